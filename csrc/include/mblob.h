@@ -1,0 +1,202 @@
+/* mblob.h - open a packed module library from C and call what is inside.
+ *
+ * Ownership   open / get functions hand out a reference that the caller gives back with the matching
+ *             release; names ending in `_at`, and every string and data pointer, are borrowed: they live
+ *             as long as a reference to the module they came from.  release(NULL) does nothing.
+ *             A function keeps its library loaded, so does a module.
+ * Errors      every fallible call returns MBLOB_OK (0) or a status below; outputs are set to NULL / 0
+ *             first.  mblob_last_error() has the text, mblob_last_error_info() the parts.  Both are per
+ *             thread and hold until the next failing call on that thread.
+ * Threads     modules may be used from any number of threads.  mblob_module_import() is the one call
+ *             that changes a module and must not race with lookups on it.
+ * Units       sizes and offsets are bytes, shapes and strides are elements.
+ *
+ * Opening a library runs its constructors: open only files you would execute.  Everything that can be
+ * checked (ELF headers, blob, trailer) is checked from the file before that happens. */
+#ifndef MBLOB_H
+#define MBLOB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dlpack/dlpack.h>
+#include <tvm/runtime/c_runtime_api.h>
+
+#define MBLOB_ABI_VERSION 1 /* raised when something below changes incompatibly */
+#define MBLOB_VERSION "0.1.0"
+
+#if defined(MBLOB_STATIC)
+#define MBLOB_API
+#else
+#define MBLOB_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- status and errors ------------------------------------------------------------------------- */
+
+/* Values are ABI: sparse, never renumbered. */
+typedef enum mblob_status {
+  MBLOB_OK = 0,
+  MBLOB_E_ARGUMENT = 10,     /* a wrong argument: count, type, shape, device */
+  MBLOB_E_NOT_FOUND = 11,    /* no function or symbol of that name */
+  MBLOB_E_FORMAT = 20,       /* the file breaks docs/format.md; `code` and `offset` say where */
+  MBLOB_E_DIGEST = 21,       /* bytes differ from their digest */
+  MBLOB_E_INCOMPATIBLE = 30, /* right file, wrong machine; or the dynamic linker refused it */
+  MBLOB_E_LOADER = 40,       /* no loader is registered for a module's type key */
+  MBLOB_E_KERNEL = 50,       /* a function returned an error; the text is the function's */
+  MBLOB_E_IO = 60,           /* the operating system refused */
+  MBLOB_E_MEMORY = 70        /* out of memory */
+} mblob_status;
+
+typedef struct mblob_error_info {
+  int status;            /* mblob_status */
+  const char *message;   /* one line, never NULL */
+  const char *code;      /* stable name of the broken rule (docs/format.md), "" when there is none */
+  int64_t offset;        /* byte in the blob (or in the file, for ELF rules); -1 when unknown */
+  int64_t entry;         /* index of the module concerned; -1 when none */
+  const char *type_key;  /* MBLOB_E_LOADER: the key nobody loads, else "" */
+  const char *available; /* MBLOB_E_LOADER: keys that have a loader, comma separated, else "" */
+  const char *hint;      /* what to do about it, "" when nothing is known */
+} mblob_error_info;
+
+MBLOB_API uint32_t mblob_abi_version(void);
+MBLOB_API const char *mblob_last_error(void);
+MBLOB_API const mblob_error_info *mblob_last_error_info(void);
+/* Record a failure, as loaders and functions do before they return a status.  `status` is returned. */
+MBLOB_API int mblob_set_error(int status, const char *message);
+
+/* ---- modules ----------------------------------------------------------------------------------- */
+
+typedef struct mblob_module mblob_module;     /* one module of a tree */
+typedef struct mblob_function mblob_function; /* something callable; also a TVMFunctionHandle */
+
+typedef enum mblob_verify {
+  MBLOB_VERIFY_HEADER = 0, /* structure, index and its checksums (default) */
+  MBLOB_VERIFY_FULL = 1,   /* and every payload's digest */
+  MBLOB_VERIFY_OFF = 2     /* bounds only */
+} mblob_verify;
+
+typedef enum mblob_missing {
+  MBLOB_MISSING_ERROR = 0, /* a type key without a loader fails the open (default) */
+  MBLOB_MISSING_STUB = 1   /* it opens; calling into that module fails */
+} mblob_missing;
+
+struct mblob_loader;
+
+typedef struct mblob_open_options {
+  uint32_t struct_size; /* sizeof(mblob_open_options) */
+  int32_t verify;       /* mblob_verify */
+  int32_t missing;      /* mblob_missing */
+  uint32_t loader_count;
+  const struct mblob_loader *const *loaders; /* loaders for this open only, asked first */
+} mblob_open_options;
+
+/* `options` may be NULL. The result is the root of the import tree.  A relative path is relative to the
+ * working directory, never searched for.  The descriptor of mblob_open_fd stays the caller's; the bytes of
+ * mblob_open_memory are copied (to a sealed memory file) and may go at once. */
+MBLOB_API int mblob_open(const char *path, const mblob_open_options *options, mblob_module **out);
+MBLOB_API int mblob_open_fd(int fd, const mblob_open_options *options, mblob_module **out);
+MBLOB_API int mblob_open_memory(const void *data, size_t size, const mblob_open_options *options,
+                                mblob_module **out);
+
+MBLOB_API mblob_module *mblob_module_retain(mblob_module *module);
+MBLOB_API void mblob_module_release(mblob_module *module);
+
+MBLOB_API const char *mblob_module_type_key(const mblob_module *module);
+/* Index of the module in its file (order of the blob), 0 for the root. */
+MBLOB_API size_t mblob_module_index(const mblob_module *module);
+/* Absolute path of the file, "" when it came from memory. */
+MBLOB_API const char *mblob_module_path(const mblob_module *module);
+MBLOB_API size_t mblob_module_import_count(const mblob_module *module);
+MBLOB_API mblob_module *mblob_module_import_at(const mblob_module *module, size_t i); /* NULL past the end */
+/* Append `child` to the imports of `module` (keeps a reference). A cycle is MBLOB_E_ARGUMENT. */
+MBLOB_API int mblob_module_import(mblob_module *module, mblob_module *child);
+/* The module's bytes, in the file's mapping: read-only, valid while the module is held; size 0 for a library. */
+MBLOB_API int mblob_module_payload(const mblob_module *module, const void **data, size_t *size);
+/* Nonzero if the payload is plain data that needs no loader. */
+MBLOB_API int mblob_module_is_data(const mblob_module *module);
+
+/* Find a function: the module's own first; then, with query_imports, through the imports depth first.
+ * "__tvm_main__" is the entry function that the library names. MBLOB_E_NOT_FOUND lists what there is. */
+MBLOB_API int mblob_module_function(mblob_module *module, const char *name, int query_imports,
+                                    mblob_function **out);
+/* Address of any exported symbol of a library module (a plain C function, data); NULL if absent. */
+MBLOB_API void *mblob_module_symbol(mblob_module *module, const char *name);
+
+/* ---- tensors in weights ------------------------------------------------------------------------ */
+
+/* A named tensor of a data module (key "safetensors", or a parameter dictionary) found on `module` or, depth
+ * first, on its imports.  `out` is filled in place; data and shape point into the mapping: do not write. */
+MBLOB_API int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out);
+
+/* ---- functions --------------------------------------------------------------------------------- */
+
+MBLOB_API mblob_function *mblob_function_retain(mblob_function *function);
+MBLOB_API void mblob_function_release(mblob_function *function);
+
+/* Call with TVM's packed convention: args[i] has type code codes[i] (kTVMArgInt, kTVMDLTensorHandle, ...).
+ * `ret` / `ret_code` may be NULL; code kTVMNullptr means nothing was returned. Tensor data must be as aligned
+ * as the kernel assumes: mblob_function_alignment() bytes. */
+MBLOB_API int mblob_function_call(mblob_function *function, const TVMValue *args, const int *codes, int count,
+                                  TVMValue *ret, int *ret_code);
+/* Alignment in bytes that tensor data must have; 0 = the element's own size is enough. */
+MBLOB_API uint32_t mblob_function_alignment(const mblob_function *function);
+/* The C argument types that the library recorded ("const float *, float *, int64_t"), "" when unknown. */
+MBLOB_API const char *mblob_function_signature(const mblob_function *function);
+
+/* Look up `name` (imports included) and call it with arguments described by `types`, a comma separated list:
+ *   int, int64        int64_t                    float64, double   double
+ *   str               const char *               handle            void *
+ *   tensor            DLTensor *
+ *   DTYPE[d0,d1,...]  pointer to compact data of that shape on the host, e.g. float32[8,8]; a dimension `*`
+ *                     takes an int64_t from the arguments, before the pointer
+ * Data less aligned than the kernel needs goes through an aligned copy and is written back.
+ * Example: mblob_call(m, "vadd", "float32[3],float32[3],float32[3],int", a, b, c, (int64_t)3). */
+MBLOB_API int mblob_call(mblob_module *module, const char *name, const char *types, ...);
+
+/* Make a function of a C callback. The callback returns 0, or nonzero after mblob_set_error /
+ * TVMAPISetLastError; it sets the result through TVMCFuncSetReturn(ret, ...). `finalize` may be NULL. */
+MBLOB_API int mblob_function_create(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,
+                                    mblob_function **out);
+
+/* ---- registries -------------------------------------------------------------------------------- */
+
+/* What a loader is told about the module it should open. All borrowed for the module's life. */
+typedef struct mblob_module_info {
+  uint32_t struct_size;
+  const char *type_key;
+  uint64_t index;      /* in the blob */
+  const char *path;    /* of the file, "" for memory */
+  const char *dialect; /* "classic" or "ffi" */
+  const void *payload; /* in the mapping */
+  uint64_t payload_size;
+  mblob_module *module; /* the module itself; its imports are attached. Do not retain it inside `self`. */
+} mblob_module_info;
+
+/* How modules of one type key come to life. Callbacks return a mblob_status and may be called from any
+ * thread, one call of `open` per module. */
+typedef struct mblob_loader {
+  uint32_t struct_size;
+  const char *type_key; /* copied by mblob_register_loader */
+  void *context;
+  /* On the first use of a function of the module. */
+  int (*open)(void *context, const mblob_module_info *info, void **self);
+  /* MBLOB_OK with *out = NULL when the module has no such function. */
+  int (*function)(void *self, const char *name, mblob_function **out);
+  void (*close)(void *self); /* when the library goes; may be NULL */
+} mblob_loader;
+
+/* Register (or replace) the process-wide loader of a type key. NULL callbacks remove it. */
+MBLOB_API int mblob_register_loader(const mblob_loader *loader);
+
+/* Process-wide named functions, the ones TVMFuncRegisterGlobal reaches. */
+MBLOB_API int mblob_register_global(const char *name, mblob_function *function, int replace);
+MBLOB_API int mblob_get_global(const char *name, mblob_function **out); /* MBLOB_E_NOT_FOUND */
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* MBLOB_H */

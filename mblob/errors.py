@@ -1,0 +1,102 @@
+"""The errors that users of mblob see. Each failure names the culprit, the place, what was found and expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class MblobError(Exception):
+    """Base of everything mblob raises about the outside world. `exit_code` is what `mblob-pack` exits with."""
+
+    exit_code = 1
+
+
+class FormatError(MblobError, ValueError):
+    """A file breaks a rule of docs/format.md.
+
+    Attributes:
+        code: stable name of the rule ("truncated", "unknown_key", ...), the same in C and Python.
+        offset: byte at which the rule broke, in the blob (ELF rules: in the file), or None.
+        entry: index of the module concerned, or None.
+    """
+
+    def __init__(
+        self, message: str, *, code: str, offset: int | None = None, entry: int | None = None
+    ) -> None:
+        where = f" (at byte {offset})" if offset is not None else ""
+        super().__init__(f"{message}{where} [{code}]")
+        self.code = code
+        self.offset = offset
+        self.entry = entry
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """3 when the file is no model library at all, else 1."""
+        return 3 if self.code in NOT_A_LIBRARY else 1
+
+
+NOT_A_LIBRARY = frozenset({"not_elf", "no_blob"})
+
+
+class DigestError(MblobError):
+    """Bytes differ from the digest recorded for them."""
+
+    exit_code = 7
+
+    def __init__(self, message: str, *, entry: int | None = None) -> None:
+        super().__init__(message)
+        self.entry = entry
+
+
+class IncompatibleError(MblobError):
+    """A sound file for another machine, or one that the dynamic linker refuses."""
+
+    exit_code = 6
+
+
+class LoaderMissingError(MblobError):
+    """A module's type key has no loader.
+
+    Attributes:
+        type_key: the key.
+        entry: index of the module in the file, or None.
+        available: keys that have a loader.
+        hint: who provides the loader, or what to do without it.
+    """
+
+    exit_code = 6
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        type_key: str,
+        available: Sequence[str] = (),
+        hint: str = "",
+        entry: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.type_key = type_key
+        self.available = tuple(available)
+        self.hint = hint
+        self.entry = entry
+
+
+class ToolchainError(MblobError):
+    """A compiler or linker is missing or failed.
+
+    Attributes:
+        command: the command line, () when no tool was found.
+        output: what the tool printed.
+    """
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, command: Sequence[str] = (), output: str = "") -> None:
+        super().__init__(message)
+        self.command = tuple(command)
+        self.output = output
+
+
+class KernelError(MblobError):
+    """A function of a library returned an error; the text is the function's own."""

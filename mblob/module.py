@@ -1,0 +1,243 @@
+"""The one `Module` class: what constructors, `load_module` and loader functions all give.
+
+A module is a node of an import DAG. What it holds is a `Node`: the packager has nodes that hold sources and
+payloads, the loader has nodes over an opened library. Everything about the tree lives here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+ENTRY_NAME = "__tvm_main__"
+
+
+class Node:
+    """The content of one module. Subclasses override what they have; the defaults hold nothing."""
+
+    type_key = ""
+
+    def payload(self) -> memoryview:
+        """The module's bytes, read-only; empty for host code."""
+        return memoryview(b"")
+
+    def source(self, fmt: str) -> str | None:
+        """Text of the module, or None if it has none in that format."""
+        return None
+
+    def find(self, name: str) -> Callable[..., Any] | None:
+        """The module's own function `name`, or None. Imports are not asked."""
+        return None
+
+    def names(self) -> Sequence[str]:
+        """Names of the module's own functions, as far as they can be listed."""
+        return ()
+
+    def entry_name(self) -> str | None:
+        """Name of the entry function, or None."""
+        return None
+
+    def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
+        raise AttributeError(f"{self.type_key}: a plain C function needs an opened library, this module is not one")
+
+    def on_import(self, child: Module) -> None:
+        """Called before `child` joins the imports."""
+
+    def tensors(self) -> Mapping[str, Any] | None:
+        """Named tensors the module holds (weights), or None if it is no such module."""
+        return None
+
+
+class FunctionsNode(Node):
+    """Functions given as Python callables, for loaders written in Python."""
+
+    def __init__(self, type_key: str, functions: Mapping[str, Callable[..., Any]], payload: Any) -> None:
+        self.type_key = type_key
+        self._functions = dict(functions)
+        self._payload = memoryview(payload).toreadonly().cast("B")
+
+    def payload(self) -> memoryview:
+        return self._payload
+
+    def find(self, name: str) -> Callable[..., Any] | None:
+        return self._functions.get(name)
+
+    def names(self) -> Sequence[str]:
+        return tuple(self._functions)
+
+
+class Module:
+    """A runtime module: host code, device code, a graph, weights; and the modules it imports.
+
+    `mblob.load_module` and the constructors (`csource_module`, `blob_module`, ...) make modules. A loader
+    written in Python can make one of callables: `Module("my_key", functions={"f": f}, payload=b"")`.
+    """
+
+    __slots__ = ("__weakref__", "_imports", "_node")
+
+    def __init__(
+        self,
+        type_key: str | None = None,
+        *,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        payload: Any = b"",
+        node: Node | None = None,
+    ) -> None:
+        if node is None:
+            if not type_key:
+                raise ValueError("Module: a type key is needed")
+            node = FunctionsNode(type_key, functions or {}, payload)
+        self._node = node
+        self._imports: list[Module] = []
+
+    # -- the tree -------------------------------------------------------------------------------------
+
+    @property
+    def type_key(self) -> str:
+        """Kind of the module: "library", "cuda", "dnnl_json", ..."""
+        return self._node.type_key
+
+    @property
+    def imported_modules(self) -> list[Module]:
+        """The direct imports, in order (a new list; the modules are the same objects each time)."""
+        return list(self._imports)
+
+    def import_module(self, other: Module) -> None:
+        """Append `other` to the imports.
+
+        Raises:
+            ValueError: `other` imports this module, directly or not: a cycle.
+        """
+        if not isinstance(other, Module):
+            raise TypeError(f"import_module: expected a Module, found {type(other).__name__}")
+        if any(m is self for m in other.walk()):
+            raise ValueError(f"import_module: {other.type_key!r} already imports this {self.type_key!r}: a cycle")
+        self._node.on_import(other)
+        self._imports.append(other)
+
+    def walk(self) -> Iterator[Module]:
+        """This module and everything it imports, depth first in import order, each once."""
+        seen: set[int] = set()
+        stack = [self]
+        while stack:
+            module = stack.pop()
+            if id(module) in seen:  # pushed again by a later importer, visited through an earlier one
+                continue
+            seen.add(id(module))
+            yield module
+            stack.extend(reversed(module._imports))
+
+    # -- content --------------------------------------------------------------------------------------
+
+    @property
+    def payload(self) -> memoryview:
+        """The module's bytes: a read-only view, no copy; it keeps the mapping alive. Empty for a library."""
+        return self._node.payload()
+
+    def get_source(self, fmt: str = "") -> str:
+        """Text of the module (graph JSON, OpenCL C, PTX, C), "" if it has none."""
+        return self._node.source(fmt) or ""
+
+    @property
+    def tensors(self) -> Mapping[str, Any]:
+        """The named tensors of a weights module (views, no copy).
+
+        Raises:
+            AttributeError: the module holds no named tensors.
+        """
+        found = self._node.tensors()
+        if found is None:
+            raise AttributeError(f"module {self.type_key!r} holds no named tensors")
+        return found
+
+    # -- functions ------------------------------------------------------------------------------------
+
+    def _find(self, name: str, query_imports: bool) -> Callable[..., Any] | None:
+        for module in self.walk() if query_imports else (self,):
+            function = module._node.find(name)
+            if function is not None:
+                return function
+        return None
+
+    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+        """Function `name` of this module; with `query_imports` also of its imports, depth first.
+
+        Raises:
+            AttributeError: no such function; the text names what exists.
+        """
+        function = self._find(name, query_imports)
+        if function is None:
+            raise AttributeError(self._not_found(name, query_imports))
+        return function
+
+    def _not_found(self, name: str, query_imports: bool) -> str:
+        names: list[str] = []
+        for module in self.walk() if query_imports else (self,):
+            names.extend(n for n in module._node.names() if n not in names)
+        close = difflib.get_close_matches(name, names, 3)
+        shown = ", ".join(sorted(names)[:12]) + (", ..." if len(names) > 12 else "")
+        text = f"module {self.type_key!r} has no function {name!r}; it has: {shown or 'none'}"
+        if close:
+            text += f"; did you mean {close[0]!r}?"
+        elif not query_imports and self._find(name, True) is not None:
+            text += "; one of its imports has it: pass query_imports=True"
+        return text
+
+    def implements_function(self, name: str, query_imports: bool = False) -> bool:
+        """Whether `get_function` would find `name`."""
+        return self._find(name, query_imports) is not None
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return self.get_function(name, query_imports=True)
+
+    @property
+    def entry_name(self) -> str:
+        """Name of the entry function, "__tvm_main__" when the module does not name another."""
+        return self._node.entry_name() or ENTRY_NAME
+
+    @property
+    def entry_func(self) -> Callable[..., Any]:
+        """The entry function."""
+        return self.get_function(ENTRY_NAME)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the entry function."""
+        return self.entry_func(*args)
+
+    def symbol(self, name: str, restype: Any = None, argtypes: Sequence[Any] | None = None) -> Callable[..., Any]:
+        """A plain C function of the library as a ctypes callable.
+
+        Args:
+            name: the C symbol.
+            restype, argtypes: ctypes types, as of a ctypes function.
+        """
+        return self._node.symbol(name, restype, argtypes)
+
+    # -- packing --------------------------------------------------------------------------------------
+
+    def export_library(
+        self,
+        file_name: str | os.PathLike[str],
+        fcompile: Any = None,
+        fpack_imports: Any = None,
+        addons: Sequence[Any] | None = None,
+        workspace_dir: str | os.PathLike[str] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Write this module and its imports as one library: see `mblob.export_library`."""
+        import mblob
+
+        return mblob.export_library(
+            self,
+            file_name,
+            fcompile=fcompile,
+            fpack_imports=fpack_imports,
+            addons=addons,
+            workspace_dir=workspace_dir,
+            **kwargs,
+        )
+
+    def __repr__(self) -> str:
+        return f"<mblob.Module {self.type_key!r}, {len(self._imports)} imports>"
