@@ -1,0 +1,238 @@
+"""The index behind the stream: docs/format.md, section 4. Found from its end, checked before anything is believed."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mblob.digest import SIZES, digest_of
+from mblob.errors import DigestError, FormatError
+from mblob.model import LIBRARY, Blob, Entry, check_tree
+from mblob.wire import KEY_LIMIT
+
+MAGIC = b"mblob index v1\r\n"
+VERSION = 1
+FOOTER = struct.Struct("<QQQIIIIII16s")  # 64 bytes
+HEADER = struct.Struct("<IIIIQQQQIIII")  # 64 bytes
+RECORD = struct.Struct("<QQIIII32sQQ")  # 80 bytes
+NO_TREE, IS_LIBRARY, IS_DATA, IS_BULK = 1, 1, 2, 4
+SMALL = 256 << 10  # bytes of payload up to which the level "header" checks digests as well
+
+
+@dataclass(frozen=True)
+class Footer:
+    """The last 64 bytes: where the index is, and the checksums over it and over the structure."""
+
+    index_offset: int
+    index_size: int
+    structure_crc: int
+
+
+def encode_index(
+    entries: Sequence[Entry],
+    *,
+    bulk: Sequence[bool],
+    stream_size: int,
+    no_tree: bool,
+    algorithm: int,
+    target: str,
+    producer: str,
+) -> bytes:
+    """The index of a blob whose payloads are written; `bulk[i]`: entry i's payload lies behind the stream."""
+    strings = bytearray()
+
+    def pool(value: str) -> tuple[int, int]:
+        raw = value.encode()
+        at = strings.find(raw)
+        if at < 0:
+            at = len(strings)
+            strings.extend(raw)
+        return at, len(raw)
+
+    places = [pool(e.type_key) for e in entries]
+    target_place, producer_place = pool(target), pool(producer)
+    row_ptr = [0]
+    for e in entries:
+        row_ptr.append(row_ptr[-1] + len(e.imports))
+    child = [c for e in entries for c in e.imports]
+    head = HEADER.pack(
+        VERSION, NO_TREE if no_tree else 0, algorithm, SIZES[algorithm], stream_size, len(entries),
+        len(child), len(strings), *target_place, *producer_place,
+    )  # fmt: skip
+    records = []
+    for e, place, is_bulk in zip(entries, places, bulk):
+        flags = (IS_LIBRARY if e.offset is None else 0) | (IS_DATA if e.data else 0) | (IS_BULK if is_bulk else 0)
+        records.append(
+            RECORD.pack(e.offset or 0, e.size, *place, flags, e.alignment, e.digest, e.item_offset, 0)
+        )
+    tree = struct.pack(f"<{len(row_ptr) + len(child)}Q", *row_ptr, *child)
+    return head + b"".join(records) + tree + bytes(strings)
+
+
+def encode_footer(index: bytes, index_offset: int, blob_size: int, structure_crc: int) -> bytes:
+    """The 64 bytes behind `index`."""
+    head = FOOTER.pack(
+        index_offset, len(index), blob_size, VERSION, 0, zlib.crc32(index), structure_crc, 0, 0, MAGIC
+    )
+    return head[:44] + struct.pack("<I", zlib.crc32(head[:44])) + head[48:]
+
+
+def find_footer(blob: memoryview, expected: bool) -> Footer | None:
+    """The footer of a blob, None if it has none.
+
+    Args:
+        expected: the library's note says that there is one.
+
+    Raises:
+        FormatError: "index_footer" or "index_version".
+    """
+    at = len(blob) - FOOTER.size
+
+    def fail(message: str, code: str = "index_footer") -> FormatError:
+        return FormatError(f"index: {message}", code=code, offset=max(at, 0))
+
+    if at < 8 or blob[at + 48 :] != MAGIC:
+        if expected:
+            raise fail("its footer is missing or damaged; the file was written with one")
+        return None
+    offset, size, blob_size, version, _, _, structure, _, check, _ = FOOTER.unpack_from(blob, at)
+    if check != zlib.crc32(blob[at : at + 44]):
+        raise fail("the checksum of its footer is wrong")
+    if version != VERSION:
+        raise fail(f"version {version}, this reader knows {VERSION}", "index_version")
+    if blob_size != len(blob):
+        raise fail(f"says the blob has {blob_size} bytes, it has {len(blob)}")
+    if offset % 8 or offset > at or size != at - offset:
+        raise fail(f"says the index is {size} bytes at {offset}, expected to end at {at}")
+    return Footer(offset, size, structure)
+
+
+def read_index(blob: memoryview, footer: Footer, dialect: str, check: bool) -> Blob:
+    """The modules that the index lists.
+
+    Args:
+        check: verify the index's checksum, not only its bounds.
+
+    Raises:
+        FormatError: "index_damaged", or a rule of the tree or of keys.
+    """
+    base = footer.index_offset
+    raw = blob[base : base + footer.index_size]
+
+    def fail(message: str, entry: int | None = None) -> FormatError:
+        return FormatError(f"index: {message}", code="index_damaged", offset=base, entry=entry)
+
+    crc = FOOTER.unpack_from(blob, len(blob) - FOOTER.size)[5]
+    if check and zlib.crc32(raw) != crc:
+        raise fail("its checksum is wrong")
+    if len(raw) < HEADER.size:
+        raise fail(f"{len(raw)} bytes, its header alone has {HEADER.size}")
+    (version, flags, algorithm, digest_size, stream_size, count, children, strings_size,
+     *places) = HEADER.unpack_from(raw)  # fmt: skip
+    if version != VERSION or SIZES.get(algorithm) != digest_size:
+        raise fail(f"version {version} with digests {algorithm} of {digest_size} bytes is not known")
+    # Each limit is compared before the product that it bounds.
+    left = len(raw) - HEADER.size
+    if count < 1 or count > left // RECORD.size or children > left // 8:
+        raise fail(f"{count} records and {children} imports do not fit {left} bytes")
+    if HEADER.size + count * RECORD.size + 8 * (count + 1 + children) + strings_size != len(raw):
+        raise fail(f"{count} records, {children} imports, {strings_size} bytes of names make no {len(raw)} bytes")
+    if not 16 <= stream_size <= base:
+        raise fail(f"the stream has {stream_size} bytes, expected 16 to {base}")
+    tree_at = HEADER.size + count * RECORD.size
+    numbers = struct.unpack_from(f"<{count + 1 + children}Q", raw, tree_at)
+    rows = check_tree(numbers[: count + 1], numbers[count + 1 :], count, base + tree_at)
+    strings = raw[len(raw) - strings_size :]
+
+    def name(offset: int, size: int, entry: int | None) -> str:
+        if size > strings_size or offset > strings_size - size:
+            raise fail(f"a name of {size} bytes at {offset} lies outside {strings_size} bytes of names", entry)
+        try:
+            return bytes(strings[offset : offset + size]).decode()
+        except UnicodeDecodeError:
+            raise fail("a name is not UTF-8", entry) from None
+
+    entries = []
+    for i in range(count):
+        offset, size, key_at, key_size, kind, alignment, digest, item, _ = RECORD.unpack_from(
+            raw, HEADER.size + i * RECORD.size
+        )
+        if not 1 <= key_size <= KEY_LIMIT:
+            raise fail(f"a type key of {key_size} bytes, expected 1 to {KEY_LIMIT}", i)
+        key = name(key_at, key_size, i)
+        library = bool(kind & IS_LIBRARY)
+        if library != (key == LIBRARY) or (library and (offset or size)):
+            raise fail(f"type key {key!r} with flags {kind} and {size} bytes at {offset}", i)
+        if not library and (offset < 16 or offset > base or size > base - offset):
+            raise fail(f"a payload of {size} bytes at {offset} lies outside 16..{base}", i)
+        if alignment < 1 or alignment & (alignment - 1):
+            raise fail(f"alignment {alignment} is no power of two", i)
+        if item and (item < 16 or item > stream_size):
+            raise fail(f"its item at {item} lies outside the stream of {stream_size} bytes", i)
+        entries.append(
+            Entry(i, key, None if library else offset, size, rows[i], bool(kind & IS_DATA), alignment,
+                  digest[:digest_size], item)
+        )  # fmt: skip
+    if not flags & NO_TREE and sum(e.offset is None for e in entries) > 1:
+        raise fail("more than one library")
+    target, producer = name(*places[:2], None), name(*places[2:], None)
+    return Blob(dialect, len(blob), tuple(entries), stream_size, base, algorithm, target, producer)
+
+
+def is_small(blob: Blob) -> bool:
+    """Whether checking every payload costs next to nothing."""
+    return sum(e.size for e in blob.entries) <= SMALL
+
+
+def check_payloads(data: memoryview, blob: Blob) -> None:
+    """Compare every payload with its digest.
+
+    Raises:
+        DigestError: one differs.
+    """
+    for e in blob.entries:
+        if e.offset is None or not e.digest:
+            continue
+        found = digest_of(blob.algorithm, data[e.offset : e.offset + e.size])
+        if found != e.digest:
+            raise DigestError(
+                f"entry {e.index} ({e.type_key}): {e.size} bytes at {e.offset} have digest {found.hex()},"
+                f" expected {e.digest.hex()}: the file is damaged",
+                entry=e.index,
+            )
+
+
+def structure_pieces(blob: memoryview, entries: Sequence[Entry], end: int) -> Iterator[memoryview]:
+    """The bytes of [0, end) outside payloads, in order.
+
+    Raises:
+        FormatError: "index_damaged": payloads overlap.
+    """
+    at = 0
+    for e in sorted((e for e in entries if e.offset is not None and e.size), key=lambda e: e.offset or 0):
+        assert e.offset is not None
+        if e.offset < at:
+            raise FormatError(
+                f"index: the payload at {e.offset} overlaps the one before it, which ends at {at}",
+                code="index_damaged", offset=e.offset, entry=e.index,
+            )  # fmt: skip
+        yield blob[at : e.offset]
+        at = e.offset + e.size
+    yield blob[at:end]
+
+
+def check_structure(data: memoryview, blob: Blob, footer: Footer) -> None:
+    """Compare the bytes outside payloads with their checksum.
+
+    Raises:
+        DigestError: they differ. FormatError: payloads overlap.
+    """
+    crc = 0
+    for piece in structure_pieces(data, blob.entries, footer.index_offset):
+        crc = zlib.crc32(piece, crc)
+    if crc != footer.structure_crc:
+        raise DigestError(
+            f"structure: checksum {crc:08x}, expected {footer.structure_crc:08x}: keys or the import tree are damaged"
+        )

@@ -1,0 +1,267 @@
+"""`mblob.open`: look into a library without running it. Nothing here maps a file for execution."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mblob import classic, functions_table, note
+from mblob.elf import ET_DYN, STB_WEAK, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, ElfFile
+from mblob.errors import FormatError
+from mblob.model import LIBRARY, Blob, Entry
+
+SCHEMA = "mblob/inspect/1"
+BLOB_SYMBOLS = {"classic": "__tvm_dev_mblob", "ffi": "__tvm_ffi__library_bin"}
+OUR_PREFIXES = ("__tvm_", "__TVM", "__mblob_")
+
+# Exported by compilers and linkers into every library; no function of the user's.
+_HELPERS = {"_init", "_fini", "__extendhfsf2", "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee"}
+
+
+@dataclass(frozen=True)
+class EntryView:
+    """An entry of an open library.
+
+    Attributes:
+        index, type_key, size, imports, data, alignment, digest: as `mblob.model.Entry`.
+        offset: of the payload in the file, in bytes; None for the library.
+    """
+
+    index: int
+    type_key: str
+    offset: int | None
+    size: int
+    imports: tuple[int, ...]
+    data: bool
+    alignment: int
+    digest: bytes
+    _library: Library
+
+    def view(self) -> memoryview:
+        """The payload: read-only, no copy, valid while the library is open (and as long as the view lives)."""
+        if self.offset is None:
+            return memoryview(b"")
+        return self._library._bytes()[self.offset : self.offset + self.size]
+
+
+class Library:
+    """A library file, opened for looking. Use it as a context manager, or `close()` it."""
+
+    def __init__(self, path: str | os.PathLike[str], *, verify: str = "header") -> None:
+        """Map the file and read its blob.
+
+        Args:
+            verify: "off", "header" (structure and index checksums), or "full" (every payload).
+
+        Raises:
+            OSError: the file cannot be read.
+            FormatError: it is no library ("not_elf"), or a damaged one.
+            DigestError: bytes differ from their digest.
+        """
+        self.path = Path(path)
+        self._data: memoryview | None = _map(self.path)
+        try:
+            self.elf = ElfFile(self._data, str(self.path))
+            self.blob_offset, self.blob = self._read(verify)
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self, level: str) -> tuple[int, Blob | None]:
+        if level not in classic.LEVELS:
+            raise ValueError(f"verify: expected one of {', '.join(classic.LEVELS)}, found {level!r}")
+        expected = bool(self._note_flags & note.HAS_INDEX)
+        symbol = self.elf.find(classic.SYMBOL)
+        if symbol is None:
+            if expected:
+                raise FormatError(
+                    f"{self.path}: its note announces a blob, but {classic.SYMBOL} is missing", code="index_footer"
+                )
+            return 0, None
+        offset, data = self.elf.bytes_of(symbol)
+        return offset, classic.read(data, level=level, index_expected=expected)
+
+    @cached_property
+    def _note_flags(self) -> int:
+        for owner, kind, desc, _ in self.elf.notes():
+            if owner == b"mblob" and kind == note.TYPE:
+                return note.flags_of(desc, self.elf.byte_order)
+        return 0
+
+    def _bytes(self) -> memoryview:
+        if self._data is None:
+            raise ValueError(f"{self.path}: the library is closed")
+        return self._data
+
+    # -- what is in it ----------------------------------------------------------------------------------
+
+    @property
+    def dialect(self) -> str | None:
+        """"classic", "ffi", or None for a library without a blob."""
+        return self.blob.dialect if self.blob else None
+
+    @property
+    def target(self) -> dict[str, Any]:
+        """Machine, bits and byte order, from the ELF header."""
+        return {"machine": self.elf.machine, "bits": self.elf.bits, "endian": self.elf.endian}
+
+    @cached_property
+    def entries(self) -> list[EntryView]:
+        """The modules in stored order; a library without a blob is one entry, `library`."""
+        found: Sequence[Entry] = self.blob.entries if self.blob else (Entry(0, LIBRARY, None, 0, ()),)
+        return [
+            EntryView(
+                e.index, e.type_key, None if e.offset is None else self.blob_offset + e.offset, e.size, e.imports,
+                e.data, e.alignment, e.digest, self,
+            )
+            for e in found
+        ]  # fmt: skip
+
+    def tree(self) -> dict[str, Any]:
+        """The import tree as {"type_key", "index", "imports": [...]}; a shared module is the same dict each time."""
+        nodes = [{"type_key": e.type_key, "index": e.index, "imports": []} for e in self.entries]
+        for e, node in zip(self.entries, nodes):
+            node["imports"] = [nodes[i] for i in e.imports]
+        return nodes[0]
+
+    @cached_property
+    def function_table(self) -> list[functions_table.Row]:
+        """Rows of `__mblob_functions`, [] without one."""
+        symbol = self.elf.find(functions_table.SYMBOL)
+        return functions_table.decode(bytes(self.elf.bytes_of(symbol)[1])) if symbol else []
+
+    @cached_property
+    def functions(self) -> list[str]:
+        """Names a user can call through the packed convention, sorted.
+
+        With a table the names it lists as packed; beside it, every other exported function that is no helper.
+        """
+        symbols = {row.symbol for row in self.function_table}
+        named = {row.name for row in self.function_table if row.abi == "packed"}
+        return sorted(named | {s for s in self._exported_functions if s not in symbols})
+
+    @cached_property
+    def plain_functions(self) -> list[str]:
+        """Names of plain C functions that the table lists, sorted."""
+        return sorted(row.name for row in self.function_table if row.abi == "plain")
+
+    @cached_property
+    def _exported_functions(self) -> list[str]:
+        return [
+            s.name
+            for s in self.elf.dynsym
+            if s.is_exported and s.type in (STT_FUNC, STT_GNU_IFUNC) and not is_helper(s.name)
+        ]
+
+    @cached_property
+    def undefined(self) -> list[str]:
+        """Symbols that something else must provide (weak ones left out), sorted, without versions."""
+        return sorted(
+            {
+                s.name
+                for s in self.elf.dynsym
+                if not s.is_defined and s.binding != STB_WEAK and s.type in (STT_NOTYPE, STT_FUNC, 1, 6)
+            }
+        )
+
+    @property
+    def is_model_library(self) -> bool:
+        """Whether there is a blob, or any name of TVM's or ours."""
+        return self.blob is not None or any(
+            s.is_defined and s.name.startswith(OUR_PREFIXES) for s in self.elf.dynsym
+        )
+
+    @cached_property
+    def diagnostics(self) -> list[dict[str, Any]]:
+        """Remarks on the file: {"code", "severity", "message"}."""
+        found = []
+        stack = next((s for s in self.elf.segments if s.p_type == 0x6474E551), None)
+        if stack is not None and stack.p_flags & 1:
+            found.append(("executable_stack", "asks for an executable stack; glibc 2.41 and later refuse to load it"))
+        if self.elf.e_type != ET_DYN:
+            found.append(("not_shared", f"ELF type {self.elf.e_type}, a shared library has {ET_DYN}"))
+        return [{"code": code, "severity": "warning", "message": text} for code, text in found]
+
+    def verify(self, level: str = "full") -> None:
+        """Check the file again at `level`.
+
+        Raises:
+            FormatError, DigestError: what is wrong.
+        """
+        self._read(level)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `mblob-pack inspect --json` prints."""
+        blob = None
+        if self.blob:
+            blob = {
+                "symbol": BLOB_SYMBOLS[self.blob.dialect],
+                "offset": self.blob_offset,
+                "size": self.blob.size,
+                "index": self.blob.index_offset is not None,
+                "producer": self.blob.producer or None,
+                "target": self.blob.target or None,
+            }
+        return {
+            "schema": SCHEMA,
+            "file": str(self.path),
+            "dialect": self.dialect,
+            "target": self.target,
+            "blob": blob,
+            "entries": [
+                {
+                    "index": e.index,
+                    "type_key": e.type_key,
+                    "offset": e.offset,
+                    "size": e.size,
+                    "imports": list(e.imports),
+                    "data": e.data,
+                    "alignment": e.alignment,
+                    "digest": e.digest.hex() or None,
+                }
+                for e in self.entries
+            ],
+            "functions": self.functions,
+            "plain_functions": self.plain_functions,
+            "undefined": self.undefined,
+            "diagnostics": self.diagnostics,
+        }
+
+    # -- lifetime -----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let go of the file. Views that are still held keep the mapping."""
+        self._data = None
+        self.__dict__.pop("elf", None)
+        self.__dict__.pop("entries", None)
+
+    def __enter__(self) -> Library:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<mblob.Library {str(self.path)!r}, {self.dialect or 'no blob'}>"
+
+
+def is_helper(name: str) -> bool:
+    """Whether an exported name is a helper of compilers, TVM or mblob, not a function of the user's."""
+    return name in _HELPERS or name.startswith(OUR_PREFIXES)
+
+
+def _map(path: Path) -> memoryview:
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise FormatError(f"{path}: an empty file", code="not_elf", offset=0)
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def open_library(path: str | os.PathLike[str], *, verify: str = "header") -> Library:
+    """Open a library for looking: no code of it runs. See `Library`."""
+    return Library(path, verify=verify)
