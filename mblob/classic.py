@@ -92,9 +92,7 @@ def read_stream(blob: memoryview) -> Blob:
     return Blob("classic", len(blob), tuple(entries), cursor.pos)
 
 
-def _read_tree(
-    cursor: Cursor, keys: Sequence[tuple[str, int | None, int, int]]
-) -> list[tuple[int, ...]]:
+def _read_tree(cursor: Cursor, keys: Sequence[tuple[str, int | None, int, int]]) -> list[tuple[int, ...]]:
     start = cursor.pos
     row_ptr = cursor.u64s("import tree: row_ptr")
     child = cursor.u64s("import tree: child")

@@ -106,12 +106,14 @@ class ElfFile:
     def __init__(self, data: memoryview, name: str = "file") -> None:
         self.data = data
         self.name = name
-        if data[:4] != b"\x7fELF":
+        if bytes(data[:4]) != b"\x7fELF":
             raise self._fail("not an ELF file", "not_elf", 0)
         if len(data) < 16:
             raise self._fail(f"{len(data)} bytes, an ELF identification has 16", "elf_truncated", len(data))
         if data[4] not in (1, 2) or data[5] not in (1, 2) or data[6] != 1:
-            raise self._fail(f"class {data[4]}, data encoding {data[5]}, version {data[6]} are not known", "elf_header", 4)
+            raise self._fail(
+                f"class {data[4]}, data encoding {data[5]}, version {data[6]} are not known", "elf_header", 4
+            )
         self.bits = 32 * data[4]
         self.byte_order = "<" if data[5] == 1 else ">"
         w = "Q" if self.bits == 64 else "I"

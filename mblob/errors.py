@@ -20,9 +20,7 @@ class FormatError(MblobError, ValueError):
         entry: index of the module concerned, or None.
     """
 
-    def __init__(
-        self, message: str, *, code: str, offset: int | None = None, entry: int | None = None
-    ) -> None:
+    def __init__(self, message: str, *, code: str, offset: int | None = None, entry: int | None = None) -> None:
         where = f" (at byte {offset})" if offset is not None else ""
         super().__init__(f"{message}{where} [{code}]")
         self.code = code

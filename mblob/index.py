@@ -64,18 +64,14 @@ def encode_index(
     records = []
     for e, place, is_bulk in zip(entries, places, bulk):
         flags = (IS_LIBRARY if e.offset is None else 0) | (IS_DATA if e.data else 0) | (IS_BULK if is_bulk else 0)
-        records.append(
-            RECORD.pack(e.offset or 0, e.size, *place, flags, e.alignment, e.digest, e.item_offset, 0)
-        )
+        records.append(RECORD.pack(e.offset or 0, e.size, *place, flags, e.alignment, e.digest, e.item_offset, 0))
     tree = struct.pack(f"<{len(row_ptr) + len(child)}Q", *row_ptr, *child)
     return head + b"".join(records) + tree + bytes(strings)
 
 
 def encode_footer(index: bytes, index_offset: int, blob_size: int, structure_crc: int) -> bytes:
     """The 64 bytes behind `index`."""
-    head = FOOTER.pack(
-        index_offset, len(index), blob_size, VERSION, 0, zlib.crc32(index), structure_crc, 0, 0, MAGIC
-    )
+    head = FOOTER.pack(index_offset, len(index), blob_size, VERSION, 0, zlib.crc32(index), structure_crc, 0, 0, MAGIC)
     return head[:44] + struct.pack("<I", zlib.crc32(head[:44])) + head[48:]
 
 
@@ -177,7 +173,7 @@ def read_index(blob: memoryview, footer: Footer, dialect: str, check: bool) -> B
         )  # fmt: skip
     if not flags & NO_TREE and sum(e.offset is None for e in entries) > 1:
         raise fail("more than one library")
-    target, producer = name(*places[:2], None), name(*places[2:], None)
+    target, producer = name(places[0], places[1], None), name(places[2], places[3], None)
     return Blob(dialect, len(blob), tuple(entries), stream_size, base, algorithm, target, producer)
 
 

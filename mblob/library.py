@@ -102,7 +102,7 @@ class Library:
 
     @property
     def dialect(self) -> str | None:
-        """"classic", "ffi", or None for a library without a blob."""
+        """ "classic", "ffi", or None for a library without a blob."""
         return self.blob.dialect if self.blob else None
 
     @property
@@ -172,9 +172,7 @@ class Library:
     @property
     def is_model_library(self) -> bool:
         """Whether there is a blob, or any name of TVM's or ours."""
-        return self.blob is not None or any(
-            s.is_defined and s.name.startswith(OUR_PREFIXES) for s in self.elf.dynsym
-        )
+        return self.blob is not None or any(s.is_defined and s.name.startswith(OUR_PREFIXES) for s in self.elf.dynsym)
 
     @cached_property
     def diagnostics(self) -> list[dict[str, Any]]:

@@ -101,10 +101,7 @@ def as_record(value: Any) -> ArrayRecord:
     except TypeError:
         raise TypeError(f"expected an array with the buffer protocol, found {type(value).__name__}") from None
     dtype = DataType.from_format(view.format, view.itemsize)
-    if view.c_contiguous:
-        data = as_bytes_view(view)
-    else:
-        data = memoryview(view.tobytes())
+    data = as_bytes_view(view) if view.c_contiguous else memoryview(view.tobytes())
     return ArrayRecord(dtype, tuple(view.shape or ()), data)
 
 
@@ -132,7 +129,9 @@ def read_param_dict(data: Any) -> dict[str, ArrayRecord]:
     if cursor.u64("params.magic") != PARAMS_MAGIC:
         raise cursor.fail("not a parameter dictionary (wrong magic)", at=0)
     cursor.skip(8, "params.reserved")
-    names = [bytes(cursor.string("params.name")).decode(errors="replace") for _ in range(cursor.count("params.names", 8))]
+    names = [
+        bytes(cursor.string("params.name")).decode(errors="replace") for _ in range(cursor.count("params.names", 8))
+    ]
     start = cursor.pos
     count = cursor.u64("params.count")
     if count != len(names):

@@ -42,10 +42,7 @@ def plan(root: Module, is_dso: Callable[[Module], bool]) -> Plan:
     """
     groups = _groups(root, is_dso)
     index = {id(m): i for i, group in enumerate(groups) for m in group}
-    rows = [
-        sorted({index[id(c)] for m in group for c in m.imported_modules} - {i})
-        for i, group in enumerate(groups)
-    ]
+    rows = [sorted({index[id(c)] for m in group for c in m.imported_modules} - {i}) for i, group in enumerate(groups)]
     if any(row and row[0] <= i for i, row in enumerate(rows)):
         order = _kahn(rows, groups)
         place = {old: new for new, old in enumerate(order)}

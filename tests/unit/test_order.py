@@ -107,9 +107,7 @@ def test_any_dag_comes_out_with_importers_first_and_every_edge_kept(seed: int) -
     p = plan(modules[0], is_dso)
     keys = [g[0].type_key for g in p.groups]
     assert sorted(keys) == sorted(m.type_key for m in modules)
-    found = {
-        (keys[i], keys[c]) for i in range(n) for c in p.child[p.row_ptr[i] : p.row_ptr[i + 1]] if c > i
-    }
+    found = {(keys[i], keys[c]) for i in range(n) for c in p.child[p.row_ptr[i] : p.row_ptr[i + 1]] if c > i}
     assert found == edges
 
 

@@ -98,12 +98,17 @@ written: set[Path] = set()
 def put(folder: str, name: str, data: bytes, facts: dict[str, Any]) -> None:
     base = HERE / folder / name
     base.parent.mkdir(exist_ok=True)
-    for path, content in ((base.with_suffix(".bin"), data), (base.with_suffix(".json"), json.dumps(facts).encode() + b"\n")):
+    for path, content in (
+        (base.with_suffix(".bin"), data),
+        (base.with_suffix(".json"), json.dumps(facts).encode() + b"\n"),
+    ):
         path.write_bytes(content)
         written.add(path)
 
 
-def good(name: str, data: bytes, entries: list[tuple[str, int | None, int]], imports: list[list[int]], **more: Any) -> None:
+def good(
+    name: str, data: bytes, entries: list[tuple[str, int | None, int]], imports: list[list[int]], **more: Any
+) -> None:
     listed = [{"type_key": k, "offset": o, "size": n} for k, o, n in entries]
     put("good", name, data, {"entries": listed, "imports": imports, **more})
 
@@ -171,7 +176,9 @@ def indexed(digest: str = "crc32") -> tuple[bytes, list[tuple[str, int | None, i
         classic.OutEntry("my_empty", BytesPayload(b""), data=True),
         classic.OutEntry("my_bulk", BytesPayload(b"B" * 100), data=True, alignment=64, align_at=8),
     ]
-    classic.write(sink, entries, [0, 3, 3, 3, 3], [1, 2, 3], digest=digest, target="x86_64-linux-gnu", producer="vectors")
+    classic.write(
+        sink, entries, [0, 3, 3, 3, 3], [1, 2, 3], digest=digest, target="x86_64-linux-gnu", producer="vectors"
+    )
     data = bytes(sink.data)
     my_key, my_empty, my_bulk = after(data, s("my_key")), after(data, s("my_empty")), data.index(b"B" * 100)
     assert (my_bulk + 8) % 64 == 0
@@ -179,7 +186,7 @@ def indexed(digest: str = "crc32") -> tuple[bytes, list[tuple[str, int | None, i
 
 
 def make_bad() -> None:
-    data, at = one_module("cuda", CUDA)
+    data, _ = one_module("cuda", CUDA)
     bad("empty", b"", "truncated")
     bad("seven-bytes", b"\0" * 7, "truncated")
     bad("size-one-too-long", u64(len(data) - 7) + data[8:], "size", 0)

@@ -1,0 +1,102 @@
+"""`mblob-pack`: parse the command line, run one verb, turn every failure into one line and an exit code.
+
+Exit codes: 0 fine; 1 a problem in the file or an error of a kernel; 2 usage; 3 not a model library; 4 the
+compiler or linker failed; 5 I/O; 6 incompatible with this machine; 7 digest mismatch; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+from mblob.cli import build, doctor, inspect, run
+from mblob.cli.report import PROGRAM, UsageError, exit_code, print_error
+
+VERBS = (build, inspect, run, doctor)
+INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors look like all our others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint=f"{self.prog} --help shows what it takes")
+
+
+class VersionAction(argparse.Action):
+    """Print the version. Finding it takes imports that only this option needs."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from mblob.cli.report import version
+
+        print(f"{PROGRAM} {version()}")
+        parser.exit(0)
+
+
+def make_parser() -> Parser:
+    """The parser of the whole command line."""
+    parser = Parser(
+        prog=PROGRAM,
+        description="Pack kernels, graphs and weights into one shared library, look into it, run it.",
+        epilog=f"{PROGRAM} VERB --help has an example of each verb.",
+    )
+    parser.add_argument("--version", action=VersionAction, nargs=0, help="print the version and exit")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
+    for verb in VERBS:
+        verb.configure(verbs)
+    return parser
+
+
+def split_cflags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands before the first `--`, and what after it: flags of the compiler, whatever they look like."""
+    words = list(argv)
+    if "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `mblob-pack`.
+
+    Args:
+        argv: the arguments without the program's name; those of the process by default.
+
+    Returns:
+        The exit code.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        words, cflags = split_cflags(sys.argv[1:] if argv is None else argv)
+        args = make_parser().parse_args(words)
+        args.cflags = cflags
+        if cflags and args.verb != build.NAME:
+            raise UsageError(f"{args.verb}: takes no compiler flags, found {cflags[0]!r} after --")
+        code: int = args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output left, as in `| head`; what it wanted, it has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print(f"{PROGRAM}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:
+        code = exit_code(error)
+        if code is None:  # a bug of ours: the traceback is the message
+            raise
+        print_error(error)
+    return code
+
+
+def _terminate(signum: int, _frame: FrameType | None) -> NoReturn:
+    """Leave through the `finally` clauses, which remove temporary files."""
+    raise SystemExit(128 + signum)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

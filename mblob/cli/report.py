@@ -1,0 +1,76 @@
+"""What all verbs share: usage errors, exit codes by error, the error line, sizes for people."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+from mblob.errors import MblobError, ToolchainError
+
+PROGRAM = "mblob-pack"
+USAGE = 2
+IO = 5
+
+
+class UsageError(Exception):
+    """The command line asks for something that cannot be.
+
+    Attributes:
+        hint: what to do instead, "" when the message says it.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def exit_code(error: BaseException) -> int | None:
+    """The exit code for an error, None for one that no input should cause."""
+    if isinstance(error, MblobError):
+        return error.exit_code
+    if isinstance(error, UsageError):
+        return USAGE
+    if isinstance(error, OSError):
+        return IO
+    return None
+
+
+def print_error(error: BaseException) -> None:
+    """Print one `error:` line on stderr; then what a failed tool ran and said, and the hint if there is one."""
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    else:
+        text = str(error)
+    print(f"{PROGRAM}: error: {one_line(text)}", file=sys.stderr)
+    if isinstance(error, ToolchainError):
+        if error.command:
+            print(f"command: {shlex.join(error.command)}", file=sys.stderr)
+        if error.output:
+            print(error.output.rstrip("\n"), file=sys.stderr)
+    hint = getattr(error, "hint", "")
+    if hint:
+        print(f"hint: {one_line(hint)}", file=sys.stderr)
+
+
+def one_line(text: str) -> str:
+    """`text` without line ends and other control characters, so that no input can forge a second line."""
+    return "".join(c if c.isprintable() else " " for c in text).strip()
+
+
+def human_size(size: int) -> str:
+    """A number of bytes for people: `218 B`, `67.9 KiB`, `4.0 GiB`."""
+    if size < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB"):
+        value /= 1024
+        if value < 1024:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1024:.1f} TiB"
+
+
+def version() -> str:
+    """The version of the installed distribution."""
+    from importlib.metadata import version as installed
+
+    return installed("mblob")
