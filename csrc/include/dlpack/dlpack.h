@@ -1,0 +1,129 @@
+/* dlpack.h - the DLPack in-memory tensor ABI, version 1.2.
+ *
+ * Names, values and layouts are those of the DLPack standard (https://dmlc.github.io/dlpack), so that
+ * sources written against it compile. Sizes below are for 64-bit machines; shapes and strides count
+ * elements, byte_offset counts bytes. */
+#ifndef DLPACK_DLPACK_H_
+#define DLPACK_DLPACK_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define DLPACK_EXTERN_C extern "C"
+#else
+#define DLPACK_EXTERN_C
+#endif
+
+#define DLPACK_MAJOR_VERSION 1
+#define DLPACK_MINOR_VERSION 2
+
+/* One number for both, as DLPack before 1.0 had it. */
+#define DLPACK_VERSION (DLPACK_MAJOR_VERSION * 10 + DLPACK_MINOR_VERSION)
+
+#ifndef DLPACK_DLL
+#define DLPACK_DLL
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A reader refuses another major version; minor versions only add enum values. */
+typedef struct {
+  uint32_t major;
+  uint32_t minor;
+} DLPackVersion;
+
+#ifdef __cplusplus
+typedef enum : int32_t {
+#else
+typedef enum {
+#endif
+  kDLCPU = 1,
+  kDLCUDA = 2,
+  kDLCUDAHost = 3, /* page-locked host memory */
+  kDLOpenCL = 4,
+  kDLVulkan = 7,
+  kDLMetal = 8,
+  kDLVPI = 9, /* Verilog simulator */
+  kDLROCM = 10,
+  kDLROCMHost = 11,
+  kDLExtDev = 12,
+  kDLCUDAManaged = 13,
+  kDLOneAPI = 14,
+  kDLWebGPU = 15,
+  kDLHexagon = 16,
+  kDLMAIA = 17,
+  kDLTrn = 18
+} DLDeviceType;
+
+/* 8 bytes. */
+typedef struct {
+  DLDeviceType device_type;
+  int32_t device_id;
+} DLDevice;
+
+typedef enum {
+  kDLInt = 0U,
+  kDLUInt = 1U,
+  kDLFloat = 2U,
+  kDLOpaqueHandle = 3U,
+  kDLBfloat = 4U,
+  kDLComplex = 5U, /* bits counts both parts */
+  kDLBool = 6U,
+  kDLFloat8_e3m4 = 7U,
+  kDLFloat8_e4m3 = 8U,
+  kDLFloat8_e4m3b11fnuz = 9U,
+  kDLFloat8_e4m3fn = 10U,
+  kDLFloat8_e4m3fnuz = 11U,
+  kDLFloat8_e5m2 = 12U,
+  kDLFloat8_e5m2fnuz = 13U,
+  kDLFloat8_e8m0fnu = 14U,
+  kDLFloat6_e2m3fn = 15U,
+  kDLFloat6_e3m2fn = 16U,
+  kDLFloat4_e2m1fn = 17U
+} DLDataTypeCode;
+
+/* 4 bytes. float32 is {kDLFloat, 32, 1}. */
+typedef struct {
+  uint8_t code;   /* DLDataTypeCode */
+  uint8_t bits;   /* of one lane */
+  uint16_t lanes; /* 1 for scalars */
+} DLDataType;
+
+/* 48 bytes. The consumer does not own what it points to. */
+typedef struct {
+  void *data; /* opaque on devices that have handles instead of pointers */
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t *shape;   /* ndim extents */
+  int64_t *strides; /* ndim strides; NULL means compact and row-major */
+  uint64_t byte_offset;
+} DLTensor;
+
+/* A tensor with an owner: the consumer calls deleter(self) once when done. */
+typedef struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void *manager_ctx;
+  void (*deleter)(struct DLManagedTensor *self); /* may be NULL */
+} DLManagedTensor;
+
+#define DLPACK_FLAG_BITMASK_READ_ONLY (1UL << 0UL)
+#define DLPACK_FLAG_BITMASK_IS_COPIED (1UL << 1UL)
+#define DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED (1UL << 2UL)
+
+/* The same with a version in front, which must be looked at before the rest. */
+typedef struct DLManagedTensorVersioned {
+  DLPackVersion version;
+  void *manager_ctx;
+  void (*deleter)(struct DLManagedTensorVersioned *self); /* may be NULL */
+  uint64_t flags;                                         /* DLPACK_FLAG_BITMASK_* */
+  DLTensor dl_tensor;
+} DLManagedTensorVersioned;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* DLPACK_DLPACK_H_ */

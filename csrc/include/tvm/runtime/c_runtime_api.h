@@ -1,0 +1,187 @@
+/* c_runtime_api.h - the part of TVM's C API that hosts and kernels use (TVM 0.7 - 0.19), served by libmblob.
+ *
+ * Names and values are TVM's, so that sources written against TVM compile unchanged.
+ *
+ * Two modes, chosen by how the file is compiled:
+ *   host    programs (and everything with MBLOB_HOST): ordinary functions; link libmblob.
+ *   kernel  code for shared libraries (-fPIC; or MBLOB_KERNEL): nothing is left undefined in the linked
+ *           library. What kernels call goes through slots that a loader fills (kernel_slots.h); the rest
+ *           of the API is weak and fails with an error text where no runtime is in the process.
+ * A shared library that is itself a host defines MBLOB_HOST.
+ *
+ * Every function returning int: 0 is success, -1 failure with a text in TVMGetLastError(). */
+#ifndef TVM_RUNTIME_C_RUNTIME_API_H_
+#define TVM_RUNTIME_C_RUNTIME_API_H_
+
+#include <dlpack/dlpack.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(MBLOB_KERNEL)
+#define MBLOB_KERNEL_MODE 1
+#elif defined(MBLOB_HOST) || !defined(__PIC__) || defined(__PIE__) || !defined(__ELF__) || !defined(__GNUC__)
+#define MBLOB_KERNEL_MODE 0
+#else
+#define MBLOB_KERNEL_MODE 1
+#endif
+
+#ifndef TVM_DLL
+#if defined(__GNUC__)
+#define TVM_DLL __attribute__((visibility("default")))
+#else
+#define TVM_DLL
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef int64_t tvm_index_t; /* extents and strides */
+
+/* Device types of TVM beyond DLPack's (0.11 and later). */
+typedef enum { kDLAOCL = 32, kDLSDAccel = 33, kOpenGL = 34, kDLMicroDev = 35 } TVMDeviceExtType;
+
+/* What a TVMValue holds. */
+typedef enum {
+  kTVMArgInt = 0, /* v_int64 */
+  kTVMArgUInt = 1,
+  kTVMArgFloat = 2,            /* v_float64 */
+  kTVMOpaqueHandle = 3,        /* v_handle */
+  kTVMNullptr = 4,             /* nothing; also "no result" */
+  kTVMDataType = 5,            /* v_type */
+  kDLDevice = 6,               /* v_device */
+  kTVMDLTensorHandle = 7,      /* DLTensor *, borrowed */
+  kTVMObjectHandle = 8,        /* opaque here */
+  kTVMModuleHandle = 9,        /* TVMModuleHandle */
+  kTVMPackedFuncHandle = 10,   /* TVMFunctionHandle */
+  kTVMStr = 11,                /* const char *, NUL terminated */
+  kTVMBytes = 12,              /* TVMByteArray * */
+  kTVMNDArrayHandle = 13,      /* TVMArrayHandle: the DLTensor of a counted array */
+  kTVMObjectRValueRefArg = 14, /* opaque here */
+  kTVMArgBool = 15,            /* v_int64, 0.18 and later; 0.17 and before pass booleans as kTVMArgInt */
+  kTVMExtBegin = 16,
+  kTVMNNVMFirst = 16,
+  kTVMNNVMLast = 20,
+  kTVMExtReserveEnd = 64,
+  kTVMExtEnd = 128
+} TVMArgTypeCode;
+
+/* One argument or result: 8 bytes. Integers of any width travel as v_int64, floats as v_float64. */
+typedef union {
+  int64_t v_int64;
+  double v_float64;
+  void *v_handle;
+  const char *v_str;
+  DLDataType v_type;
+  DLDevice v_device;
+} TVMValue;
+
+typedef struct {
+  const char *data;
+  size_t size;
+} TVMByteArray;
+
+typedef DLTensor *TVMArrayHandle;
+typedef void *TVMModuleHandle;
+typedef void *TVMFunctionHandle;
+typedef void *TVMRetValueHandle;
+typedef void *TVMStreamHandle;
+typedef void *TVMObjectHandle;
+
+/* A callback that is called as a packed function; results go through TVMCFuncSetReturn(ret, ...). */
+typedef int (*TVMPackedCFunc)(TVMValue *args, int *type_codes, int num_args, TVMRetValueHandle ret,
+                              void *resource_handle);
+typedef void (*TVMPackedCFuncFinalizer)(void *resource_handle);
+typedef int (*TVMExtensionFuncDeclarer)(TVMFunctionHandle register_func_handle);
+
+#if MBLOB_KERNEL_MODE
+#include <tvm/runtime/kernel_slots.h>
+/* The wrapper has an assembler name of its own: under the target's, the compiler takes it for the target. */
+#define MBLOB_TVM_API(name, params, args)                                               \
+  static int mblob_weak_##name params __attribute__((weakref(#name)));                  \
+  static inline int name params __asm__("mblob_kernel_" #name);                         \
+  static inline int name params {                                                       \
+    return mblob_weak_##name ? mblob_weak_##name args : mblob_kernel_no_runtime(#name); \
+  }
+#else
+#define MBLOB_TVM_API(name, params, args) TVM_DLL int name params;
+TVM_DLL void TVMAPISetLastError(const char *msg);
+/* Text of the last failure on this thread, never NULL; valid until the next failure on it. */
+TVM_DLL const char *TVMGetLastError(void);
+/* Call `func`. A result of kTVMStr, kTVMBytes is valid until the next TVMFuncCall on this thread; handles
+ * in results are owned by the caller. `ret_val` and `ret_type_code` may be NULL. */
+TVM_DLL int TVMFuncCall(TVMFunctionHandle func, TVMValue *arg_values, int *type_codes, int num_args,
+                        TVMValue *ret_val, int *ret_type_code);
+#endif
+
+/* Modules. `format` is not needed: the content decides. */
+MBLOB_TVM_API(TVMModLoadFromFile, (const char *file_name, const char *format, TVMModuleHandle *out),
+              (file_name, format, out))
+MBLOB_TVM_API(TVMModImport, (TVMModuleHandle mod, TVMModuleHandle dep), (mod, dep))
+/* *out is NULL, and the call succeeds, when there is no such function. */
+MBLOB_TVM_API(TVMModGetFunction,
+              (TVMModuleHandle mod, const char *func_name, int query_imports, TVMFunctionHandle *out),
+              (mod, func_name, query_imports, out))
+MBLOB_TVM_API(TVMModFree, (TVMModuleHandle mod), (mod))
+
+/* Functions. Handles that get and create functions give out are freed with TVMFuncFree. */
+MBLOB_TVM_API(TVMFuncFree, (TVMFunctionHandle func), (func))
+/* From inside a TVMPackedCFunc: set the result (num_ret must be 1). Strings and bytes are copied; of a
+ * counted handle the result takes a reference of its own. */
+MBLOB_TVM_API(TVMCFuncSetReturn, (TVMRetValueHandle ret, TVMValue *value, int *type_code, int num_ret),
+              (ret, value, type_code, num_ret))
+/* Turn an argument of a callback into something the callback may keep (a reference is added). */
+MBLOB_TVM_API(TVMCbArgToReturn, (TVMValue * value, int *code), (value, code))
+MBLOB_TVM_API(TVMFuncCreateFromCFunc,
+              (TVMPackedCFunc func, void *resource_handle, TVMPackedCFuncFinalizer fin, TVMFunctionHandle *out),
+              (func, resource_handle, fin, out))
+
+/* Process-wide functions. Getting an unknown name succeeds with *out NULL. */
+MBLOB_TVM_API(TVMFuncRegisterGlobal, (const char *name, TVMFunctionHandle f, int override),
+              (name, f, override))
+MBLOB_TVM_API(TVMFuncGetGlobal, (const char *name, TVMFunctionHandle *out), (name, out))
+/* The array is valid until the next call on this thread. */
+MBLOB_TVM_API(TVMFuncListGlobalNames, (int *out_size, const char ***out_array), (out_size, out_array))
+MBLOB_TVM_API(TVMFuncRemoveGlobal, (const char *name), (name))
+
+/* Arrays in host memory, aligned to 128 bytes. Sizes in bytes; a size that differs from the array's fails. */
+MBLOB_TVM_API(TVMArrayAlloc,
+              (const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits, int dtype_lanes,
+               int device_type, int device_id, TVMArrayHandle *out),
+              (shape, ndim, dtype_code, dtype_bits, dtype_lanes, device_type, device_id, out))
+MBLOB_TVM_API(TVMArrayFree, (TVMArrayHandle handle), (handle))
+MBLOB_TVM_API(TVMArrayCopyFromBytes, (TVMArrayHandle handle, void *data, size_t nbytes),
+              (handle, data, nbytes))
+MBLOB_TVM_API(TVMArrayCopyToBytes, (TVMArrayHandle handle, void *data, size_t nbytes), (handle, data, nbytes))
+MBLOB_TVM_API(TVMArrayCopyFromTo, (TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle stream),
+              (from, to, stream))
+/* Takes ownership of `from` when it succeeds. */
+MBLOB_TVM_API(TVMArrayFromDLPack, (DLManagedTensor * from, TVMArrayHandle *out), (from, out))
+MBLOB_TVM_API(TVMArrayToDLPack, (TVMArrayHandle from, DLManagedTensor **out), (from, out))
+
+/* Devices. Only the host has memory and (empty) streams here; other devices fail. */
+MBLOB_TVM_API(TVMSetStream, (int device_type, int device_id, TVMStreamHandle handle),
+              (device_type, device_id, handle))
+MBLOB_TVM_API(TVMSynchronize, (int device_type, int device_id, TVMStreamHandle stream),
+              (device_type, device_id, stream))
+MBLOB_TVM_API(TVMDeviceAllocDataSpace,
+              (DLDevice dev, size_t nbytes, size_t alignment, DLDataType type_hint, void **out_data),
+              (dev, nbytes, alignment, type_hint, out_data))
+MBLOB_TVM_API(TVMDeviceFreeDataSpace, (DLDevice dev, void *ptr), (dev, ptr))
+MBLOB_TVM_API(TVMDeviceCopyDataFromTo, (DLTensor * from, DLTensor *to, TVMStreamHandle stream),
+              (from, to, stream))
+
+/* Calls tensor->deleter. */
+#if MBLOB_KERNEL_MODE
+static inline void TVMDLManagedTensorCallDeleter(DLManagedTensor *tensor) {
+  if (tensor && tensor->deleter) tensor->deleter(tensor);
+}
+#else
+TVM_DLL void TVMDLManagedTensorCallDeleter(DLManagedTensor *tensor);
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TVM_RUNTIME_C_RUNTIME_API_H_ */

@@ -1,0 +1,57 @@
+/* The reader's entrance: the length prefix, then the index if there is one, else the stream. */
+#include "blob.h"
+
+#include <stdlib.h>
+
+#include "error.h"
+
+/* A new zeroed entry at the end; NULL when memory is out (recorded). Grows as entries are really found, so a
+ * count in a file never decides how much is allocated. */
+struct mb_entry *mb_blob_add(struct mb_blob *blob) {
+  if (blob->entry_count == blob->entry_capacity) {
+    uint64_t capacity = blob->entry_capacity ? 2 * blob->entry_capacity : 8;
+    struct mb_entry *grown = realloc(blob->entries, capacity * sizeof(*grown));
+    if (!grown) {
+      (void)mb_fail_memory(capacity * sizeof(*grown));
+      return NULL;
+    }
+    blob->entries = grown;
+    blob->entry_capacity = capacity;
+  }
+  struct mb_entry *entry = &blob->entries[blob->entry_count++];
+  *entry = (struct mb_entry){.alignment = 1};
+  return entry;
+}
+
+static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, int verify) {
+  if (size < 16)
+    return mb_fail_format("truncated", 0, MB_UNKNOWN, "blob: %llu bytes, expected at least 16",
+                          (unsigned long long)size);
+  uint64_t follow = mb_u64_at(blob->bytes);
+  if (follow > size - 8)
+    return mb_fail_format("size", 0, MB_UNKNOWN, "blob: says %llu bytes follow, %llu do",
+                          (unsigned long long)follow, (unsigned long long)(size - 8));
+  blob->size = 8 + follow;
+  int status = mb_index_find(blob, index_expected, verify != MBLOB_VERIFY_OFF);
+  if (status) return status;
+  if (!blob->has_index) return mb_stream_read(blob);
+  if (verify == MBLOB_VERIFY_FULL || (verify == MBLOB_VERIFY_HEADER && mb_index_is_small(blob)))
+    status = mb_index_check_payloads(blob);
+  if (!status && verify == MBLOB_VERIFY_FULL) status = mb_index_check_structure(blob);
+  if (!status && verify == MBLOB_VERIFY_FULL) status = mb_stream_compare(blob);
+  return status;
+}
+
+int mb_blob_read(const uint8_t *bytes, uint64_t size, bool index_expected, int verify, struct mb_blob *out) {
+  *out = (struct mb_blob){.bytes = bytes};
+  int status = read_blob(out, size, index_expected, verify);
+  if (status) mb_blob_free(out);
+  return status;
+}
+
+void mb_blob_free(struct mb_blob *blob) {
+  free(blob->entries);
+  free(blob->row_ptr);
+  free(blob->child);
+  *blob = (struct mb_blob){0};
+}

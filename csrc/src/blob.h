@@ -1,0 +1,56 @@
+/* blob.h - what a blob says: the reader of docs/format.md, over a pointer and a size.
+ *
+ * Nothing here opens files, and nothing is copied but the tables that modules are made from. Memory is bounded
+ * by a constant times the size of the blob. */
+#ifndef MB_BLOB_H
+#define MB_BLOB_H
+
+#include <mblob.h>
+
+#include "bytes.h"
+
+enum { MB_DIGEST_NONE = 0, MB_DIGEST_CRC32 = 1, MB_DIGEST_SHA256 = 2 };
+
+struct mb_entry {
+  struct mb_slice key;   /* in the blob; "library" for the library */
+  uint64_t offset;       /* of the payload; 0 for a library */
+  uint64_t size;         /* of the payload */
+  uint64_t item_offset;  /* where its item starts in the stream, 0 if it has none */
+  const uint8_t *digest; /* in the index, NULL without one */
+  uint32_t alignment;
+  bool library, data;
+};
+
+struct mb_blob {
+  const uint8_t *bytes;
+  uint64_t size; /* of the blob, length prefix included; at most the size of the symbol */
+  uint64_t stream_size;
+  struct mb_entry *entries;
+  uint64_t entry_count, entry_capacity;
+  uint64_t *row_ptr; /* entry_count + 1: imports of entry i are child[row_ptr[i]] .. child[row_ptr[i + 1] - 1] */
+  uint64_t *child;
+  uint64_t child_count;
+  bool has_index;
+  uint64_t index_offset;
+  uint32_t structure_crc;
+  int digest_algorithm;
+};
+
+/* Read the blob in `size` bytes at `bytes` (the symbol's st_size). `index_expected`: the library's note says
+ * that there is an index. `verify` is a mblob_verify. On failure `out` is empty. */
+int mb_blob_read(const uint8_t *bytes, uint64_t size, bool index_expected, int verify, struct mb_blob *out);
+void mb_blob_free(struct mb_blob *blob);
+
+/* Parts of the reader. */
+int mb_stream_read(struct mb_blob *blob);
+int mb_stream_compare(const struct mb_blob *blob);
+int mb_index_find(struct mb_blob *blob, bool expected, bool check);
+int mb_index_check_payloads(const struct mb_blob *blob);
+int mb_index_check_structure(const struct mb_blob *blob);
+bool mb_index_is_small(const struct mb_blob *blob);
+int mb_payload_walk(struct mb_slice key, struct mb_cursor *c);
+int mb_tree_check(const uint64_t *row_ptr, uint64_t row_count, const uint64_t *child, uint64_t child_count,
+                  uint64_t modules, int64_t offset);
+struct mb_entry *mb_blob_add(struct mb_blob *blob);
+
+#endif

@@ -1,0 +1,51 @@
+/* bytes.h - bounds-checked little-endian reading: the only way from bytes of a file to numbers.
+ *
+ * A cursor never passes its end and knows where it is, so every error has an offset. Functions return false
+ * after recording the error. */
+#ifndef MB_BYTES_H
+#define MB_BYTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define MB_KEY_LIMIT 4096 /* bytes of a type key; a longer one is damage, not a name */
+
+struct mb_cursor {
+  const uint8_t *data; /* start of the blob: offsets count from here */
+  uint64_t pos;        /* offset of the next byte */
+  uint64_t end;        /* offset behind the last byte that may be read */
+  int64_t entry;       /* module being read, for errors; MB_UNKNOWN if none */
+};
+
+struct mb_slice {
+  const uint8_t *data;
+  uint64_t size;
+};
+
+static inline uint32_t mb_u32_at(const uint8_t *p) {
+  return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static inline uint64_t mb_u64_at(const uint8_t *p) {
+  return (uint64_t)mb_u32_at(p) | (uint64_t)mb_u32_at(p + 4) << 32;
+}
+
+static inline uint64_t mb_left(const struct mb_cursor *c) { return c->end - c->pos; }
+
+/* Pass over `size` bytes. */
+bool mb_skip(struct mb_cursor *c, uint64_t size, const char *what);
+bool mb_read_u64(struct mb_cursor *c, uint64_t *out, const char *what);
+bool mb_read_u32(struct mb_cursor *c, uint32_t *out, const char *what);
+/* A u64 count of items of at least `item_size` bytes each; refused if they cannot fit what is left. */
+bool mb_read_count(struct mb_cursor *c, uint64_t *out, uint64_t item_size, const char *what);
+/* A u64 length and that many bytes, not copied. */
+bool mb_read_string(struct mb_cursor *c, struct mb_slice *out, const char *what);
+/* A type key: 1 to MB_KEY_LIMIT bytes of UTF-8. */
+bool mb_read_key(struct mb_cursor *c, struct mb_slice *out, const char *what);
+
+bool mb_is_utf8(const uint8_t *text, uint64_t size);
+bool mb_slice_is(struct mb_slice s, const char *text);
+
+#endif

@@ -1,0 +1,12 @@
+/* digest.h - checksums of the format: CRC-32 (zlib's, IEEE 802.3) and SHA-256 (FIPS 180-4). */
+#ifndef MB_DIGEST_H
+#define MB_DIGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Continue `crc` (0 to start) over `size` bytes. */
+uint32_t mb_crc32(uint32_t crc, const uint8_t *data, uint64_t size);
+void mb_sha256(const uint8_t *data, uint64_t size, uint8_t digest[32]);
+
+#endif

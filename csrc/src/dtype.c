@@ -1,0 +1,40 @@
+#include "dtype.h"
+
+#include <string.h>
+
+static const struct {
+  const char *name;
+  uint8_t code;
+} NAMES[] = {{"int", kDLInt}, {"uint", kDLUInt}, {"float", kDLFloat}, {"bfloat", kDLBfloat}, {"complex", kDLComplex}};
+
+/* A decimal number of 1 to `limit` at *text; moves behind it. */
+static bool number(const char **text, const char *end, unsigned limit, unsigned *out) {
+  unsigned value = 0;
+  const char *p = *text;
+  for (; p < end && *p >= '0' && *p <= '9'; ++p) {
+    value = value * 10 + (unsigned)(*p - '0');
+    if (value > limit) return false;
+  }
+  *out = value;
+  *text = p;
+  return value > 0;
+}
+
+bool mb_dtype_parse(const char *text, size_t size, DLDataType *out) {
+  const char *end = text + size;
+  if (size == 4 && memcmp(text, "bool", 4) == 0) {
+    *out = (DLDataType){kDLUInt, 1, 1};
+    return true;
+  }
+  for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); ++i) {
+    size_t length = strlen(NAMES[i].name);
+    if (size <= length || memcmp(text, NAMES[i].name, length) != 0) continue;
+    const char *p = text + length;
+    unsigned bits, lanes = 1;
+    if (!number(&p, end, UINT8_MAX, &bits)) continue;
+    if (p < end && *p == 'x' && (++p, !number(&p, end, UINT16_MAX, &lanes))) return false;
+    *out = (DLDataType){NAMES[i].code, (uint8_t)bits, (uint16_t)lanes};
+    return p == end;
+  }
+  return false;
+}

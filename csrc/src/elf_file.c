@@ -1,0 +1,246 @@
+#include "elf_file.h"
+
+#include <stdio.h>
+
+#include "error.h"
+
+#if __SIZEOF_POINTER__ == 8
+#define NATIVE_CLASS ELFCLASS64
+#else
+#define NATIVE_CLASS ELFCLASS32
+#endif
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define NATIVE_DATA ELFDATA2LSB
+#else
+#define NATIVE_DATA ELFDATA2MSB
+#endif
+
+#if defined(__x86_64__)
+#define NATIVE_MACHINE EM_X86_64
+#elif defined(__i386__)
+#define NATIVE_MACHINE EM_386
+#elif defined(__aarch64__)
+#define NATIVE_MACHINE EM_AARCH64
+#elif defined(__arm__)
+#define NATIVE_MACHINE EM_ARM
+#elif defined(__riscv)
+#define NATIVE_MACHINE EM_RISCV
+#elif defined(__powerpc64__)
+#define NATIVE_MACHINE EM_PPC64
+#elif defined(__s390x__)
+#define NATIVE_MACHINE EM_S390
+#elif defined(__loongarch__)
+#define NATIVE_MACHINE 258
+#else
+#error "name the ELF machine of this processor here"
+#endif
+
+typedef unsigned long long ull;
+
+static const struct {
+  unsigned number;
+  const char *name;
+} machines[] = {{EM_386, "i386"},       {EM_ARM, "arm"},   {EM_X86_64, "x86_64"}, {EM_AARCH64, "aarch64"},
+                {EM_RISCV, "riscv"},    {EM_PPC64, "ppc64"}, {EM_PPC, "ppc"},     {EM_S390, "s390x"},
+                {EM_MIPS, "mips"},      {258, "loongarch"},  {164, "hexagon"},    {EM_BPF, "bpf"}};
+
+static const char *machine_name(unsigned number, char buffer[32]) {
+  for (size_t i = 0; i < sizeof(machines) / sizeof(*machines); i++)
+    if (machines[i].number == number) return machines[i].name;
+  (void)snprintf(buffer, 32, "machine %u", number);
+  return buffer;
+}
+
+static int truncated(const struct mb_elf *elf, uint64_t at, const char *what, uint64_t size) {
+  return mb_fail_format("elf_truncated", (int64_t)(at > INT64_MAX ? INT64_MAX : at), MB_UNKNOWN,
+                        "%s needs %llu bytes, the file ends at %llu", what, (ull)size, (ull)elf->size);
+}
+
+static bool in_file(const struct mb_elf *elf, uint64_t offset, uint64_t size) {
+  return size <= elf->size && offset <= elf->size - size;
+}
+
+/* ---- header ---------------------------------------------------------------------------------------- */
+
+static int check_machine(unsigned class, unsigned data, unsigned machine) {
+  char found[32], native[32];
+  if (class == NATIVE_CLASS && data == NATIVE_DATA && machine == NATIVE_MACHINE) return MBLOB_OK;
+  return mb_fail(MBLOB_E_INCOMPATIBLE,
+                 "built for %s, %u-bit, %s endian; this machine is %s, %u-bit, %s endian: "
+                 "build the library for this machine",
+                 machine_name(machine, found), 32 * class, data == ELFDATA2LSB ? "little" : "big",
+                 machine_name(NATIVE_MACHINE, native), 32u * NATIVE_CLASS,
+                 NATIVE_DATA == ELFDATA2LSB ? "little" : "big");
+}
+
+static int read_header(struct mb_elf *elf) {
+  const uint8_t *d = elf->data;
+  if (elf->size < 4 || memcmp(d, ELFMAG, SELFMAG) != 0)
+    return mb_fail_format("not_elf", 0, MB_UNKNOWN, elf->size ? "not an ELF file" : "an empty file");
+  if (elf->size < EI_NIDENT) return truncated(elf, elf->size, "an ELF identification", EI_NIDENT);
+  unsigned class = d[EI_CLASS], data = d[EI_DATA];
+  if (class < 1 || class > 2 || data < 1 || data > 2 || d[EI_VERSION] != EV_CURRENT)
+    return mb_fail_format("elf_header", EI_CLASS, MB_UNKNOWN,
+                          "class %u, data encoding %u, version %u are not known", class, data, d[EI_VERSION]);
+  uint64_t header_size = class == ELFCLASS64 ? sizeof(Elf64_Ehdr) : sizeof(Elf32_Ehdr);
+  if (elf->size < header_size) return truncated(elf, EI_NIDENT, "header", header_size);
+  unsigned machine = data == ELFDATA2LSB ? d[18] | (unsigned)d[19] << 8 : d[19] | (unsigned)d[18] << 8;
+  int status = check_machine(class, data, machine);
+  if (status) return status;
+  memcpy(&elf->header, d, sizeof(elf->header));
+  if (elf->header.e_type != ET_DYN)
+    return mb_fail_format("elf_header", 16, MB_UNKNOWN,
+                          "ELF type %u, a shared library has %d: link it with -shared", elf->header.e_type, ET_DYN);
+  if (elf->header.e_version != EV_CURRENT)
+    return mb_fail_format("elf_header", 20, MB_UNKNOWN, "version %u is not known", elf->header.e_version);
+  return MBLOB_OK;
+}
+
+/* ---- segments --------------------------------------------------------------------------------------- */
+
+ElfW(Phdr) mb_elf_segment(const struct mb_elf *elf, unsigned i) {
+  ElfW(Phdr) segment;
+  memcpy(&segment, elf->segments + i * sizeof(segment), sizeof(segment));
+  return segment;
+}
+
+static int segment_error(unsigned i, const char *text) {
+  return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN, "segment %u %s", i, text);
+}
+
+/* One PT_LOAD as the dynamic linker will map it; `*next` is the lowest address that it may start at. */
+static int check_load(const ElfW(Phdr) *s, unsigned i, uint64_t *next) {
+  uint64_t align = s->p_align > 1 ? s->p_align : 1;
+  if (align & (align - 1)) return segment_error(i, "has an alignment that is no power of two");
+  if ((s->p_vaddr - s->p_offset) & (align - 1)) return segment_error(i, "has an address unlike its offset");
+  if (s->p_filesz > s->p_memsz) return segment_error(i, "has more bytes in the file than in memory");
+  /* The linker maps from the first to the last segment and puts the others inside: order and size matter. */
+  const uint64_t limit = UINT64_C(1) << (sizeof(void *) == 8 ? 46 : 31);
+  if (s->p_vaddr < *next) return segment_error(i, "starts before the end of the one in front of it");
+  if (s->p_memsz > limit || s->p_vaddr > limit - s->p_memsz) return segment_error(i, "has impossible addresses");
+  *next = s->p_vaddr + s->p_memsz;
+  return MBLOB_OK;
+}
+
+static int read_segments(struct mb_elf *elf) {
+  const ElfW(Ehdr) *h = &elf->header;
+  uint64_t next = 0, loads = 0;
+  if (!h->e_phnum || h->e_phnum == PN_XNUM)
+    return mb_fail_format("elf_header", offsetof(ElfW(Ehdr), e_phnum), MB_UNKNOWN,
+                          "%u program headers, a shared library has some", h->e_phnum);
+  if (h->e_phentsize != sizeof(ElfW(Phdr)))
+    return mb_fail_format("elf_header", offsetof(ElfW(Ehdr), e_phentsize), MB_UNKNOWN,
+                          "program headers of %u bytes, expected %zu", h->e_phentsize, sizeof(ElfW(Phdr)));
+  uint64_t table = (uint64_t)h->e_phnum * sizeof(ElfW(Phdr));
+  if (!in_file(elf, h->e_phoff, table)) return truncated(elf, h->e_phoff, "the table of program headers", table);
+  elf->segments = elf->data + h->e_phoff;
+  for (unsigned i = 0; i < h->e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type != PT_LOAD && s.p_type != PT_DYNAMIC && s.p_type != PT_NOTE && s.p_type != PT_TLS) continue;
+    if (!in_file(elf, s.p_offset, s.p_filesz)) return truncated(elf, s.p_offset, "a segment", s.p_filesz);
+    if (s.p_type != PT_LOAD) continue;
+    int status = check_load(&s, i, &next);
+    if (status) return status;
+    loads++;
+  }
+  return loads ? MBLOB_OK : mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN, "no segment is loaded");
+}
+
+bool mb_elf_is_loaded(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint32_t flags) {
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type != PT_LOAD || (s.p_flags & flags) != flags || vaddr < s.p_vaddr) continue;
+    if (vaddr - s.p_vaddr <= s.p_memsz && size <= s.p_memsz - (vaddr - s.p_vaddr)) return true;
+  }
+  return false;
+}
+
+bool mb_elf_offset(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint64_t *offset) {
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type != PT_LOAD || vaddr < s.p_vaddr) continue;
+    uint64_t start = vaddr - s.p_vaddr;
+    if (start > s.p_filesz || size > s.p_filesz - start) continue;
+    *offset = s.p_offset + start;
+    return true;
+  }
+  return false;
+}
+
+int mb_elf_read(const uint8_t *data, uint64_t size, struct mb_elf *out) {
+  *out = (struct mb_elf){.data = data, .size = size};
+  int status = read_header(out);
+  if (!status) status = read_segments(out);
+  return status ? status : mb_elf_read_dynamic(out);
+}
+
+/* ---- symbols ------------------------------------------------------------------------------------------ */
+
+ElfW(Sym) mb_elf_symbol(const struct mb_elf *elf, uint64_t i) {
+  ElfW(Sym) symbol;
+  memcpy(&symbol, elf->symbols + i * sizeof(symbol), sizeof(symbol));
+  return symbol;
+}
+
+const char *mb_elf_symbol_name(const struct mb_elf *elf, const ElfW(Sym) *symbol) {
+  if (symbol->st_name >= elf->strings_size) return "";
+  const char *name = elf->strings + symbol->st_name;
+  return memchr(name, 0, elf->strings_size - symbol->st_name) ? name : "";
+}
+
+bool mb_elf_is_exported(const ElfW(Sym) *symbol) {
+  unsigned binding = ELF64_ST_BIND(symbol->st_info), visibility = ELF64_ST_VISIBILITY(symbol->st_other);
+  return symbol->st_shndx != SHN_UNDEF && (visibility == STV_DEFAULT || visibility == STV_PROTECTED) &&
+         (binding == STB_GLOBAL || binding == STB_WEAK || binding == STB_GNU_UNIQUE);
+}
+
+bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) *out) {
+  size_t size = strlen(name) + 1;
+  for (uint64_t i = 1; i < elf->symbol_count; i++) {
+    *out = mb_elf_symbol(elf, i);
+    if (out->st_name >= elf->strings_size || size > elf->strings_size - out->st_name) continue;
+    if (memcmp(elf->strings + out->st_name, name, size) == 0 && mb_elf_is_exported(out)) return true;
+  }
+  return false;
+}
+
+int mb_elf_object(const struct mb_elf *elf, const ElfW(Sym) *symbol, const char *name, struct mb_slice *out) {
+  uint64_t offset = 0;
+  if (!mb_elf_offset(elf, symbol->st_value, symbol->st_size, &offset))
+    return mb_fail_format("elf_dynamic", MB_UNKNOWN, MB_UNKNOWN,
+                          "symbol %s: no segment holds %llu bytes at address %#llx", name, (ull)symbol->st_size,
+                          (ull)symbol->st_value);
+  *out = (struct mb_slice){elf->data + offset, symbol->st_size};
+  return MBLOB_OK;
+}
+
+/* ---- notes -------------------------------------------------------------------------------------------- */
+
+/* Notes pad name and descriptor to 4 bytes; in segments aligned to 8 (GNU properties) to 8. */
+static uint64_t padded(uint64_t size, uint64_t align) { return (size + align - 1) & ~(align - 1); }
+
+uint32_t mb_elf_note_flags(const struct mb_elf *elf) {
+  static const char owner[] = "mblob"; /* with its NUL */
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type != PT_NOTE) continue;
+    uint64_t align = s.p_align == 8 ? 8 : 4, at = 0;
+    while (s.p_filesz - at >= sizeof(ElfW(Nhdr))) {
+      ElfW(Nhdr) note;
+      const uint8_t *p = elf->data + s.p_offset + at;
+      memcpy(&note, p, sizeof(note));
+      uint64_t desc = padded(sizeof(note) + (uint64_t)note.n_namesz, align);
+      uint64_t total = padded(desc + (uint64_t)note.n_descsz, align);
+      if (desc > s.p_filesz - at || note.n_descsz > s.p_filesz - at - desc) break;
+      uint32_t words[2] = {0, 0};
+      if (note.n_type == 1 && note.n_namesz == sizeof(owner) && note.n_descsz >= sizeof(words) &&
+          memcmp(p + sizeof(note), owner, sizeof(owner)) == 0) {
+        memcpy(words, p + desc, sizeof(words));
+        if (words[0] >= 1) return words[1];
+      }
+      if (total > s.p_filesz - at) break;
+      at += total;
+    }
+  }
+  return 0;
+}

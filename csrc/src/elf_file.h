@@ -1,0 +1,55 @@
+/* elf_file.h - the ELF file under a library, read before the dynamic linker sees it.
+ *
+ * Only files of this machine: another class, byte order or machine is MBLOB_E_INCOMPATIBLE. Every table is
+ * checked against the file before it is read. Names are the gABI's. */
+#ifndef MB_ELF_FILE_H
+#define MB_ELF_FILE_H
+
+#include <elf.h>
+#include <link.h>
+#include <mblob.h>
+#include <stdbool.h>
+
+#include "bytes.h"
+
+struct mb_elf {
+  const uint8_t *data; /* the whole file */
+  uint64_t size;
+  ElfW(Ehdr) header;
+  const uint8_t *segments; /* e_phnum program headers, maybe unaligned */
+  /* dynamic section; counts 0 where there is none */
+  const uint8_t *dynamic;
+  uint64_t dynamic_count;
+  const uint8_t *symbols;
+  uint64_t symbol_count;
+  const char *strings;
+  uint64_t strings_size;
+  bool origin_in_runpath;
+};
+
+/* Check `size` bytes at `data` and fill `out`, which points into them. */
+int mb_elf_read(const uint8_t *data, uint64_t size, struct mb_elf *out);
+ElfW(Phdr) mb_elf_segment(const struct mb_elf *elf, unsigned i);
+/* File offset of `size` bytes at `vaddr`, if one loaded segment has all of them in the file. */
+bool mb_elf_offset(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint64_t *offset);
+/* Whether `size` bytes at `vaddr` lie in one loaded segment with all of `flags` (PF_*). */
+bool mb_elf_is_loaded(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint32_t flags);
+
+ElfW(Sym) mb_elf_symbol(const struct mb_elf *elf, uint64_t i);
+/* Its name, "" if it is out of bounds or not terminated. */
+const char *mb_elf_symbol_name(const struct mb_elf *elf, const ElfW(Sym) *symbol);
+/* Defined and visible to other objects. */
+bool mb_elf_is_exported(const ElfW(Sym) *symbol);
+/* The exported symbol `name`. */
+bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) *out);
+/* The bytes of an object in the file; MBLOB_E_FORMAT "elf_dynamic" if they are not all there. */
+int mb_elf_object(const struct mb_elf *elf, const ElfW(Sym) *symbol, const char *name, struct mb_slice *out);
+
+/* Flags of the note by which a library says that mblob wrote it (docs/format.md, section 6); 0 without one. */
+uint32_t mb_elf_note_flags(const struct mb_elf *elf);
+#define MB_NOTE_HAS_INDEX 1u
+
+/* elf_dynamic.c: the dynamic section and what it points to. */
+int mb_elf_read_dynamic(struct mb_elf *elf);
+
+#endif

@@ -1,0 +1,39 @@
+/* error.h - the one place where failures are recorded: per thread, with text and parts. */
+#ifndef MB_ERROR_H
+#define MB_ERROR_H
+
+#include <mblob.h>
+#include <stdbool.h>
+
+#define MB_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define MB_UNKNOWN (-1) /* offset or entry of an error that has none */
+
+/* Each records a failure on this thread and returns its status, so that callers write `return mb_fail(...)`. */
+int mb_fail(int status, const char *format, ...) MB_PRINTF(2, 3);
+int mb_fail_format(const char *code, int64_t offset, int64_t entry, const char *format, ...) MB_PRINTF(4, 5);
+int mb_fail_digest(int64_t entry, const char *format, ...) MB_PRINTF(2, 3);
+int mb_fail_memory(size_t size);
+/* With the text of `number` (an errno) behind the message. */
+int mb_fail_errno(int number, const char *format, ...) MB_PRINTF(2, 3);
+int mb_fail_loader(const char *type_key, int64_t entry, const char *available, const char *hint,
+                   const char *format, ...) MB_PRINTF(5, 6);
+/* The text exactly as a kernel set it. */
+void mb_set_kernel_error(const char *text);
+
+/* Put `context` and ": " in front of the current message, as callers that know the file do. */
+void mb_error_prefix(const char *context);
+/* Rises with each failure on this thread: tells whether a callee recorded one. */
+uint64_t mb_error_serial(void);
+
+/* A failure kept to be reported again, on any thread. */
+struct mb_saved_error {
+  int status;
+  char *message, *type_key, *available, *hint;
+  const char *code;
+  int64_t offset, entry;
+};
+void mb_error_save(struct mb_saved_error *out);
+int mb_error_restore(const struct mb_saved_error *saved);
+void mb_saved_error_free(struct mb_saved_error *saved);
+
+#endif

@@ -1,0 +1,305 @@
+/* Opening and closing libraries, one per file in a process. */
+#define _GNU_SOURCE
+#include "runtime.h"
+
+#include <stdlib.h>
+
+#include "source_file.h"
+
+#define BLOB_SYMBOL "__tvm_dev_mblob"
+
+/* Held while the list changes and around the dynamic linker: what is in the list is what is loaded. Recursive,
+ * because constructors of a library may open others. Loaders are never called with it. */
+static pthread_mutex_t list_lock;
+static pthread_cond_t list_changed = PTHREAD_COND_INITIALIZER;
+static pthread_once_t list_once = PTHREAD_ONCE_INIT;
+static struct mb_library *libraries;
+
+static void make_lock(void) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(&list_lock, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+}
+
+static void lock_list(void) {
+  (void)pthread_once(&list_once, make_lock);
+  pthread_mutex_lock(&list_lock);
+}
+
+/* ---- reading the file ------------------------------------------------------------------------------- */
+
+static const char *name_of(const struct mb_source *source) { return *source->path ? source->path : "memory"; }
+
+/* Find the blob's bytes in the file; `out` is empty if there is no blob. */
+static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym) *symbol) {
+  *out = (struct mb_slice){NULL, 0};
+  library->index_expected = mb_elf_note_flags(&library->elf) & MB_NOTE_HAS_INDEX;
+  library->has_blob = mb_elf_find(&library->elf, BLOB_SYMBOL, symbol);
+  if (library->has_blob) return mb_elf_object(&library->elf, symbol, BLOB_SYMBOL, out);
+  if (library->index_expected)
+    return mb_fail_format("index_footer", MB_UNKNOWN, MB_UNKNOWN,
+                          "its note announces a blob with an index, but there is no symbol " BLOB_SYMBOL);
+  return MBLOB_OK;
+}
+
+static int read_function_table(struct mb_library *library) {
+  ElfW(Sym) symbol;
+  struct mb_slice bytes;
+  if (!mb_elf_find(&library->elf, MB_FUNCTION_TABLE_SYMBOL, &symbol)) return MBLOB_OK;
+  int status = mb_elf_object(&library->elf, &symbol, MB_FUNCTION_TABLE_SYMBOL, &bytes);
+  return status ? status : mb_function_table_read(bytes, &library->table);
+}
+
+/* ---- one opening --------------------------------------------------------------------------------------- */
+
+static int add_tree(struct mb_library *library, const struct mb_blob *blob, const mblob_open_options *options,
+                    mblob_module **out) {
+  struct mb_tree *tree = NULL;
+  int status = mb_tree_new(library, blob, library->blob, options, &tree);
+  if (status) return status;
+  pthread_mutex_lock(&library->lock);
+  tree->next = library->trees;
+  library->trees = tree;
+  pthread_mutex_unlock(&library->lock);
+  *out = &tree->modules[0];
+  return MBLOB_OK;
+}
+
+/* Check everything that the file tells, then let the linker run. */
+static int load(struct mb_library *library, const mblob_open_options *options, mblob_module **out) {
+  struct mb_slice bytes;
+  struct mb_blob blob = {0};
+  ElfW(Sym) symbol;
+  int status = mb_elf_read(library->source.bytes, library->source.size, &library->elf);
+  if (!status) status = find_blob(library, &bytes, &symbol);
+  if (!status && library->has_blob)
+    status = mb_blob_read(bytes.data, bytes.size, library->index_expected, options->verify, &blob);
+  if (!status) status = read_function_table(library);
+  /* A tree built on the file's mapping tells now what would fail later: loaders that are missing. */
+  struct mb_tree *trial = NULL;
+  if (!status) status = mb_tree_new(library, library->has_blob ? &blob : NULL, bytes.data, options, &trial);
+  if (trial) mb_tree_free(trial);
+  if (!status) status = mb_library_link(library);
+  if (!status && library->has_blob) {
+    library->blob = (const uint8_t *)(library->base + symbol.st_value);
+    library->blob_size = symbol.st_size;
+  }
+  if (!status) status = add_tree(library, library->has_blob ? &blob : NULL, options, out);
+  mb_blob_free(&blob);
+  return status;
+}
+
+/* A second tree over a library that is loaded. */
+static int load_again(struct mb_library *library, const mblob_open_options *options, mblob_module **out) {
+  struct mb_blob blob = {0};
+  int status = library->has_blob ? mb_blob_read(library->blob, library->blob_size, library->index_expected,
+                                                options->verify, &blob)
+                                 : MBLOB_OK;
+  if (!status) status = add_tree(library, library->has_blob ? &blob : NULL, options, out);
+  mb_blob_free(&blob);
+  return status;
+}
+
+static struct mb_library *new_library(const struct mb_source *source) {
+  struct mb_library *library = calloc(1, sizeof(*library));
+  if (!library) {
+    (void)mb_fail_memory(sizeof(*library));
+    return NULL;
+  }
+  pthread_mutex_init(&library->lock, NULL);
+  pthread_cond_init(&library->opened, NULL);
+  library->source = *source;
+  return library;
+}
+
+/* ---- closing -------------------------------------------------------------------------------------------- */
+
+static void free_functions(struct mb_map *functions) {
+  const struct mb_map_item *item;
+  for (size_t i = 0; (item = mb_map_next(functions, &i));) mb_function_free(item->value);
+  mb_map_free(functions);
+}
+
+static void free_trees(struct mb_library *library) {
+  while (library->trees) {
+    struct mb_tree *tree = library->trees;
+    library->trees = tree->next;
+    mb_tree_free(tree);
+  }
+}
+
+/* What only the code in memory can still refer to. */
+static void free_remains(struct mb_library *library) {
+  free_functions(&library->environment);
+  free(library->link_name);
+  mb_source_close(&library->source);
+  pthread_mutex_destroy(&library->lock);
+  pthread_cond_destroy(&library->opened);
+  free(library);
+}
+
+/* With the list's lock. Unload; if the code stays, because others hold it or it cannot be unloaded, its static
+ * variables stay, and with them handles from TVMBackendGetFuncFromEnv: those must not dangle, so the functions
+ * remain, pointing nowhere, for the next opening to revive. */
+static void unload(struct mb_library *library) {
+  free_functions(&library->functions);
+  mb_function_table_free(&library->table);
+  if (library->handle) library->resident = mb_library_unlink(library);
+  if (!library->resident) {
+    struct mb_library **link = &libraries;
+    while (*link && *link != library) link = &(*link)->next;
+    if (*link) *link = library->next;
+    free_remains(library);
+  } else {
+    struct mb_source file = library->source;
+    mb_source_close(&library->source);
+    library->source.device = file.device; /* what the next opening recognizes it by */
+    library->source.inode = file.inode;
+    free(library->link_name);
+    library->link_name = NULL;
+    library->closing = false;
+  }
+}
+
+static void close_library(struct mb_library *library) {
+  for (struct mb_tree *tree = library->trees; tree; tree = tree->next) mb_tree_close(tree);
+  mb_environment_reset(library);
+  free_trees(library);
+  lock_list();
+  unload(library);
+  pthread_cond_broadcast(&list_changed);
+  pthread_mutex_unlock(&list_lock);
+}
+
+void mb_library_retain(struct mb_library *library) {
+  atomic_fetch_add_explicit(&library->users, 1, memory_order_relaxed);
+}
+
+void mb_library_release(struct mb_library *library) {
+  size_t users = atomic_load_explicit(&library->users, memory_order_relaxed);
+  while (users > 1)
+    if (atomic_compare_exchange_weak_explicit(&library->users, &users, users - 1, memory_order_release,
+                                              memory_order_relaxed))
+      return;
+  lock_list();
+  bool last = atomic_fetch_sub_explicit(&library->users, 1, memory_order_acq_rel) == 1;
+  if (last) {
+    library->closing = true;
+    library->closer = pthread_self();
+  }
+  pthread_mutex_unlock(&list_lock);
+  if (last) close_library(library);
+}
+
+/* ---- opening -------------------------------------------------------------------------------------------- */
+
+/* The library of that file, waiting for one that is just closed; NULL if there is none. With the lock. */
+static int find_library(const struct mb_source *source, struct mb_library **out) {
+  for (;;) {
+    struct mb_library *l = libraries;
+    while (l && (l->source.inode != source->inode || l->source.device != source->device)) l = l->next;
+    *out = l;
+    if (!l || (!l->closing && !l->loading)) return MBLOB_OK;
+    if (l->loading) return mb_fail(MBLOB_E_ARGUMENT, "a constructor of the library opens the library itself");
+    if (pthread_equal(l->closer, pthread_self()))
+      return mb_fail(MBLOB_E_ARGUMENT, "a loader's close function opens the library that is being closed");
+    pthread_cond_wait(&list_changed, &list_lock);
+  }
+}
+
+/* The first opening of a file. Takes `source` over. With the lock. */
+static int open_first(struct mb_library *resident, struct mb_source *source, const mblob_open_options *options,
+                      mblob_module **out) {
+  struct mb_library *library = resident ? resident : new_library(source);
+  if (!library) {
+    mb_source_close(source);
+    return MBLOB_E_MEMORY;
+  }
+  library->source = *source;
+  atomic_store(&library->users, 1);
+  if (!resident) {
+    library->next = libraries;
+    libraries = library;
+  }
+  library->loading = true;
+  int status = load(library, options, out);
+  library->loading = false;
+  if (status) {
+    atomic_store(&library->users, 0);
+    free_trees(library);
+    unload(library);
+  }
+  return status;
+}
+
+/* Takes `source` over. */
+static int open_source(struct mb_source *source, const mblob_open_options *options, mblob_module **out) {
+  static const mblob_open_options defaults = {.struct_size = sizeof(mblob_open_options)};
+  char *name = strdup(name_of(source));
+  struct mb_library *library = NULL, *unwanted = NULL;
+  if (!options) options = &defaults;
+  lock_list();
+  int status = find_library(source, &library);
+  if (status) {
+    mb_source_close(source);
+  } else if (library && library->handle) {
+    mb_library_retain(library);
+    mb_source_close(source);
+    status = load_again(library, options, out);
+    if (status) unwanted = library;
+  } else {
+    status = open_first(library, source, options, out);
+  }
+  pthread_mutex_unlock(&list_lock);
+  if (status) mb_error_prefix(name ? name : "library");
+  free(name);
+  if (unwanted) mb_library_release(unwanted); /* may close it: not with the lock */
+  return status;
+}
+
+static int check_options(const mblob_open_options *options) {
+  if (!options) return MBLOB_OK;
+  if (options->struct_size < sizeof(*options))
+    return mb_fail(MBLOB_E_ARGUMENT, "options: struct_size is %u, expected %zu", options->struct_size,
+                   sizeof(*options));
+  if (options->verify < MBLOB_VERIFY_HEADER || options->verify > MBLOB_VERIFY_OFF)
+    return mb_fail(MBLOB_E_ARGUMENT, "options: verify is %d, expected a mblob_verify", options->verify);
+  if (options->missing < MBLOB_MISSING_ERROR || options->missing > MBLOB_MISSING_STUB)
+    return mb_fail(MBLOB_E_ARGUMENT, "options: missing is %d, expected a mblob_missing", options->missing);
+  if (options->loader_count && !options->loaders)
+    return mb_fail(MBLOB_E_ARGUMENT, "options: %u loaders, but the list is NULL", options->loader_count);
+  for (uint32_t i = 0; i < options->loader_count; i++)
+    if (!options->loaders[i] || !options->loaders[i]->type_key || !options->loaders[i]->function)
+      return mb_fail(MBLOB_E_ARGUMENT, "options: loader %u has no type key or no function callback", i);
+  return MBLOB_OK;
+}
+
+int mblob_open(const char *path, const mblob_open_options *options, mblob_module **out) {
+  struct mb_source source;
+  if (!out || !path) return mb_fail(MBLOB_E_ARGUMENT, "mblob_open: %s is NULL", out ? "path" : "out");
+  *out = NULL;
+  int status = check_options(options);
+  if (!status) status = mb_source_open(path, &source);
+  return status ? status : open_source(&source, options, out);
+}
+
+int mblob_open_fd(int fd, const mblob_open_options *options, mblob_module **out) {
+  struct mb_source source;
+  if (!out) return mb_fail(MBLOB_E_ARGUMENT, "mblob_open_fd: out is NULL");
+  *out = NULL;
+  int status = check_options(options);
+  if (!status) status = mb_source_open_fd(fd, &source);
+  return status ? status : open_source(&source, options, out);
+}
+
+int mblob_open_memory(const void *data, size_t size, const mblob_open_options *options, mblob_module **out) {
+  struct mb_source source;
+  if (!out || (!data && size))
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_open_memory: %s is NULL", out ? "data" : "out");
+  *out = NULL;
+  int status = check_options(options);
+  if (!status) status = mb_source_open_memory(data, size, &source);
+  return status ? status : open_source(&source, options, out);
+}

@@ -1,0 +1,180 @@
+/* From a checked file to running code: the dynamic linker, the slots, the context.
+ *
+ * glibc compares the name it is given with all names that loaded libraries ever had, before it looks at the file,
+ * and descriptor numbers come back. So every load has a name that was never used in this process: the path
+ * /proc/self/fd/<n>, spelled with redundant "/" and "./" that count the loads. A library with $ORIGIN in its
+ * search path is named through its folder's descriptor instead, because the linker takes $ORIGIN from the name;
+ * dladdr() reports these names. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <tvm/runtime/c_backend_api.h>
+#include <unistd.h>
+
+#include "runtime.h"
+
+/* What libraries reach the runtime through: the same list in TVM 0.5 - 0.19 (docs/format.md, section 9). */
+static const struct {
+  const char *symbol;
+  void (*function)(void);
+} slots[] = {
+    {"__TVMFuncCall", (void (*)(void))TVMFuncCall},
+    {"__TVMAPISetLastError", (void (*)(void))TVMAPISetLastError},
+    {"__TVMBackendGetFuncFromEnv", (void (*)(void))TVMBackendGetFuncFromEnv},
+    {"__TVMBackendAllocWorkspace", (void (*)(void))TVMBackendAllocWorkspace},
+    {"__TVMBackendFreeWorkspace", (void (*)(void))TVMBackendFreeWorkspace},
+    {"__TVMBackendParallelLaunch", (void (*)(void))TVMBackendParallelLaunch},
+    {"__TVMBackendParallelBarrier", (void (*)(void))TVMBackendParallelBarrier},
+};
+static const char context_symbol[] = "__tvm_module_ctx";
+
+/* ---- names ------------------------------------------------------------------------------------------ */
+
+/* "./" or "/" for each bit of a number that no other load had. */
+static void spell_count(char out[160]) {
+  static _Atomic uint64_t loads = 0;
+  size_t used = 0;
+  for (uint64_t n = atomic_fetch_add(&loads, 1) + 1; n; n >>= 1) {
+    if (n & 1) out[used++] = '.';
+    out[used++] = '/';
+  }
+  out[used] = 0;
+}
+
+static bool has_proc(int fd) {
+  char link[64];
+  (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+  return access(link, R_OK) == 0;
+}
+
+/* Open the folder of the file, and check that the file there is still the one that is open. */
+static int open_folder(struct mb_source *source, const char **base) {
+  struct stat st;
+  char *copy = strdup(source->path);
+  if (!copy) return mb_fail_memory(strlen(source->path));
+  *base = strrchr(source->path, '/') + 1;
+  source->dir_fd = open(dirname(copy), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  free(copy);
+  if (source->dir_fd < 0 || fstatat(source->dir_fd, *base, &st, 0) != 0 || st.st_dev != source->device ||
+      st.st_ino != source->inode)
+    return mb_fail(MBLOB_E_IO, "the file was replaced while it was opened; open it again");
+  return MBLOB_OK;
+}
+
+static int make_name(struct mb_library *library) {
+  struct mb_source *source = &library->source;
+  const char *base = NULL;
+  char count[160];
+  int n;
+  spell_count(count);
+  if (!has_proc(source->fd)) {
+    if (!*source->path) return mb_fail(MBLOB_E_IO, "without /proc a library from memory cannot be loaded");
+    n = asprintf(&library->link_name, "%s", source->path);
+  } else if (library->elf.origin_in_runpath && *source->path == '/') {
+    int status = open_folder(source, &base);
+    if (status) return status;
+    n = asprintf(&library->link_name, "/proc/self/%sfd/%d/%s", count, source->dir_fd, base);
+  } else {
+    n = asprintf(&library->link_name, "/proc/self/%sfd/%d", count, source->fd);
+  }
+  if (n >= 0) return MBLOB_OK;
+  library->link_name = NULL;
+  return mb_fail_memory(sizeof(count));
+}
+
+/* ---- loading ------------------------------------------------------------------------------------------ */
+
+/* A symbol of the global scope hides the library's own slot of that name from the library's code, unless the
+ * library looks at itself first. */
+static int flags_for(const struct mb_library *library) {
+  ElfW(Sym) symbol;
+  int flags = RTLD_LAZY | RTLD_LOCAL;
+  for (size_t i = 0; i <= sizeof(slots) / sizeof(*slots); i++) {
+    const char *name = i < sizeof(slots) / sizeof(*slots) ? slots[i].symbol : context_symbol;
+    if (mb_elf_find(&library->elf, name, &symbol) && dlsym(RTLD_DEFAULT, name)) flags |= RTLD_DEEPBIND;
+  }
+  return flags;
+}
+
+static int refused(const struct mb_library *library) {
+  const char *reason = dlerror();
+  size_t name = strlen(library->link_name);
+  if (!reason) reason = "no reason given";
+  if (strncmp(reason, library->link_name, name) == 0 && strncmp(reason + name, ": ", 2) == 0) reason += name + 2;
+  return mb_fail(MBLOB_E_INCOMPATIBLE, "the dynamic linker refused it: %s", reason);
+}
+
+static uint64_t dynamic_address(const struct mb_elf *elf) {
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type == PT_DYNAMIC) return s.p_vaddr;
+  }
+  return 0;
+}
+
+/* Whether what the linker mapped is the file that was checked. */
+static int check_mapping(struct mb_library *library) {
+  struct link_map *map = NULL;
+  if (dlinfo(library->handle, RTLD_DI_LINKMAP, &map) != 0 || !map) return refused(library);
+  library->base = map->l_addr;
+  if ((uintptr_t)map->l_ld != library->base + dynamic_address(&library->elf))
+    return mb_fail(MBLOB_E_IO, "the file changed while it was opened; open it again");
+  return MBLOB_OK;
+}
+
+/* ---- slots ---------------------------------------------------------------------------------------------- */
+
+static bool is_relro(const struct mb_elf *elf, uint64_t vaddr) {
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type == PT_GNU_RELRO && vaddr >= s.p_vaddr && vaddr - s.p_vaddr < s.p_memsz) return true;
+  }
+  return false;
+}
+
+static void fill(const struct mb_library *library, const char *name, const void *value) {
+  ElfW(Sym) symbol;
+  if (!mb_elf_find(&library->elf, name, &symbol)) return;
+  unsigned type = ELF64_ST_TYPE(symbol.st_info);
+  if ((type != STT_OBJECT && type != STT_NOTYPE && type != STT_COMMON) || symbol.st_shndx == SHN_ABS) return;
+  if (!mb_elf_is_loaded(&library->elf, symbol.st_value, sizeof(value), PF_W)) return;
+  if (is_relro(&library->elf, symbol.st_value)) return;
+  memcpy((void *)(library->base + symbol.st_value), &value, sizeof(value));
+}
+
+int mb_library_link(struct mb_library *library) {
+  int status = make_name(library);
+  if (status) return status;
+  library->handle = dlopen(library->link_name, flags_for(library));
+  if (!library->handle) return refused(library);
+  status = check_mapping(library);
+  if (status) return status;
+  for (size_t i = 0; i < sizeof(slots) / sizeof(*slots); i++)
+    fill(library, slots[i].symbol, (const void *)slots[i].function);
+  library->context = (struct mb_context){MB_TAG_CONTEXT, library};
+  fill(library, context_symbol, &library->context);
+  return MBLOB_OK;
+}
+
+bool mb_library_unlink(struct mb_library *library) {
+  if (!library->handle) return false;
+  fill(library, context_symbol, NULL);
+  (void)dlclose(library->handle);
+  library->handle = NULL;
+  void *again = dlopen(library->link_name, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+  if (again) (void)dlclose(again);
+  return again != NULL;
+}
+
+void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW(Sym) *symbol) {
+  if (!mb_elf_find(&library->elf, name, symbol)) return NULL;
+  unsigned type = ELF64_ST_TYPE(symbol->st_info);
+  if (type == STT_GNU_IFUNC || type == STT_TLS) return dlsym(library->handle, name);
+  if (symbol->st_shndx != SHN_ABS && mb_elf_is_loaded(&library->elf, symbol->st_value, 0, 0))
+    return (void *)(library->base + symbol->st_value);
+  return NULL;
+}

@@ -1,0 +1,247 @@
+/* Modules and trees: made from what a blob says, walked without recursion. */
+#define _GNU_SOURCE
+#include "runtime.h"
+
+#include <stdlib.h>
+
+#include "params.h"
+
+/* ---- making a tree ----------------------------------------------------------------------------------- */
+
+static bool add_import(mblob_module *module, mblob_module *child) {
+  if (module->import_count == module->import_capacity) {
+    size_t capacity = module->import_capacity ? 2 * module->import_capacity : 2;
+    mblob_module **grown = realloc(module->imports, capacity * sizeof(*grown));
+    if (!grown) {
+      (void)mb_fail_memory(capacity * sizeof(*grown));
+      return false;
+    }
+    module->imports = grown;
+    module->import_capacity = capacity;
+  }
+  module->imports[module->import_count++] = child;
+  return true;
+}
+
+static int copy_loaders(struct mb_tree *tree, const mblob_open_options *options) {
+  tree->loaders = calloc(options->loader_count ? options->loader_count : 1, sizeof(*tree->loaders));
+  if (!tree->loaders) return mb_fail_memory(options->loader_count * sizeof(*tree->loaders));
+  for (; tree->loader_count < options->loader_count; tree->loader_count++) {
+    mblob_loader *copy = &tree->loaders[tree->loader_count];
+    *copy = *options->loaders[tree->loader_count];
+    copy->type_key = strdup(copy->type_key);
+    if (!copy->type_key) return mb_fail_memory(0);
+  }
+  return MBLOB_OK;
+}
+
+static int fill_module(struct mb_tree *tree, size_t i, const struct mb_blob *blob, const uint8_t *bytes) {
+  static const struct mb_entry bare = {.key = {(const uint8_t *)"library", 7}, .library = true};
+  const struct mb_entry *e = blob ? &blob->entries[i] : &bare;
+  mblob_module *module = &tree->modules[i];
+  module->type_key = strndup((const char *)e->key.data, e->key.size);
+  if (!module->type_key) return mb_fail_memory(e->key.size);
+  module->is_library = e->library;
+  module->is_data = e->data;
+  if (!e->library) {
+    module->payload = bytes + e->offset;
+    module->payload_size = e->size;
+  }
+  for (uint64_t k = blob ? blob->row_ptr[i] : 0; blob && k < blob->row_ptr[i + 1]; k++)
+    if (!add_import(module, &tree->modules[blob->child[k]])) return MBLOB_E_MEMORY;
+  module->own_imports = module->import_count;
+  return MBLOB_OK;
+}
+
+static int fill_tree(struct mb_library *library, struct mb_tree *tree, const struct mb_blob *blob,
+                     const uint8_t *bytes, const mblob_open_options *options) {
+  int status = copy_loaders(tree, options);
+  size_t count = blob ? (size_t)blob->entry_count : 1;
+  tree->modules = calloc(count, sizeof(*tree->modules));
+  if (!status && !tree->modules) status = mb_fail_memory(count * sizeof(*tree->modules));
+  if (status) return status;
+  tree->count = count;
+  for (size_t i = 0; i < count; i++)
+    tree->modules[i] = (mblob_module){.tag = MB_TAG_MODULE, .library = library, .tree = tree, .index = i};
+  for (size_t i = 0; !status && i < count; i++) status = fill_module(tree, i, blob, bytes);
+  for (size_t i = 0; !status && i < count && options->missing == MBLOB_MISSING_ERROR; i++)
+    if (mb_module_needs_loader(&tree->modules[i])) status = mb_loader_check(&tree->modules[i]);
+  return status;
+}
+
+int mb_tree_new(struct mb_library *library, const struct mb_blob *blob, const uint8_t *bytes,
+                const mblob_open_options *options, struct mb_tree **out) {
+  struct mb_tree *tree = calloc(1, sizeof(*tree));
+  if (!tree) return mb_fail_memory(sizeof(*tree));
+  int status = fill_tree(library, tree, blob, bytes, options);
+  if (status)
+    mb_tree_free(tree);
+  else
+    *out = tree;
+  return status;
+}
+
+void mb_tree_close(struct mb_tree *tree) {
+  for (size_t i = 0; i < tree->count; i++) {
+    mblob_module *module = &tree->modules[i];
+    const struct mb_map_item *item;
+    for (size_t k = 0; (item = mb_map_next(&module->functions, &k));) mb_function_free(item->value);
+    mb_map_free(&module->functions);
+    if (module->opening == MB_OPENED && module->loader.close) module->loader.close(module->self);
+    module->opening = MB_UNOPENED;
+    for (size_t k = module->own_imports; k < module->import_count; k++)
+      if (module->imports[k]->library != module->library) mb_library_release(module->imports[k]->library);
+    module->import_count = module->own_imports;
+  }
+}
+
+void mb_tree_free(struct mb_tree *tree) {
+  for (size_t i = 0; i < tree->count; i++) {
+    mblob_module *module = &tree->modules[i];
+    mb_map_free(&module->functions);
+    mb_saved_error_free(&module->failure);
+    mb_tensors_free(&module->tensors);
+    free(module->imports);
+    free(module->type_key);
+  }
+  for (size_t i = 0; i < tree->loader_count; i++) free((char *)(uintptr_t)tree->loaders[i].type_key);
+  free(tree->loaders);
+  free(tree->modules);
+  free(tree);
+}
+
+/* ---- walking ------------------------------------------------------------------------------------------ */
+
+struct stack {
+  mblob_module **items;
+  size_t count, capacity;
+};
+
+static bool push(struct stack *s, mblob_module *module) {
+  if (s->count == s->capacity) {
+    size_t capacity = s->capacity ? 2 * s->capacity : 16;
+    mblob_module **grown = realloc(s->items, capacity * sizeof(*grown));
+    if (!grown) {
+      (void)mb_fail_memory(capacity * sizeof(*grown));
+      return false;
+    }
+    s->items = grown;
+    s->capacity = capacity;
+  }
+  s->items[s->count++] = module;
+  return true;
+}
+
+int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void *argument) {
+  struct stack stack = {0};
+  struct mb_set seen = {0};
+  int result = push(&stack, module) ? 0 : MBLOB_E_MEMORY;
+  while (!result && stack.count) {
+    mblob_module *m = stack.items[--stack.count];
+    int is_new = mb_set_add(&seen, m); /* pushed again by a later importer, visited through an earlier one */
+    if (is_new < 0) result = MBLOB_E_MEMORY;
+    if (is_new <= 0) continue;
+    if (m != module || !skip_first) result = visit(m, argument);
+    for (size_t i = m->import_count; !result && i-- > 0;)
+      if (!push(&stack, m->imports[i])) result = MBLOB_E_MEMORY;
+  }
+  free(stack.items);
+  mb_set_free(&seen);
+  return result;
+}
+
+/* ---- the face ------------------------------------------------------------------------------------------- */
+
+mblob_module *mblob_module_retain(mblob_module *module) {
+  if (module) mb_library_retain(module->library);
+  return module;
+}
+
+void mblob_module_release(mblob_module *module) {
+  if (module) mb_library_release(module->library);
+}
+
+const char *mblob_module_type_key(const mblob_module *module) { return module ? module->type_key : ""; }
+
+size_t mblob_module_index(const mblob_module *module) { return module ? module->index : 0; }
+
+const char *mblob_module_path(const mblob_module *module) { return module ? module->library->source.path : ""; }
+
+size_t mblob_module_import_count(const mblob_module *module) { return module ? module->import_count : 0; }
+
+mblob_module *mblob_module_import_at(const mblob_module *module, size_t i) {
+  return module && i < module->import_count ? module->imports[i] : NULL;
+}
+
+int mblob_module_is_data(const mblob_module *module) { return module && module->is_data; }
+
+int mblob_module_payload(const mblob_module *module, const void **data, size_t *size) {
+  if (!module || !data || !size) return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_payload: an argument is NULL");
+  *data = module->payload;
+  *size = (size_t)module->payload_size;
+  return MBLOB_OK;
+}
+
+static int is_module(mblob_module *module, void *wanted) { return module == wanted ? 1 : 0; }
+
+int mblob_module_import(mblob_module *module, mblob_module *child) {
+  if (!module || !child) return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_import: an argument is NULL");
+  int found = mb_module_walk(child, false, is_module, module);
+  if (found == MBLOB_E_MEMORY) return found;
+  if (found)
+    return mb_fail(MBLOB_E_ARGUMENT, "import: module '%s' already imports this '%s': a cycle", child->type_key,
+                   module->type_key);
+  if (!add_import(module, child)) return MBLOB_E_MEMORY;
+  if (child->library != module->library) mb_library_retain(child->library);
+  return MBLOB_OK;
+}
+
+/* ---- tensors ---------------------------------------------------------------------------------------------- */
+
+struct tensor_search {
+  const char *name;
+  const struct mb_tensor *found;
+  bool any; /* some module has tensors */
+};
+
+static int read_tensors(mblob_module *module) {
+  int status = MBLOB_OK;
+  pthread_mutex_lock(&module->library->lock);
+  if (!module->tensors_read) {
+    int64_t entry = (int64_t)module->index;
+    if (strcmp(module->type_key, "safetensors") == 0)
+      status = mb_safetensors_read(module->payload, module->payload_size, entry, &module->tensors);
+    else if (mb_params_is(module->payload, module->payload_size))
+      status = mb_params_read(module->payload, module->payload_size, entry, &module->tensors);
+    module->tensors_read = !status;
+  }
+  pthread_mutex_unlock(&module->library->lock);
+  return status;
+}
+
+static int find_tensor(mblob_module *module, void *argument) {
+  struct tensor_search *search = argument;
+  if (module->is_library) return 0;
+  int status = read_tensors(module);
+  if (status) return status;
+  search->any |= module->tensors.count > 0;
+  search->found = mb_tensors_find(&module->tensors, search->name);
+  return search->found ? 1 : 0;
+}
+
+int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out) {
+  if (!module || !name || !out) return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_tensor: an argument is NULL");
+  struct tensor_search search = {.name = name};
+  *out = (DLTensor){0};
+  int status = mb_module_walk(module, false, find_tensor, &search);
+  if (status > 1) {
+    mb_error_prefix(name);
+    return status;
+  }
+  if (!search.found)
+    return mb_fail(MBLOB_E_NOT_FOUND, search.any ? "no tensor '%s' in the weights of module '%s'"
+                                                 : "no tensor '%s': module '%s' and its imports hold no weights",
+                   name, module->type_key);
+  *out = search.found->view;
+  return MBLOB_OK;
+}

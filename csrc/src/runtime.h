@@ -1,0 +1,195 @@
+/* runtime.h - libraries, modules and functions as the runtime holds them.
+ *
+ * Ownership: the library owns everything made from its file (docs/design.md, "The library is the unit of
+ * ownership"). `users` counts references from outside: modules and functions that callers hold, registry
+ * entries, imports from modules of other libraries. Inside, nothing counts. At zero the library is closed. */
+#ifndef MB_RUNTIME_H
+#define MB_RUNTIME_H
+
+#include <mblob.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "blob.h"
+#include "elf_file.h"
+#include "error.h"
+#include "function_table.h"
+#include "map.h"
+#include "safetensors.h"
+
+/* First word of what `__tvm_module_ctx` and TVMModuleHandle point to, which kernels hand back untyped. */
+enum mb_tag { MB_TAG_MODULE = 0x6d6f6475, MB_TAG_CONTEXT = 0x6d637478 };
+
+struct mb_library;
+
+struct mb_context {
+  uint32_t tag; /* MB_TAG_CONTEXT */
+  struct mb_library *library;
+};
+
+/* ---- functions (function.c) ------------------------------------------------------------------------- */
+
+enum mb_function_kind {
+  MB_KERNEL,      /* compiled code of a library */
+  MB_CALLBACK,    /* mblob_function_create */
+  MB_FORWARD,     /* what a module's loader gave, bound to the module's library */
+  MB_ENVIRONMENT, /* what TVMBackendGetFuncFromEnv gave, see environment.c */
+};
+
+struct mblob_function {
+  enum mb_function_kind kind;
+  struct mb_library *library; /* whose reference counts for this function; NULL: `references` does */
+  atomic_size_t references;   /* of a function without a library */
+  char *name;
+  uint32_t alignment;
+  const char *signature; /* "" when unknown */
+  union {
+    void *address; /* MB_KERNEL: a TVMBackendPackedCFunc */
+    struct {
+      TVMPackedCFunc call;
+      TVMPackedCFuncFinalizer finalize;
+      void *resource;
+    } callback;
+    mblob_function *target;                   /* MB_FORWARD: owned */
+    _Atomic(mblob_function *) environment;    /* MB_ENVIRONMENT: NULL until it is (again) resolved */
+  } u;
+};
+
+/* A function owned by `library` (no reference counted yet); NULL when memory is out (recorded). */
+mblob_function *mb_function_new(enum mb_function_kind kind, struct mb_library *library, const char *name);
+void mb_function_free(mblob_function *function);
+
+/* ---- modules (module.c) ------------------------------------------------------------------------------- */
+
+enum mb_opening { MB_UNOPENED, MB_OPENING, MB_OPENED, MB_FAILED };
+
+struct mblob_module {
+  uint32_t tag; /* MB_TAG_MODULE */
+  bool is_library, is_data;
+  struct mb_library *library;
+  struct mb_tree *tree;
+  char *type_key;
+  size_t index;
+  const uint8_t *payload;
+  uint64_t payload_size;
+  mblob_module **imports;
+  size_t import_count, import_capacity;
+  size_t own_imports; /* how many of them the file names; the others were added and may be of other libraries */
+  /* by its loader; guarded by library->lock */
+  enum mb_opening opening;
+  pthread_t opener; /* while MB_OPENING */
+  mblob_loader loader;
+  void *self;
+  struct mb_saved_error failure;
+  struct mb_map functions;
+  bool tensors_read;
+  struct mb_tensors tensors;
+};
+
+/* The modules of one opening of a file. */
+struct mb_tree {
+  struct mb_tree *next;
+  mblob_module *modules; /* in the order of the blob; 0 is the root */
+  size_t count;
+  mblob_loader *loaders; /* for this opening only, asked first */
+  size_t loader_count;
+};
+
+/* Build the tree that `blob` tells (NULL: a library without one); payloads are at `bytes`. */
+int mb_tree_new(struct mb_library *library, const struct mb_blob *blob, const uint8_t *bytes,
+                const mblob_open_options *options, struct mb_tree **out);
+/* Close what loaders opened. */
+void mb_tree_close(struct mb_tree *tree);
+void mb_tree_free(struct mb_tree *tree);
+
+/* Visit `module` and its imports depth first in import order, each once, while `visit` returns 0. Returns what
+ * the last call returned. `visit` is not called for `module` itself if `skip_first`. */
+typedef int (*mb_visitor)(mblob_module *module, void *argument);
+int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void *argument);
+
+/* ---- lookup (lookup.c) ---------------------------------------------------------------------------------- */
+
+/* The function `name` of `module` and, with `imports`, of what it imports. No reference is counted: the result
+ * lives as long as the library of the module. MBLOB_OK with *out NULL if there is none. */
+int mb_module_find(mblob_module *module, const char *name, bool imports, mblob_function **out);
+/* The same among the imports of the library modules of all openings. */
+int mb_library_find_import(struct mb_library *library, const char *name, mblob_function **out);
+
+/* ---- loaders (loaders.c) -------------------------------------------------------------------------------- */
+
+/* Whether the module works without one. */
+bool mb_module_needs_loader(const mblob_module *module);
+/* MBLOB_OK if there is a loader for the module's key, else MBLOB_E_LOADER. */
+int mb_loader_check(const mblob_module *module);
+/* The function that the module's loader has under `name`; opens the module first. */
+int mb_loader_find(mblob_module *module, const char *name, mblob_function **out);
+
+/* ---- libraries (library.c, link.c) ----------------------------------------------------------------------- */
+
+/* The file under a library. */
+struct mb_source {
+  int fd;     /* owned; open as long as the library, because its name for the dynamic linker contains it */
+  int dir_fd; /* owned; the file's folder where $ORIGIN needs it, else -1 */
+  char *path; /* absolute, "" for memory */
+  dev_t device;
+  ino_t inode;
+  const uint8_t *bytes; /* mapping of the whole file */
+  size_t size;
+};
+
+struct mb_library {
+  struct mb_library *next;
+  atomic_size_t users;
+  pthread_mutex_t lock; /* trees, functions, environment, openings of modules */
+  pthread_cond_t opened;
+  /* guarded by the list's lock */
+  bool loading, closing;
+  bool resident; /* closed, but its code could not be unloaded */
+  pthread_t closer;
+
+  struct mb_source source;
+  struct mb_elf elf;
+  void *handle;     /* of dlopen */
+  uintptr_t base;   /* what is added to addresses in the file */
+  char *link_name;  /* what the dynamic linker calls it */
+  bool has_blob;
+  const uint8_t *blob; /* in the linker's mapping */
+  uint64_t blob_size;
+  bool index_expected;
+  struct mb_function_table table;
+  struct mb_context context;
+
+  struct mb_tree *trees;
+  struct mb_map functions;   /* own kernels by name */
+  struct mb_map environment; /* MB_ENVIRONMENT functions by name */
+};
+
+void mb_library_retain(struct mb_library *library);
+void mb_library_release(struct mb_library *library);
+/* Address of an exported symbol of this very library, NULL if absent. */
+void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW(Sym) *symbol);
+
+/* link.c: hand the file to the dynamic linker and fill the slots. */
+int mb_library_link(struct mb_library *library);
+/* Close the linker's handle; whether the library is still in memory because others hold it. */
+bool mb_library_unlink(struct mb_library *library);
+
+/* ---- environment (environment.c) -------------------------------------------------------------------------- */
+
+/* What TVMBackendGetFuncFromEnv gives to a kernel of `library` (NULL: of none): borrowed, valid as long as the
+ * library's code is in memory. */
+int mb_environment_get(struct mb_library *library, const char *name, mblob_function **out);
+/* The function behind one; resolves it again after the library was closed and opened. */
+int mb_environment_target(mblob_function *function, mblob_function **out);
+/* Forget what the functions of a library that closes stand for. */
+void mb_environment_reset(struct mb_library *library);
+
+/* ---- global functions (globals.c) --------------------------------------------------------------------------- */
+
+int mb_global_get(const char *name, mblob_function **out); /* NULL in *out if unknown; counted */
+int mb_global_remove(const char *name);
+/* Names, NULL terminated, on the heap as one block. */
+int mb_global_names(const char ***out, size_t *count);
+
+#endif

@@ -1,0 +1,14 @@
+/* source_file.h - the file under a library: opened once, and everything goes through that descriptor. */
+#ifndef MB_SOURCE_FILE_H
+#define MB_SOURCE_FILE_H
+
+#include "runtime.h"
+
+int mb_source_open(const char *path, struct mb_source *out);
+/* `fd` stays the caller's. */
+int mb_source_open_fd(int fd, struct mb_source *out);
+/* A sealed memory file with a copy of the bytes. */
+int mb_source_open_memory(const void *data, size_t size, struct mb_source *out);
+void mb_source_close(struct mb_source *source);
+
+#endif

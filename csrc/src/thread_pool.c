@@ -1,0 +1,285 @@
+/* A launch takes workers that are idle now and never waits for busy ones, so launches from several threads run
+ * side by side and cannot block each other. Workers spin for some microseconds before they sleep: kernels launch
+ * one loop right after the other. */
+#include "thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+enum {
+  WORKER_LIMIT = 1024, /* threads; a kernel that asks for more tasks is refused */
+  SPINS = 4000,        /* rounds of spin_pause, roughly 40 us, before a thread sleeps */
+  COUNTER_STRIDE = 16  /* int32 per task in sync_handle: one per cache line of 64 bytes */
+};
+
+struct job {
+  FTVMParallelLambda task;
+  void *cdata;
+  TVMParallelGroupEnv env;
+  char **errors; /* one per task, NULL where it went well */
+};
+
+struct worker {
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t wake, done;
+  atomic_bool busy; /* set under the lock by the launcher, cleared under it by the worker */
+  atomic_bool stop;
+  struct job *job;
+  int task_id;
+  struct worker *next_idle;
+  struct worker *next;
+};
+
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct worker *idle, *all;
+static int worker_count;
+static __thread bool in_task;
+
+static inline void spin_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* ---- how many ---------------------------------------------------------------------------------- */
+
+static int from_environment(const char *name) {
+  const char *text = getenv(name);
+  char *end;
+  if (!text) return 0;
+  long n = strtol(text, &end, 10);
+  return end != text && n > 0 ? (n < WORKER_LIMIT ? (int)n : WORKER_LIMIT) : 0;
+}
+
+static int usable_processors(void) {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
+}
+
+int mb_parallel_width(void) {
+  static atomic_int width;
+  int n = atomic_load_explicit(&width, memory_order_relaxed);
+  if (n == 0) {
+    n = from_environment("TVM_NUM_THREADS");
+    if (n == 0) n = from_environment("OMP_NUM_THREADS");
+    if (n == 0) n = usable_processors();
+    atomic_store_explicit(&width, n, memory_order_relaxed);
+  }
+  return n;
+}
+
+/* ---- workers ----------------------------------------------------------------------------------- */
+
+static void run_task(struct job *job, int task_id) {
+  uint64_t before = mb_error_serial();
+  in_task = true;
+  int rc = job->task(task_id, &job->env, job->cdata);
+  in_task = false;
+  if (rc != 0) {
+    const char *text = mb_error_serial() != before ? mblob_last_error_info()->message : "";
+    job->errors[task_id] = strdup(*text ? text : "it gave no reason");
+  }
+  /* Tasks that wait for this one at a barrier go on: it will not come. */
+  atomic_int *counters = job->env.sync_handle;
+  atomic_store_explicit(&counters[task_id * COUNTER_STRIDE], INT32_MAX, memory_order_release);
+}
+
+static void *worker_main(void *argument) {
+  struct worker *w = argument;
+  for (;;) {
+    for (int i = 0; i < SPINS && !atomic_load_explicit(&w->busy, memory_order_acquire); ++i) spin_pause();
+    pthread_mutex_lock(&w->lock);
+    while (!atomic_load(&w->busy) && !atomic_load(&w->stop)) pthread_cond_wait(&w->wake, &w->lock);
+    pthread_mutex_unlock(&w->lock);
+    if (atomic_load(&w->stop)) return NULL;
+    run_task(w->job, w->task_id);
+    pthread_mutex_lock(&w->lock);
+    atomic_store(&w->busy, false);
+    pthread_cond_signal(&w->done);
+    pthread_mutex_unlock(&w->lock);
+  }
+}
+
+/* A child of fork() has none of the threads; whatever state they were in is left behind. */
+static void forget_workers(void) {
+  pthread_mutex_init(&pool_lock, NULL);
+  idle = all = NULL;
+  worker_count = 0;
+}
+
+static void register_fork_handler(void) { (void)pthread_atfork(NULL, NULL, forget_workers); }
+
+/* With pool_lock held. NULL when no thread can be had. */
+static struct worker *start_worker(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  if (worker_count >= WORKER_LIMIT) return NULL;
+  struct worker *w = calloc(1, sizeof(*w));
+  if (!w) return NULL;
+  (void)pthread_once(&once, register_fork_handler);
+  pthread_mutex_init(&w->lock, NULL);
+  pthread_cond_init(&w->wake, NULL);
+  pthread_cond_init(&w->done, NULL);
+  if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
+    free(w);
+    return NULL;
+  }
+  w->next = all;
+  all = w;
+  worker_count++;
+  return w;
+}
+
+/* Up to `wanted` workers as a list linked by next_idle; `grow`: start threads where too few are idle. */
+static struct worker *take_workers(int wanted, bool grow, int *taken) {
+  struct worker *list = NULL;
+  pthread_mutex_lock(&pool_lock);
+  for (*taken = 0; *taken < wanted; ++*taken) {
+    struct worker *w = idle;
+    if (w) {
+      idle = w->next_idle;
+    } else if ((grow || worker_count < mb_parallel_width() - 1) && (w = start_worker())) {
+    } else {
+      break;
+    }
+    w->next_idle = list;
+    list = w;
+  }
+  pthread_mutex_unlock(&pool_lock);
+  return list;
+}
+
+static void give_back(struct worker *list) {
+  pthread_mutex_lock(&pool_lock);
+  while (list) {
+    struct worker *next = list->next_idle;
+    list->next_idle = idle;
+    idle = list;
+    list = next;
+  }
+  pthread_mutex_unlock(&pool_lock);
+}
+
+static void start_task(struct worker *w, struct job *job, int task_id) {
+  pthread_mutex_lock(&w->lock);
+  w->job = job;
+  w->task_id = task_id;
+  atomic_store_explicit(&w->busy, true, memory_order_release);
+  pthread_cond_signal(&w->wake);
+  pthread_mutex_unlock(&w->lock);
+}
+
+static void wait_for(struct worker *w) {
+  for (int i = 0; i < SPINS && atomic_load_explicit(&w->busy, memory_order_acquire); ++i) spin_pause();
+  pthread_mutex_lock(&w->lock);
+  while (atomic_load(&w->busy)) pthread_cond_wait(&w->done, &w->lock);
+  pthread_mutex_unlock(&w->lock);
+}
+
+/* The code of this library may be unmapped after this, so no thread may stay in it. */
+__attribute__((destructor)) static void stop_idle_workers(void) {
+  pthread_mutex_lock(&pool_lock);
+  while (idle) {
+    struct worker *w = idle;
+    idle = w->next_idle;
+    pthread_mutex_lock(&w->lock);
+    atomic_store(&w->stop, true);
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+    (void)pthread_join(w->thread, NULL);
+    struct worker **link = &all;
+    while (*link != w) link = &(*link)->next;
+    *link = w->next;
+    pthread_mutex_destroy(&w->lock);
+    pthread_cond_destroy(&w->wake);
+    pthread_cond_destroy(&w->done);
+    free(w);
+    worker_count--;
+  }
+  pthread_mutex_unlock(&pool_lock);
+}
+
+/* ---- launch ------------------------------------------------------------------------------------ */
+
+/* One text of all errors, NULL when memory is out. Frees the single ones. */
+static char *join_errors(char **errors, int tasks, bool *any) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  *any = false;
+  for (int i = 0; i < tasks; ++i) {
+    if (!errors[i]) continue;
+    if (out) fprintf(out, "%sTask %d error: %s", *any ? "\n" : "", i, errors[i]);
+    *any = true;
+    free(errors[i]);
+  }
+  if (out) fclose(out);
+  return text;
+}
+
+static int run_job(FTVMParallelLambda task, void *cdata, struct worker *workers, int tasks) {
+  size_t counters_size = (size_t)tasks * COUNTER_STRIDE * sizeof(atomic_int);
+  /* As aligned as a cache line, so that no two tasks share one. */
+  atomic_int *counters = aligned_alloc(64, counters_size);
+  char **errors = calloc((size_t)tasks, sizeof(*errors));
+  if (!counters || !errors) {
+    free(counters);
+    free(errors);
+    mb_fail_memory(counters_size);
+    return -1;
+  }
+  for (int i = 0; i < tasks; ++i) atomic_init(&counters[i * COUNTER_STRIDE], 0);
+  struct job job = {.task = task, .cdata = cdata, .env = {counters, tasks}, .errors = errors};
+  int id = 1;
+  for (struct worker *w = workers; w; w = w->next_idle) start_task(w, &job, id++);
+  run_task(&job, 0);
+  for (struct worker *w = workers; w; w = w->next_idle) wait_for(w);
+  bool failed;
+  char *text = join_errors(errors, tasks, &failed);
+  if (failed) mb_set_kernel_error(text ? text : "a parallel task failed");
+  free(text);
+  free(errors);
+  free(counters);
+  return failed ? -1 : 0;
+}
+
+int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task) {
+  bool nested = in_task;
+  int wanted = num_task > 0 ? num_task : mb_parallel_width();
+  int taken = 0;
+  struct worker *workers = nested || wanted > WORKER_LIMIT ? NULL : take_workers(wanted - 1, num_task > 0, &taken);
+  if (!nested && num_task > 0 && taken < num_task - 1) {
+    give_back(workers);
+    mb_fail(MBLOB_E_KERNEL, "parallel launch: no threads for %d tasks at the same time, the limit is %d", num_task,
+            WORKER_LIMIT);
+    return -1;
+  }
+  int rc = run_job(task, cdata, workers, taken + 1);
+  in_task = nested;
+  give_back(workers);
+  return rc;
+}
+
+int mb_parallel_barrier(int task_id, TVMParallelGroupEnv *env) {
+  atomic_int *counters = env->sync_handle;
+  int old = atomic_fetch_add_explicit(&counters[task_id * COUNTER_STRIDE], 1, memory_order_release);
+  for (int i = 0; i < env->num_task; ++i) {
+    if (i == task_id) continue;
+    for (int spins = 0; atomic_load_explicit(&counters[i * COUNTER_STRIDE], memory_order_acquire) <= old; ++spins) {
+      if (spins < SPINS)
+        spin_pause();
+      else
+        sched_yield();
+    }
+  }
+  return 0;
+}
