@@ -1,0 +1,72 @@
+"""mblob: pack compute kernels and module blobs into one shared library, look into it, load it, run it.
+
+Every name below is handed on when it is first used, so `import mblob` costs nothing: looking at a file never
+imports a compiler driver, ctypes or numpy. Where each name lives is the table `_HOME`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    # the format
+    "open": "mblob.library:open_library",
+    "Library": "mblob.library:Library",
+    "Module": "mblob.module:Module",
+    "save_param_dict": "mblob.ndarray:save_param_dict",
+    # errors
+    "MblobError": "mblob.errors:MblobError",
+    "FormatError": "mblob.errors:FormatError",
+    "DigestError": "mblob.errors:DigestError",
+    "IncompatibleError": "mblob.errors:IncompatibleError",
+    "LoaderMissingError": "mblob.errors:LoaderMissingError",
+    "ToolchainError": "mblob.errors:ToolchainError",
+    "KernelError": "mblob.errors:KernelError",
+    # devices
+    "Device": "mblob.device:Device",
+    "device": "mblob.device:device",
+    "cpu": "mblob.device:cpu",
+    "cuda": "mblob.device:cuda",
+    "opencl": "mblob.device:opencl",
+    # packing
+    "csource_module": "packager.constructors:csource_module",
+    "static_library": "packager.constructors:static_library",
+    "device_module": "packager.constructors:device_module",
+    "json_module": "packager.constructors:json_module",
+    "graph_executor_factory": "packager.constructors:graph_executor_factory",
+    "blob_module": "packager.constructors:blob_module",
+    "safetensors_module": "packager.constructors:safetensors_module",
+    "export_library": "packager.export:export_library",
+    # loading
+    "load_module": "loader.load:load_module",
+    "register_loader": "loader.loaders:register_loader",
+    "register_func": "loader.functions:register_func",
+    "get_global_func": "loader.functions:get_global_func",
+    "system_lib": "loader.system_lib:system_lib",
+    "PackedFunction": "loader._call:PackedFunction",
+    "Tensor": "loader.tensor:Tensor",
+    "empty": "loader.tensor:empty",
+    "array": "loader.tensor:array",
+    "from_dlpack": "loader.tensor:from_dlpack",
+    "load_param_dict": "loader.tensor:load_param_dict",
+}
+
+__all__ = sorted([*_HOME, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'mblob' has no attribute {name!r}")
+    from importlib import import_module
+
+    module, _, attribute = home.partition(":")
+    value = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

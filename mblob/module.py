@@ -6,10 +6,11 @@ payloads, the loader has nodes over an opened library. Everything about the tree
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from mblob.errors import LoaderMissingError
 
 ENTRY_NAME = "__tvm_main__"
 
@@ -28,7 +29,15 @@ class Node:
         return None
 
     def find(self, name: str) -> Callable[..., Any] | None:
-        """The module's own function `name`, or None. Imports are not asked."""
+        """The module's own function `name`, or None. Imports are not asked.
+
+        Raises:
+            LoaderMissingError: nobody can tell, because the module's type key has no loader.
+        """
+        return None
+
+    def explain(self, name: str) -> str | None:
+        """Why `find` has no function `name`, if there is more to say than that it is not there."""
         return None
 
     def names(self) -> Sequence[str]:
@@ -155,10 +164,17 @@ class Module:
     # -- functions ------------------------------------------------------------------------------------
 
     def _find(self, name: str, query_imports: bool) -> Callable[..., Any] | None:
+        closed: LoaderMissingError | None = None
         for module in self.walk() if query_imports else (self,):
-            function = module._node.find(name)
+            try:
+                function = module._node.find(name)
+            except LoaderMissingError as exc:  # another module may still have it
+                closed = closed or exc
+                continue
             if function is not None:
                 return function
+        if closed is not None:
+            raise closed
         return None
 
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
@@ -166,6 +182,7 @@ class Module:
 
         Raises:
             AttributeError: no such function; the text names what exists.
+            LoaderMissingError: no other module has it, and one that was asked has no loader.
         """
         function = self._find(name, query_imports)
         if function is None:
@@ -173,21 +190,30 @@ class Module:
         return function
 
     def _not_found(self, name: str, query_imports: bool) -> str:
+        import difflib  # only errors need it, and it is slow to import
+
         names: list[str] = []
         for module in self.walk() if query_imports else (self,):
             names.extend(n for n in module._node.names() if n not in names)
         close = difflib.get_close_matches(name, names, 3)
         shown = ", ".join(sorted(names)[:12]) + (", ..." if len(names) > 12 else "")
         text = f"module {self.type_key!r} has no function {name!r}; it has: {shown or 'none'}"
-        if close:
+        reasons = (module._node.explain(name) for module in (self.walk() if query_imports else (self,)))
+        reason = next((r for r in reasons if r), None)
+        if reason:
+            text += f"; {reason}"
+        elif close:
             text += f"; did you mean {close[0]!r}?"
-        elif not query_imports and self._find(name, True) is not None:
+        elif not query_imports and self.implements_function(name, True):
             text += "; one of its imports has it: pass query_imports=True"
         return text
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """Whether `get_function` would find `name`."""
-        return self._find(name, query_imports) is not None
+        try:
+            return self._find(name, query_imports) is not None
+        except LoaderMissingError:
+            return False
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return self.get_function(name, query_imports=True)

@@ -77,15 +77,24 @@ def encode_ndarray(dtype: DataType, shape: tuple[int, ...], data: Any) -> bytes:
         ValueError: the bytes do not match dtype and shape.
     """
     raw = as_bytes_view(data)
+    return encode_header(dtype, shape, raw.nbytes) + bytes(raw)
+
+
+def encode_header(dtype: DataType, shape: tuple[int, ...], size: int) -> bytes:
+    """What stands in a record before its `size` bytes of elements.
+
+    Raises:
+        ValueError: the size does not match dtype and shape.
+    """
     expected = (dtype.bits + 7) // 8
     for extent in shape:
         expected *= extent
-    if raw.nbytes != expected:
-        raise ValueError(f"array: {raw.nbytes} bytes of data, {dtype} of shape {shape} has {expected}")
+    if size != expected:
+        raise ValueError(f"array: {size} bytes of data, {dtype} of shape {shape} has {expected}")
     head = encode_u64(NDARRAY_MAGIC) + bytes(8) + (1).to_bytes(4, "little") + bytes(4)
     head += len(shape).to_bytes(4, "little") + dtype.to_bytes()
     head += b"".join(extent.to_bytes(8, "little", signed=True) for extent in shape)
-    return head + encode_u64(raw.nbytes) + bytes(raw)
+    return head + encode_u64(size)
 
 
 def as_record(value: Any) -> ArrayRecord:

@@ -6,15 +6,15 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from mblob.cli.report import human_size
+from mblob.cli.report import human_size, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mblob.library import Library
+    from mblob.library import EntryView, Library
 
 NAME = "inspect"
-NOT_A_LIBRARY = 3
+LISTED = 12  # undefined symbols that the summary names
 
 
 def configure(verbs: Any) -> None:
@@ -35,18 +35,92 @@ def configure(verbs: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was asked for. Exit code 3 for a shared object that is no model library."""
+    """Print what was asked for.
+
+    Raises:
+        FormatError: the file is damaged, or no model library ("not_elf", "no_blob": exit code 3).
+    """
+    from mblob.errors import FormatError
     from mblob.library import open_library
 
     with open_library(args.file) as library:
         if not library.is_model_library:
-            raise NotAModelLibrary(args.file)
+            raise FormatError(
+                f"{args.file}: not a model library: it has no blob, and exports no name of TVM's or mblob's",
+                code="no_blob",
+            )
         if args.json:
             print(json.dumps(library.to_json(), indent=2))
-        elif args.tree:
-            print("\n".join(tree_lines(library)))
-        elif args.functions:
-            print("\n".join(function_lines(library)))
-        else:
-            print("\n".join(summary_lines(library)))
+            return 0
+        lines = tree_lines if args.tree else function_lines if args.functions else summary_lines
+        for line in lines(library):
+            print(line)
     return 0
+
+
+def tree_lines(library: Library) -> Iterator[str]:
+    """The tree of modules as text, a line each. What is imported twice is unfolded the first time only."""
+    entries = library.entries
+    unfolded: set[int] = set()
+    # (entry, what stands before it, what stands before its imports); no recursion: a file may nest deep.
+    stack = [(0, "", "")]
+    while stack:
+        index, lead, below = stack.pop()
+        entry = entries[index]
+        again = index in unfolded and bool(entry.imports)
+        yield f"{lead}{describe(entry)}{' (imports: see above)' if again else ''}"
+        if again:
+            continue
+        unfolded.add(index)
+        for i, child in reversed(list(enumerate(entry.imports))):
+            last = i == len(entry.imports) - 1
+            stack.append((child, below + ("└── " if last else "├── "), below + ("    " if last else "│   ")))
+
+
+def describe(entry: EntryView) -> str:
+    """One entry in one line: index, key, and for a payload its size and place."""
+    text = f"[{entry.index}] {one_line(entry.type_key)}"
+    if entry.offset is not None:
+        text += f"  {human_size(entry.size)} at {entry.offset:#x}"
+    return text
+
+
+def function_lines(library: Library) -> Iterator[str]:
+    """Packed functions by name; plain C functions with the argument types that the library records."""
+    for name in library.functions:
+        yield one_line(name)
+    for row in library.function_table:
+        if row.abi == "plain":
+            yield one_line(f"{row.name}({row.types})  plain C, symbol {row.symbol}")
+
+
+def summary_lines(library: Library) -> Iterator[str]:
+    """The whole library on one screen."""
+    target = library.target
+    yield str(library.path)
+    yield f"  target     {target['machine']}, {target['bits']} bits, {target['endian']} endian"
+    yield f"  blob       {_blob_text(library)}"
+    yield f"  modules    {len(library.entries)}"
+    for line in tree_lines(library):
+        yield f"    {line}"
+    functions = list(function_lines(library))
+    yield f"  functions  {len(functions)}"
+    for line in functions:
+        yield f"    {line}"
+    undefined = library.undefined
+    shown = ", ".join(undefined[:LISTED]) + (", ..." if len(undefined) > LISTED else "")
+    yield f"  undefined  {len(undefined)}" + (f": {one_line(shown)}" if undefined else "")
+    for remark in library.diagnostics:
+        yield f"  {remark['severity']}: {one_line(remark['message'])}"
+
+
+def _blob_text(library: Library) -> str:
+    blob = library.blob
+    if blob is None:
+        return "none"
+    text = f"{blob.dialect}, {human_size(blob.size)} at {library.blob_offset:#x}"
+    if blob.index_offset is None:
+        return f"{text}, no index"
+    return (
+        f"{text}, index by {one_line(blob.producer) or 'unknown'} for {one_line(blob.target) or 'any target'}"
+    )

@@ -53,7 +53,7 @@ def make_parser() -> Parser:
 
 
 def split_cflags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first `--`, and what after it: flags of the compiler, whatever they look like."""
+    """What stands before the first `--`, and what after it: flags of the compiler."""
     words = list(argv)
     if "--" not in words:
         return words, []
@@ -86,10 +86,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
-        code = exit_code(error)
-        if code is None:  # a bug of ours: the traceback is the message
+        expected = exit_code(error)
+        if expected is None:  # a bug of ours: the traceback is the message
             raise
         print_error(error)
+        return expected
     return code
 
 

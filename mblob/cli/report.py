@@ -36,7 +36,7 @@ def exit_code(error: BaseException) -> int | None:
 
 
 def print_error(error: BaseException) -> None:
-    """Print one `error:` line on stderr; then what a failed tool ran and said, and the hint if there is one."""
+    """Print one `error:` line on stderr; then what a failed tool ran and said, and the hint if any."""
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     else:
@@ -70,7 +70,7 @@ def human_size(size: int) -> str:
 
 
 def version() -> str:
-    """The version of the installed distribution."""
-    from importlib.metadata import version as installed
+    """The version of mblob."""
+    from mblob import __version__
 
-    return installed("mblob")
+    return __version__

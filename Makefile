@@ -1,0 +1,75 @@
+# Everything here works from a fresh clone with Python >= 3.9 (with venv), make and a C compiler.
+#   make PYTHON=python3.12 env     another Python
+#   make CC=clang demo             another C compiler
+
+PYTHON ?= python3
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+RUFF := ruff==0.17.5
+MYPY := mypy==2.4.1
+
+# What the compiled parts are made of: a change of any of these rebuilds them.
+ENV_SOURCES := pyproject.toml setup.py $(wildcard csrc/src/*.[ch] csrc/src/*/*.[ch] csrc/include/*.h \
+  csrc/include/*/*.h csrc/include/*/*/*.h loader/_call/*.[ch] loader/_native_build.py)
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test lint check bench install clean runtime moved
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+
+env: $(VENV)/ready ## .venv with mblob as it is in this tree, and what its tests need
+
+# The stamp holds the folder it was made in: a virtual environment does not survive being copied.
+ifneq ($(shell cat $(VENV)/ready 2>/dev/null),$(CURDIR))
+$(VENV)/ready: moved
+endif
+$(VENV)/ready: $(ENV_SOURCES)
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) install --editable '.[test]'
+	@printf '%s\n' '$(CURDIR)' > $@
+moved:
+
+demo: env runtime ## pack the digits network, run it from Python and from C, compare
+	@mkdir -p build
+	$(BIN)/mblob-pack build examples/digits/digits.toml -o build/digits.so
+	$(CC) -std=c11 -O2 -Icsrc/include examples/digits/classify.c -o build/classify \
+	  -Lcsrc/build -Wl,-rpath,'$(CURDIR)/csrc/build' -lmblob
+	$(BIN)/mblob-pack inspect build/digits.so --tree
+	@$(BIN)/python examples/digits/classify.py build/digits.so build/classify
+	@echo "next: examples/digits has the sources; $(BIN)/mblob-pack inspect build/digits.so shows all of it;"
+	@echo "      README.md packs a kernel of your own; docs/format.md has every byte"
+
+runtime:
+	@$(MAKE) --no-print-directory -s -C csrc
+
+test: env ## every test, those of the C runtime too
+	@$(BIN)/python -m pytest -q
+
+lint: $(VENV)/lint-ready ## ruff and mypy --strict
+	@$(BIN)/ruff check mblob packager loader tests examples benchmarks setup.py
+	@$(BIN)/mypy --strict mblob packager loader
+
+$(VENV)/lint-ready: $(VENV)/ready Makefile
+	@$(PIP) install $(RUFF) $(MYPY) types-cffi
+	@touch $@
+
+check: ## what CI calls: lint, then test
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory test
+
+bench: env ## measure packing, loading and calling; QUICK=1 for a minute's worth
+	@$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick)
+
+install: ## headers, libmblob and its pkg-config file: PREFIX=/usr/local DESTDIR=
+	@$(MAKE) --no-print-directory -C csrc install PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)'
+
+clean: ## remove everything that the other targets make
+	@rm -rf $(VENV) build dist csrc/build loader/_lib loader/_native.c *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	@rm -f loader/*.so
+	@find mblob packager loader tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,107 @@
+"""`mblob-pack build`: kernels, objects, blobs and weights into one shared library."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mblob.cli.report import UsageError
+
+if TYPE_CHECKING:
+    from packager.build import BuildPlan
+
+NAME = "build"
+
+
+def configure(verbs: Any) -> None:
+    """Add the verb to the command line."""
+    summary = "pack kernels, objects, blobs and weights into one library"
+    parser = verbs.add_parser(
+        NAME,
+        help=summary,
+        description=f"{summary}: from a manifest, from flags, or from a manifest that the flags add to.",
+        epilog="example: mblob-pack build --kernel vadd.c --weights model.safetensors -o deploy.so "
+        "--function 'void vadd(const float *a, const float *b, float *c, int64_t n)' -- -O3 -march=native",
+    )
+    parser.add_argument(
+        "manifest", metavar="model.toml", nargs="?", help="what to pack; its paths are relative to it"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="deploy.so", help="the library to write (or .tar: objects to link)"
+    )
+    add = parser.add_argument_group("what goes in; each may be given more than once")
+    add.add_argument("--kernel", metavar="FILE", action="append", default=[], help="C, C++ source")
+    add.add_argument("--object", metavar="FILE", action="append", default=[], help="object or archive")
+    add.add_argument("--function", metavar="PROTOTYPE", action="append", default=[],
+                     help="prototype of a C function: its arguments will be checked")  # fmt: skip
+    add.add_argument(
+        "--blob", metavar="KEY=FILE", action="append", default=[], help="any bytes, under a type key"
+    )
+    add.add_argument("--weights", metavar="FILE", action="append", default=[], help="safetensors file")
+    how = parser.add_argument_group("how it is made")
+    how.add_argument("--dialect", choices=("classic", "ffi"), help="TVM 0.5-0.20, or 0.22 and later")
+    how.add_argument(
+        "--embed", choices=("auto", "grow", "object", "c", "append"), help="how the blob gets in"
+    )
+    how.add_argument("--digest", choices=("crc32", "sha256", "none"), help="of each payload (default: crc32)")
+    how.add_argument("--no-index", action="store_true", help="leave TVM's bytes alone: no index, no digests")
+    how.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
+    how.add_argument("--target", metavar="TRIPLE", help="machine to build for, such as aarch64-linux-gnu")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal")
+    parser.usage = "mblob-pack build [model.toml] -o deploy.so [options] [-- CFLAGS...]"
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make a plan of manifest and flags, and carry it out."""
+    from packager.build import build
+
+    try:
+        build(make_plan(args))
+    except ValueError as error:
+        from mblob.errors import MblobError
+
+        if isinstance(error, MblobError):
+            raise
+        raise UsageError(str(error)) from error
+    return 0
+
+
+def make_plan(args: argparse.Namespace) -> BuildPlan:
+    """The plan that the command line asks for: the manifest's, with what the flags add and override."""
+    from packager.build import BuildPlan
+    from packager.manifest import load
+
+    if args.manifest is None and args.output is None:
+        raise UsageError("build: expected -o deploy.so, or a manifest that names its output")
+    plan = load(args.manifest) if args.manifest is not None else BuildPlan(output=Path(args.output))
+    changes: dict[str, Any] = {
+        name: getattr(args, name)
+        for name in ("dialect", "embed", "digest", "cc", "target")
+        if getattr(args, name) is not None
+    }
+    if args.output is not None:
+        changes["output"] = Path(args.output)
+    if args.no_index:
+        changes["index"] = False
+    plan = dataclasses.replace(
+        plan,
+        kernels=[*plan.kernels, *map(Path, args.kernel)],
+        objects=[*plan.objects, *map(Path, args.object)],
+        weights=[*plan.weights, *map(Path, args.weights)],
+        functions=[*plan.functions, *args.function],
+        blobs=[*plan.blobs, *map(split_blob, args.blob)],
+        options=[*plan.options, *args.cflags],
+        **changes,
+    )
+    return plan
+
+
+def split_blob(text: str) -> tuple[str, Path]:
+    """Key and file of `KEY=FILE`."""
+    key, equals, file = text.partition("=")
+    if not (key and equals and file):
+        raise UsageError(f"--blob: expected KEY=FILE, found {text!r}")
+    return key, Path(file)

@@ -1,0 +1,95 @@
+"""Devices: where memory is and where a kernel runs. Numbers are DLPack's, the ones kernels check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# TVM 0.11 and later; spec of the values: DLDeviceType, and TVM's own from 32 on.
+NAMES = {
+    1: "cpu", 2: "cuda", 3: "cuda_host", 4: "opencl", 7: "vulkan", 8: "metal", 9: "vpi", 10: "rocm",
+    11: "rocm_host", 12: "ext_dev", 13: "cuda_managed", 14: "oneapi", 15: "webgpu", 16: "hexagon", 17: "maia",
+    32: "aocl", 33: "sdaccel", 34: "opengl", 35: "microdev",
+}  # fmt: skip
+CODES = {
+    **{name: code for code, name in NAMES.items()},
+    **dict.fromkeys(("llvm", "c", "stackvm", "hybrid", "test"), 1),
+    **dict.fromkeys(("gpu", "nvptx"), 2),
+    "cl": 4,
+    "hip": 10,
+}
+
+
+class Device:
+    """One device: a kind and a number. Compares and hashes by both; prints as `cpu(0)`.
+
+    Attributes:
+        device_type: DLDeviceType, 1 for cpu.
+        device_id: which one of its kind, from 0.
+    """
+
+    __slots__ = ("device_id", "device_type")
+    device_id: int
+    device_type: int
+
+    def __init__(self, device_type: int, device_id: int = 0) -> None:
+        object.__setattr__(self, "device_type", int(device_type))
+        object.__setattr__(self, "device_id", int(device_id))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a Device cannot be changed ({name})")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Device, (self.device_type, self.device_id)
+
+    @property
+    def name(self) -> str:
+        """Kind as text: "cpu", "opencl", ..."""
+        return NAMES.get(self.device_type, f"device_type_{self.device_type}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Device):
+            return NotImplemented
+        return (self.device_type, self.device_id) == (other.device_type, other.device_id)
+
+    def __hash__(self) -> int:
+        return hash((self.device_type, self.device_id))
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.device_id})"
+
+    def __repr__(self) -> str:
+        return f"device(type={self.name!r}, index={self.device_id})"
+
+
+def device(kind: str | int, device_id: int = 0) -> Device:
+    """Device of a kind given by name ("cpu", "opencl", "opencl:1") or DLPack number.
+
+    Raises:
+        ValueError: no such kind; the text lists them.
+    """
+    if isinstance(kind, int):
+        return Device(kind, device_id)
+    name, colon, number = kind.partition(":")
+    if colon:
+        if not number.isdecimal():
+            raise ValueError(f"device {kind!r}: expected a number behind the colon, found {number!r}")
+        device_id = int(number)
+    code = CODES.get(name)
+    if code is None:
+        raise ValueError(f"device {kind!r} is not known; expected one of {', '.join(sorted(CODES))}")
+    return Device(code, device_id)
+
+
+def cpu(device_id: int = 0) -> Device:
+    """The processor."""
+    return Device(1, device_id)
+
+
+def cuda(device_id: int = 0) -> Device:
+    """An NVIDIA GPU."""
+    return Device(2, device_id)
+
+
+def opencl(device_id: int = 0) -> Device:
+    """An OpenCL device."""
+    return Device(4, device_id)

@@ -1,0 +1,96 @@
+"""Builds the compiled part: libmblob (the C runtime), the cffi module over it, the extension of the hot path.
+
+Nothing but a C compiler is needed. Metadata is in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent
+CSRC = ROOT / "csrc"
+SONAME = "libmblob.so.0"
+C_FLAGS = ["-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread"]
+SHIPPED = ("include", "src")  # of csrc, as mblob/csrc: the packager compiles against the headers
+
+
+class BuildExt(build_ext):
+    """Builds libmblob into `loader/_lib` first; both extensions link against that one copy.
+
+    DT_RPATH, not DT_RUNPATH: another libmblob on LD_LIBRARY_PATH must not take its place.
+    """
+
+    def build_extensions(self) -> None:
+        folder = Path(self.get_ext_fullpath("loader._call")).parent / "_lib"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._build_runtime(folder)
+        for extension in self.extensions:
+            extension.extra_link_args += [
+                str(folder / SONAME),
+                "-Wl,--disable-new-dtags,-rpath,$ORIGIN/_lib",
+                "-pthread",
+            ]
+            extension.depends.append(str(folder / SONAME))
+        super().build_extensions()
+
+    def _build_runtime(self, folder: Path) -> None:
+        def compile_one(source: Path) -> str:
+            objects = self.compiler.compile(
+                [str(source.relative_to(ROOT))],
+                output_dir=self.build_temp,
+                macros=[("MBLOB_HOST", None)],
+                include_dirs=["csrc/include", "csrc/src"],
+                extra_postargs=C_FLAGS,
+            )
+            return str(objects[0])
+
+        sources = sorted((CSRC / "src").glob("*.c"))
+        with ThreadPoolExecutor(2) as pool:
+            objects = list(pool.map(compile_one, sources))
+        # A new file, not the old one overwritten: a process may have it mapped.
+        target = folder / SONAME
+        fresh = folder / f"{SONAME}.new"
+        self.compiler.link_shared_object(
+            objects,
+            str(fresh),
+            libraries=["dl"],
+            extra_postargs=["-pthread", "-Wl,-Bsymbolic", "-Wl,-z,noexecstack", f"-Wl,-soname,{SONAME}"],
+        )
+        fresh.replace(target)
+
+
+class BuildPy(build_py):
+    """Ships the C headers and sources inside the wheel; an editable install finds them in the checkout."""
+
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:
+            return
+        for name in SHIPPED:
+            target = Path(self.build_lib) / "mblob" / "csrc" / name
+            if target.exists():
+                shutil.rmtree(target)
+            shutil.copytree(CSRC / name, target)
+
+
+setup(
+    ext_modules=[
+        Extension(
+            "loader._call",
+            sorted(str(p.relative_to(ROOT)) for p in (ROOT / "loader" / "_call").glob("*.c")),
+            include_dirs=["csrc/include"],
+            define_macros=[("MBLOB_HOST", None)],
+            depends=["loader/_call/call.h", "csrc/include/mblob.h"],
+            extra_compile_args=C_FLAGS,
+            libraries=["dl"],
+        )
+    ],
+    cffi_modules=["loader/_native_build.py:ffibuilder"],
+    cmdclass={"build_ext": BuildExt, "build_py": BuildPy},
+)

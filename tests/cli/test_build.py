@@ -1,0 +1,197 @@
+"""`mblob-pack build`: flags and manifest, what the library then holds, and every way it can fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PROTOTYPE = "void vadd(const float *a, const float *b, float *c, int64_t n)"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def entries(pack, path: object) -> list[dict]:
+    done = pack("inspect", path, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["entries"]
+
+
+def test_kernels_merge_into_the_root_and_each_blob_is_an_import_of_it(
+    pack, kernel: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.bin").write_bytes(b"a" * 100)
+    (tmp_path / "b.bin").write_bytes(b"b" * 7)
+    (tmp_path / "two.c").write_text("int two(void) { return 2; }\n")
+    arguments = ["--kernel", "vadd.c", "--kernel", "two.c", "--blob", "first=a.bin", "--blob", "second=b.bin"]
+    done = pack("build", *arguments, "-o", "deploy.so")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    found = [(e["type_key"], e["size"], e["imports"]) for e in entries(pack, "deploy.so")]
+    assert found == [("library", 0, [1, 2]), ("first", 100, []), ("second", 7, [])]
+    assert names(tmp_path) == ["a.bin", "b.bin", "deploy.so", "two.c", "vadd.c"]
+
+
+def test_an_object_is_linked_in(pack, kernel: Path, tmp_path: Path) -> None:
+    subprocess.run(["cc", "-c", "-fPIC", "-O1", "vadd.c", "-o", "vadd.o"], cwd=tmp_path, check=True)
+    assert pack("build", "--object", "vadd.o", "-o", "deploy.so").returncode == 0
+    assert "vadd" in pack("inspect", "deploy.so", "--functions").stdout
+
+
+def test_a_manifest_gives_the_same_library_as_the_flags(pack, kernel: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"a" * 100)
+    (tmp_path / "model.toml").write_text(
+        f'output = "from_manifest.so"\nkernels = ["vadd.c"]\nfunctions = ["{PROTOTYPE}"]\n'
+        'blobs = { raw = "a.bin" }\n'
+    )
+    assert pack("build", "model.toml").returncode == 0
+    flags = ["--kernel", "vadd.c", "--function", PROTOTYPE, "--blob", "raw=a.bin"]
+    assert pack("build", *flags, "-o", "from_flags.so").returncode == 0
+    assert (tmp_path / "from_manifest.so").read_bytes() == (tmp_path / "from_flags.so").read_bytes()
+
+
+def test_paths_in_a_manifest_are_relative_to_it_and_the_output_flag_to_here(
+    pack, kernel: Path, tmp_path: Path
+) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    kernel.rename(inner / "vadd.c")
+    (inner / "model.toml").write_text('output = "x.so"\nkernels = ["vadd.c"]\n')
+    assert pack("build", "inner/model.toml").returncode == 0
+    assert pack("build", "inner/model.toml", "-o", "y.so").returncode == 0
+    assert names(inner) == ["model.toml", "vadd.c", "x.so"]
+    assert names(tmp_path) == ["inner", "y.so"]
+
+
+def test_compiler_flags_reach_the_compiler(pack, tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text("int f(void) { return VALUE; }\n")
+    assert pack("build", "--kernel", "k.c", "-o", "k.so").returncode == 4
+    assert pack("build", "--kernel", "k.c", "-o", "k.so", "--", "-DVALUE=3", "-O3").returncode == 0
+
+
+def test_without_an_index_and_imports_there_is_no_blob(pack, kernel: Path) -> None:
+    assert (
+        pack(
+            "build", "--kernel", "vadd.c", "--function", PROTOTYPE, "--no-index", "-o", "deploy.so"
+        ).returncode
+        == 0
+    )
+    assert json.loads(pack("inspect", "deploy.so", "--json").stdout)["blob"] is None
+
+
+@pytest.mark.parametrize("digest", ["none", "crc32", "sha256"])
+def test_the_digest_is_chosen(pack, kernel: Path, tmp_path: Path, digest: str) -> None:
+    (tmp_path / "a.bin").write_bytes(b"a")
+    flags = ["--kernel", "vadd.c", "--blob", "raw=a.bin", "--digest", digest]
+    assert pack("build", *flags, "-o", "deploy.so").returncode == 0
+    size = {"none": 0, "crc32": 4, "sha256": 32}[digest]
+    assert len(entries(pack, "deploy.so")[1]["digest"] or "") == 2 * size
+
+
+def test_the_same_inputs_give_the_same_bytes(pack, kernel: Path, tmp_path: Path) -> None:
+    for output in ("one.so", "two.so"):
+        assert pack("build", "--kernel", "vadd.c", "--function", PROTOTYPE, "-o", output).returncode == 0
+    assert (tmp_path / "one.so").read_bytes() == (tmp_path / "two.so").read_bytes()
+
+
+FAILURES = {
+    "no output": (["--kernel", "vadd.c"], 2, "-o"),
+    "nothing to pack": (["-o", "deploy.so"], 2, ""),
+    "a blob without a file": (["--kernel", "vadd.c", "--blob", "key", "-o", "deploy.so"], 2, "KEY=FILE"),
+    "a reserved key": (["--kernel", "vadd.c", "--blob", "_lib=vadd.c", "-o", "deploy.so"], 2, "_lib"),
+    "a broken prototype": (["--kernel", "vadd.c", "--function", "void vadd(", "-o", "deploy.so"], 2, "vadd("),
+    "a kernel that is missing": (["--kernel", "nope.c", "-o", "deploy.so"], 5, "nope.c"),
+    "a payload that is missing": (["--kernel", "vadd.c", "--blob", "key=nope", "-o", "deploy.so"], 5, "nope"),
+    "weights that are missing": (["--kernel", "vadd.c", "--weights", "nope", "-o", "deploy.so"], 5, "nope"),
+    "weights that are damaged": (["--kernel", "vadd.c", "--weights", "bad.c", "-o", "deploy.so"], 1, "bad.c"),
+    "a manifest that is missing": (["nope.toml"], 5, "nope.toml"),
+    "a manifest that is no TOML": (["bad.c", "-o", "deploy.so"], 2, "bad.c"),
+    "a kernel that does not compile": (["--kernel", "bad.c", "-o", "deploy.so"], 4, "bad.c"),
+    "a compiler that is missing": (
+        ["--kernel", "vadd.c", "--cc", "no-such-cc", "-o", "deploy.so"],
+        4,
+        "no-such-cc",
+    ),
+    "a compiler that fails": (["--kernel", "vadd.c", "--cc", "false", "-o", "deploy.so"], 4, "false"),
+    "a folder that is missing": (["--kernel", "vadd.c", "-o", "no/such/deploy.so"], 5, "no/such"),
+    "the same function twice": (
+        ["--kernel", "vadd.c", "--kernel", "again.c", "-o", "deploy.so"],
+        None,
+        "vadd",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_a_failure_is_one_line_and_leaves_the_old_output_and_nothing_else(
+    pack, error_line, kernel: Path, tmp_path: Path, case: str
+) -> None:
+    (tmp_path / "bad.c").write_text("int f(void) { return undeclared; }\n")
+    (tmp_path / "again.c").write_text("int vadd(void) { return 0; }\n")
+    (tmp_path / "deploy.so").write_bytes(b"the old one")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    before = names(tmp_path)
+    arguments, code, culprit = FAILURES[case]
+    done = pack("build", *arguments, env={"TMPDIR": str(scratch)})
+    assert done.returncode == code if code is not None else done.returncode in (2, 4)
+    assert culprit in error_line(done)
+    assert done.stdout == ""
+    assert (tmp_path / "deploy.so").read_bytes() == b"the old one"
+    assert names(tmp_path) == before
+    assert names(scratch) == []
+
+
+def test_the_compiler_is_shown_with_what_it_said(pack, tmp_path: Path) -> None:
+    (tmp_path / "bad.c").write_text("int f(void) { return undeclared; }\n")
+    done = pack("build", "--kernel", "bad.c", "-o", "deploy.so")
+    assert "command: " in done.stderr
+    assert "'undeclared' undeclared" in done.stderr or "undeclared identifier" in done.stderr
+
+
+def test_an_object_for_another_machine_is_refused_by_name(
+    pack, error_line, require, kernel: Path, tmp_path: Path
+) -> None:
+    compiler = require("aarch64-linux-gnu-gcc")
+    subprocess.run([compiler, "-c", "-fPIC", "vadd.c", "-o", "arm.o"], cwd=tmp_path, check=True)
+    done = pack("build", "--object", "arm.o", "-o", "deploy.so")
+    assert done.returncode == 6
+    line = error_line(done)
+    assert "arm.o" in line
+    assert "aarch64" in line.lower()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_leaves_nothing(kernel: Path, tmp_path: Path, sent: signal.Signals) -> None:
+    """The compiler here sleeps, so that the signal comes in the middle of the build."""
+    compiler = tmp_path / "slow-cc"
+    compiler.write_text(
+        '#!/bin/sh\ncase "$*" in *-dump*) exec cc "$@";; esac\ntouch started\nexec sleep 60\n'
+    )
+    compiler.write_text(compiler.read_text().replace("touch started", f"touch '{tmp_path}/started'"))
+    compiler.chmod(0o755)
+    (tmp_path / "deploy.so").write_bytes(b"the old one")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "mblob.cli.main", "build", "--kernel", "vadd.c", "--cc", str(compiler)]
+    build = subprocess.Popen(
+        [*command, "-o", "deploy.so"], cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "started").exists() and time.monotonic() < deadline and build.poll() is None:
+        time.sleep(0.02)
+    build.send_signal(sent)
+    _, stderr = build.communicate(timeout=30)
+    assert build.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[sent], stderr
+    assert "Traceback" not in stderr
+    assert (tmp_path / "deploy.so").read_bytes() == b"the old one"
+    assert names(scratch) == []
+    assert names(tmp_path) == ["deploy.so", "scratch", "slow-cc", "started", "vadd.c"]

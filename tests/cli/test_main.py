@@ -1,0 +1,117 @@
+"""The frame around the verbs: help, usage errors, exit codes, a reader that leaves."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mblob.cli import report
+from mblob.cli.main import VERBS, main, split_cflags
+
+
+def test_version_is_that_of_the_distribution(pack) -> None:
+    from importlib.metadata import version
+
+    assert pack("--version").stdout == f"mblob-pack {version('mblob')}\n"
+
+
+@pytest.mark.parametrize("verb", [v.NAME for v in VERBS])
+def test_the_help_of_each_verb_has_an_example(pack, verb: str) -> None:
+    done = pack(verb, "--help")
+    assert done.returncode == 0
+    assert f"example: mblob-pack {verb}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "frobnicate",
+        "inspect",
+        "inspect a.so --nope",
+        "inspect a.so --tree --json",
+        "run x.so",
+        "build -o",
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_exit_code_2(pack, error_line, arguments: str) -> None:
+    done = pack(*shlex.split(arguments))
+    assert done.returncode == 2
+    assert error_line(done)
+    assert done.stdout == ""
+    assert "--help" in done.stderr
+
+
+def test_compiler_flags_after_two_dashes_are_for_build_only(pack, error_line) -> None:
+    done = pack("inspect", "a.so", "--", "-O3")
+    assert (done.returncode, error_line(done)) == (
+        2,
+        "inspect: takes no compiler flags, found '-O3' after --",
+    )
+
+
+def test_the_first_two_dashes_split_the_command_line() -> None:
+    assert split_cflags(["build", "-o", "x", "--", "-O3", "--", "-x"]) == (
+        ["build", "-o", "x"],
+        ["-O3", "--", "-x"],
+    )
+    assert split_cflags(["build", "--"]) == (["build"], [])
+    assert split_cflags(["build"]) == (["build"], [])
+
+
+def test_a_missing_file_is_exit_code_5(pack, error_line) -> None:
+    done = pack("inspect", "nope.so")
+    assert (done.returncode, error_line(done)) == (5, "nope.so: No such file or directory")
+
+
+def test_an_interrupt_is_exit_code_130(monkeypatch, capsys) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mblob.cli.inspect.run", interrupted)
+    assert main(["inspect", "x.so"]) == 130
+    assert capsys.readouterr().err == "mblob-pack: interrupted\n"
+
+
+def test_a_reader_that_leaves_early_is_no_error(deploy: Path) -> None:
+    command = f"{shlex.quote(sys.executable)} -m mblob.cli.main inspect {shlex.quote(str(deploy))}"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; ({command}; echo $? >&2) | true"], capture_output=True, text=True
+    )
+    assert done.stderr == "0\n"
+
+
+def test_a_full_disk_under_stdout_is_exit_code_5(deploy: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "mblob.cli.main", "inspect", str(deploy)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 5
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_name_in_a_file_can_forge_a_second_line() -> None:
+    assert report.one_line("a\nmblob-pack: error: b\x1b[31m\r") == "a mblob-pack: error: b [31m"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (69480, "67.9 KiB"),
+        (5 << 30, "5.0 GiB"),
+        (1 << 50, "1024.0 TiB"),
+    ],
+)
+def test_sizes_are_printed_in_binary_units(size: int, text: str) -> None:
+    assert report.human_size(size) == text

@@ -1,0 +1,129 @@
+"""`mblob-pack run`: arguments from files and text, outputs to a file, and what each mistake says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """a.npy; both.npz with a and b; float64 as wide.npy."""
+    a, b = np.arange(8, dtype="float32"), np.full(8, 0.5, "float32")
+    np.save(tmp_path / "a.npy", a)
+    np.savez(tmp_path / "both.npz", a=a, b=b)
+    np.save(tmp_path / "wide.npy", a.astype("float64"))
+    np.savez(tmp_path / "single.npz", b=b)
+    return a, b
+
+
+def test_outputs_are_written_as_out0_out1(pack, deploy: Path, inputs, tmp_path: Path) -> None:
+    done = pack("run", deploy, "vadd", "a.npy", "both.npz:b", "float32[8]", 8, "-o", "out.npz")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    with np.load(tmp_path / "out.npz") as out:
+        assert out.files == ["out0"]
+        np.testing.assert_array_equal(out["out0"], inputs[0] + inputs[1])
+
+
+def test_without_a_file_the_outputs_are_printed(pack, deploy: Path, inputs) -> None:
+    done = pack("run", deploy, "vadd", "a.npy", "single.npz", "float32[8]", 8)
+    assert done.returncode == 0
+    assert done.stdout == "out0 = float32[8] [0.5 1.5 2.5 3.5 4.5 5.5 6.5 7.5]\n"
+
+
+def test_json_reports_result_and_outputs(pack, deploy: Path, inputs) -> None:
+    done = pack("run", deploy, "vadd", "a.npy", "both.npz:b", "float32[8]", 8, "-o", "out.npz", "--json")
+    report = json.loads(done.stdout)
+    assert report["schema"] == "mblob/run/1"
+    assert (report["function"], report["result"], report["output_file"]) == ("vadd", None, "out.npz")
+    assert report["outputs"] == [{"name": "out0", "dtype": "float32", "shape": [8]}]
+
+
+def test_a_returned_value_is_printed(pack, tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text(
+        "#include <stdint.h>\nint64_t add(int64_t a, int64_t b) { return a + b; }\n"
+    )
+    assert (
+        pack(
+            "build", "--kernel", "k.c", "--function", "int64_t add(int64_t a, int64_t b)", "-o", "k.so"
+        ).returncode
+        == 0
+    )
+    assert pack("run", "k.so", "add", "0x10", "-3").stdout == "13\n"
+
+
+def test_a_library_that_tvm_exported_runs(pack, golden: Path, tmp_path: Path) -> None:
+    a, b = np.arange(1024, dtype="float32"), np.ones(1024, "float32")
+    np.savez(tmp_path / "x.npz", a=a, b=b)
+    done = pack(
+        "run", golden / "host_llvm.so", "vadd", "x.npz:a", "x.npz:b", "float32[1024]", "-o", "out.npz"
+    )
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "out.npz") as out:
+        np.testing.assert_array_equal(out["out0"], a + b)
+
+
+MISTAKES = {
+    "a missing function": (["nope"], 2, "nope"),
+    "too few arguments": (["vadd", "a.npy"], 2, "argument"),
+    "a wrong dtype": (["vadd", "wide.npy", "a.npy", "float32[8]", "8"], 2, "float32"),
+    "no number": (["vadd", "x", "a.npy", "float32[8]", "8"], 2, "'x'"),
+    "a float for an integer": (["vadd", "a.npy", "a.npy", "float32[8]", "8.5"], 2, "argument 3"),
+    "an unknown dtype": (["vadd", "a.npy", "a.npy", "float33[8]", "8"], 2, "float33"),
+    "a huge output": (["vadd", "a.npy", "a.npy", "float32[99999999999999999999]", "8"], 2, "float32["),
+    "an output without memory": (["vadd", "a.npy", "a.npy", "float32[200000000000000]", "8"], 2, "memory"),
+    "a missing file": (["vadd", "nope.npy", "a.npy", "float32[8]", "8"], 5, "nope.npy"),
+    "a key that is not there": (["vadd", "both.npz:c", "a.npy", "float32[8]", "8"], 2, "a, b"),
+    "a key that is needed": (["vadd", "both.npz", "a.npy", "float32[8]", "8"], 2, "a, b"),
+    "a key of a single array": (["vadd", "a.npy:x", "a.npy", "float32[8]", "8"], 5, "a.npy:x"),
+    "a file that is no array": (["vadd", "text.npy", "a.npy", "float32[8]", "8"], 2, "text.npy"),
+    "an input of a graph": (["data=a.npy"], 2, "data=a.npy"),
+    "an output folder that is missing": (
+        ["vadd", "a.npy", "a.npy", "float32[8]", "8", "-o", "no/out.npz"], 5, "no",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_each_mistake_is_one_line_that_names_it(
+    pack, error_line, deploy: Path, inputs, tmp_path: Path, case: str
+) -> None:
+    (tmp_path / "text.npy").write_text("hello")
+    before = sorted(p.name for p in tmp_path.iterdir())
+    arguments, code, culprit = MISTAKES[case]
+    done = pack("run", deploy, *arguments)
+    assert culprit in error_line(done)
+    assert done.returncode == code
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_an_error_of_a_kernel_is_exit_code_1_with_its_own_text(pack, error_line, tmp_path: Path) -> None:
+    source = """
+    #include <tvm/runtime/c_backend_api.h>
+    int fail(void *args, int *codes, int count, void *value, int *code, void *resource) {
+      (void)args, (void)codes, (void)count, (void)value, (void)code, (void)resource;
+      TVMAPISetLastError("the kernel says no");
+      return -1;
+    }
+    """
+    (tmp_path / "k.c").write_text(source)
+    done = pack("build", "--kernel", "k.c", "-o", "k.so")
+    assert done.returncode == 0, done.stderr
+    done = pack("run", "k.so", "fail")
+    assert (done.returncode, error_line(done)) == (1, "the kernel says no")
+
+
+def test_an_old_output_file_stays_when_the_call_fails(pack, deploy: Path, inputs, tmp_path: Path) -> None:
+    (tmp_path / "out.npz").write_bytes(b"the old one")
+    assert pack("run", deploy, "vadd", "wide.npy", "a.npy", "float32[8]", 8, "-o", "out.npz").returncode == 2
+    assert (tmp_path / "out.npz").read_bytes() == b"the old one"
+
+
+def test_a_module_without_a_loader_is_exit_code_6(pack, error_line, golden: Path) -> None:
+    done = pack("run", golden / "opencl_llvm.so", "vadd", "float32[1024]", "float32[1024]", "float32[1024]")
+    assert done.returncode == 6
+    assert "opencl" in error_line(done)
+    assert "hint: " in done.stderr

@@ -1,0 +1,91 @@
+"""Fixtures for all tests, and the rule that CI skips nothing.
+
+`require("valgrind")` gives the tool's path. Where it is missing the test is skipped, by name; with CI set a
+skip is a failure, except one whose reason starts with "no GPU" or "no golden" (TVM's own libraries, which are
+not part of this repository).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MAY_SKIP = ("no GPU", "no golden")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes more than a few seconds")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    outcome: Any = yield
+    _refuse_skip(outcome.get_result())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    outcome: Any = yield
+    _refuse_skip(outcome.get_result())
+
+
+def _refuse_skip(report: Any) -> None:
+    """With CI set, turn a skip that is not allowed into a failure."""
+    if not os.environ.get("CI") or report.outcome != "skipped" or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    reason = reason.removeprefix("Skipped: ")
+    if not reason.startswith(MAY_SKIP):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI, where nothing may be missing: {reason}"
+
+
+@pytest.fixture(scope="session")
+def require() -> Callable[[str], str]:
+    """`require(tool)`: path of a program, or the test is skipped."""
+
+    def find(tool: str) -> str:
+        path = shutil.which(tool)
+        if path is None:
+            pytest.skip(f"{tool} is not installed")
+        return path
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The project's folder."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """Libraries that TVM 0.14 exported: $MBLOB_GOLDEN, or shared/golden beside the project."""
+    path = Path(os.environ.get("MBLOB_GOLDEN") or ROOT.parent / "shared" / "golden")
+    if not path.is_dir():
+        pytest.skip("no golden libraries: MBLOB_GOLDEN names their folder")
+    return path
+
+
+@pytest.fixture(scope="session")
+def cc() -> Callable[..., Path]:
+    """`cc(source, output, *flags)`: compile C text to a shared library, `output`; its path."""
+    compiler = os.environ.get("CC") or "cc"
+
+    def compile_text(source: str, output: Path, *flags: str) -> Path:
+        text = output.with_suffix(".c")
+        text.write_text(source)
+        command = [compiler, "-shared", "-fPIC", "-O1", str(text), "-o", str(output), *flags]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        return output
+
+    return compile_text

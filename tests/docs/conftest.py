@@ -1,0 +1,48 @@
+"""What the documentation tests share: blocks of Markdown files, and an installed C runtime."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+_BLOCK = re.compile(r"^```(\w*)[ ]?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the words behind it, its text."""
+
+    language: str
+    info: str
+    text: str
+
+    @property
+    def file(self) -> str | None:
+        """Name of the file that the block shows, None for commands."""
+        return self.info.removeprefix("file=") if self.info.startswith("file=") else None
+
+
+def read_blocks(path: Path) -> list[Block]:
+    """The fenced blocks of a Markdown file, in order."""
+    return [Block(*match) for match in _BLOCK.findall(path.read_text())]
+
+
+@pytest.fixture(scope="session")
+def blocks():
+    """`blocks(path)`: the fenced blocks of a Markdown file."""
+    return read_blocks
+
+
+@pytest.fixture(scope="session")
+def prefix(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C runtime, built away from the tree and installed: include/, lib/, lib/pkgconfig/."""
+    folder = tmp_path_factory.mktemp("prefix")
+    subprocess.run(
+        ["make", "-s", "-C", str(root / "csrc"), f"BUILD={folder / 'build'}", f"PREFIX={folder}", "install"],
+        check=True,
+    )
+    return folder

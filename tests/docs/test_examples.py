@@ -1,0 +1,192 @@
+"""The example hosts build without a warning, give the right answer, and leak nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+PROTOTYPE = "void vadd(const float *a, const float *b, float *c, int64_t n)"
+
+Build = Callable[..., Path]
+
+
+def pack(folder: Path, *arguments: object) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "mblob.cli.main", "build", *map(str, arguments)], cwd=folder, check=True
+    )
+
+
+@pytest.fixture(scope="module")
+def deploy(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("deploy")
+    pack(folder, "--kernel", root / "examples" / "vadd.c", "--function", PROTOTYPE, "-o", "deploy.so")
+    return folder / "deploy.so"
+
+
+@pytest.fixture(scope="module")
+def digits(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    pack(folder, root / "examples" / "digits" / "digits.toml", "-o", "digits.so")
+    return folder / "digits.so"
+
+
+@pytest.fixture(scope="module")
+def build(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """`build(source, *flags)`: a program linked with the installed libmblob.so."""
+    folder = tmp_path_factory.mktemp("programs")
+
+    def compile_program(source: Path, *flags: str) -> Path:
+        cxx = source.suffix == ".cpp"
+        compiler = (
+            [os.environ.get("CXX") or "c++", "-std=c++17"]
+            if cxx
+            else [os.environ.get("CC") or "cc", "-std=c11"]
+        )
+        program = folder / f"{source.parent.name}_{source.stem}"
+        libraries = [f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib", "-lmblob", "-ldl"]
+        subprocess.run(
+            [
+                *compiler,
+                "-O1",
+                "-g",
+                *WARNINGS,
+                f"-I{prefix}/include",
+                str(source),
+                "-o",
+                str(program),
+                *libraries,
+                *flags,
+            ],
+            check=True,
+        )
+        return program
+
+    return compile_program
+
+
+def run(*command: object) -> str:
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_the_c_host_adds(root: Path, build: Build, deploy: Path) -> None:
+    assert run(build(root / "examples/c_host/main.c"), deploy) == "11 22 33\n"
+
+
+def test_the_c_host_reports_a_missing_library(root: Path, build: Build) -> None:
+    done = subprocess.run([build(root / "examples/c_host/main.c"), "nope.so"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "nope.so" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_cxx_host_prints_the_tree_and_adds(root: Path, build: Build, deploy: Path) -> None:
+    assert run(build(root / "examples/cxx_host/main.cpp"), deploy) == "library\n11\n22\n33\n"
+
+
+def test_the_dlopen_host_finds_the_plain_function(root: Path, build: Build, deploy: Path) -> None:
+    program = build(root / "examples/dlopen_host/main.c")
+    assert run(program, deploy) == "11 22 33\n"
+
+
+def test_the_commands_of_the_examples_page_run(
+    blocks, root: Path, prefix: Path, require, tmp_path: Path
+) -> None:
+    require("pkg-config")
+    work = tmp_path / "examples"
+    work.mkdir()
+    for name in ("vadd.c", "c_host", "cxx_host", "dlopen_host"):
+        (work / name).symlink_to(root / "examples" / name)
+    (text,) = [b.text for b in blocks(root / "examples" / "README.md") if b.language == "sh"]
+    env = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig",
+        "LD_LIBRARY_PATH": f"{prefix}/lib",
+    }
+    done = subprocess.run(["bash", "-euc", text], cwd=work, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "11 22 33\nlibrary\n11\n22\n33\n11 22 33\n"
+
+
+TEN_LINES = """\
+#include <mblob.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  unsigned char pixels[3] = {0, 8, 16};
+  float image[3];
+  mblob_module *net;
+  if (argc < 2 || mblob_open(argv[1], NULL, &net)) return 1;
+  if (mblob_call(net, "normalize", "int,uint8[3],float32[3]", (int64_t)3, pixels, image)) return 2;
+  printf("%g %g %g\\n", (double)image[0], (double)image[1], (double)image[2]), mblob_module_release(net);
+}
+"""
+
+
+@pytest.mark.parametrize("suffix", [".c", ".cpp"])
+def test_ten_lines_of_c_or_cxx_open_the_digits(
+    build: Build, digits: Path, tmp_path: Path, suffix: str
+) -> None:
+    source = tmp_path / f"ten_lines{suffix}"
+    source.write_text(TEN_LINES)
+    assert run(build(source), digits) == "0 0.5 1\n"
+
+
+@pytest.fixture(scope="module")
+def images(root: Path) -> Path:
+    return root / "examples" / "digits" / "test_images.npy"
+
+
+def test_valgrind_reports_nothing_on_the_digits(
+    root: Path, build: Build, digits: Path, images: Path, require
+) -> None:
+    valgrind = require("valgrind")
+    checks = [
+        "--quiet",
+        "--error-exitcode=99",
+        "--leak-check=full",
+        "--errors-for-leak-kinds=definite,indirect,possible",
+    ]
+    assert (
+        len(run(valgrind, *checks, build(root / "examples/digits/classify.c"), digits, images).split()) == 360
+    )
+
+
+def test_valgrind_reports_nothing_on_the_cxx_host(root: Path, build: Build, deploy: Path, require) -> None:
+    valgrind = require("valgrind")
+    run(
+        valgrind,
+        "--quiet",
+        "--error-exitcode=99",
+        "--leak-check=full",
+        build(root / "examples/cxx_host/main.cpp"),
+        deploy,
+    )
+
+
+def test_address_and_undefined_sanitizers_report_nothing(
+    root: Path, digits: Path, images: Path, tmp_path: Path
+) -> None:
+    """The runtime's own sources are instrumented too."""
+    csrc = root / "csrc"
+    sources = [root / "examples/digits/classify.c", *sorted((csrc / "src").glob("*.c"))]
+    program = tmp_path / "classify"
+    subprocess.run(
+        [
+            os.environ.get("CC") or "cc", "-std=gnu11", "-O1", "-g", "-DMBLOB_HOST",
+            "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+            f"-I{csrc}/include", f"-I{csrc}/src", *map(str, sources), "-o", str(program),
+            "-pthread", "-ldl", "-lm",
+        ],
+        check=True,
+    )  # fmt: skip
+    done = subprocess.run([program, digits, images], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.split()) == 360

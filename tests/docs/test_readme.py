@@ -1,0 +1,101 @@
+"""The README does what it says: every command and every program in it is run, in the order of the page."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DEMO = re.compile(
+    r"^digits: python (\d+\.\d) % \((\d+)/360\), C (\d+\.\d) % \((\d+)/360\), same answers$", re.MULTILINE
+)
+
+
+def environment(home: Path) -> dict[str, str]:
+    """That of a newcomer: nothing of this test run's own environment but the PATH."""
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+@pytest.fixture(scope="module")
+def output(blocks, root: Path, require, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the README's commands print.
+
+    Blocks marked `clone` run in the repository, the others in a new folder that holds the files shown so far.
+    `make test` is what runs this test, so it is only asked what it would do.
+    """
+    require("pkg-config")
+    home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("readme")
+    script = ["set -euo pipefail"]
+    for block in blocks(root / "README.md"):
+        if block.file:
+            (folder / block.file).write_text(block.text)
+        elif block.language == "sh" and block.info != "wheel":
+            place = root if block.info == "clone" else folder
+            text = re.sub(r"^make test$", "make -n test", block.text, flags=re.MULTILINE)
+            script += [f"cd '{place}'", text]
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(script)], env=environment(home), capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_make_demo_classifies_the_held_back_images_in_both_languages(output: str) -> None:
+    found = DEMO.search(output)
+    assert found, output
+    percent_python, right_python, percent_c, right_c = found.groups()
+    assert (percent_python, right_python) == (percent_c, right_c)
+    assert int(right_python) >= 0.97 * 360
+    assert percent_python == f"{100 * int(right_python) / 360:.1f}"
+
+
+def test_make_test_runs_pytest(output: str) -> None:
+    assert "-m pytest" in output
+
+
+def test_the_kernel_is_packed_with_the_blob_beside_it(output: str) -> None:
+    assert re.search(r"\[1\] about  15 B", output)
+
+
+def test_python_adds_and_reads_the_blob(output: str) -> None:
+    assert """[1. 2. 3.] b'{"version": 3}\\n'""" in output
+
+
+def test_c_adds(output: str) -> None:
+    assert "\n1 2 3\n" in output
+
+
+def test_the_first_screen_shows_packing_and_both_hosts(root: Path) -> None:
+    """One screen is the part above the second level of headings."""
+    screen = (root / "README.md").read_text().split("\n## ")[0].splitlines()
+    assert len(screen) <= 80
+    text = "\n".join(screen)
+    for word in ("mblob-pack build", "load_module", "mblob_open", "make demo", "make test"):
+        assert word in text
+
+
+def test_every_link_leads_to_a_file(root: Path) -> None:
+    for page in (root / "README.md", root / "CONTRIBUTING.md", root / "examples" / "README.md"):
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert "://" in target or (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_pip_install_gives_a_working_command_outside_the_clone(blocks, root: Path, tmp_path: Path) -> None:
+    (command,) = [b.text for b in blocks(root / "README.md") if b.info == "wheel"]
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv", "build", "_lib", "*.so", "__pycache__", "*.egg-info", ".*_cache"
+    )
+    shutil.copytree(root, tmp_path / "clone", ignore=ignored)
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    script = f". '{tmp_path}/venv/bin/activate'\ncd '{tmp_path}/clone'\n{command}\ncd /\nmblob-pack doctor"
+    done = subprocess.run(
+        ["bash", "-euc", script], env=environment(tmp_path), capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert str(tmp_path / "venv") in done.stdout
+    assert "this machine can build, load and run" in done.stdout
