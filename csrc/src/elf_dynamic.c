@@ -3,21 +3,27 @@
 #include "elf_file.h"
 #include "error.h"
 
-typedef unsigned long long ull;
+#ifndef DT_RELR /* glibc 2.36 */
+#define DT_RELRSZ 35
+#define DT_RELR 36
+#define DT_RELRENT 37
+#endif
 
-static int bad(const char *text) {
+static int bad(const char *text) { return mb_elf_bad_dynamic(text); }
+
+int mb_elf_bad_dynamic(const char *text) {
   return mb_fail_format("elf_dynamic", MB_UNKNOWN, MB_UNKNOWN, "dynamic section: %s", text);
 }
 
-static ElfW(Dyn) tag_at(const struct mb_elf *elf, uint64_t i) {
+ElfW(Dyn) mb_elf_tag_at(const struct mb_elf *elf, uint64_t i) {
   ElfW(Dyn) d;
   memcpy(&d, elf->dynamic + i * sizeof(d), sizeof(d));
   return d;
 }
 
-static bool find_tag(const struct mb_elf *elf, int64_t tag, uint64_t *value) {
+bool mb_elf_tag(const struct mb_elf *elf, int64_t tag, uint64_t *value) {
   for (uint64_t i = 0; i < elf->dynamic_count; i++) {
-    ElfW(Dyn) d = tag_at(elf, i);
+    ElfW(Dyn) d = mb_elf_tag_at(elf, i);
     if (d.d_tag == tag) {
       *value = d.d_un.d_val;
       return true;
@@ -26,9 +32,9 @@ static bool find_tag(const struct mb_elf *elf, int64_t tag, uint64_t *value) {
   return false;
 }
 
-static uint64_t tag_or_zero(const struct mb_elf *elf, int64_t tag) {
+uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag) {
   uint64_t value = 0;
-  (void)find_tag(elf, tag, &value);
+  (void)mb_elf_tag(elf, tag, &value);
   return value;
 }
 
@@ -67,7 +73,7 @@ static int gnu_hash(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count) {
     if (symbol > last) last = symbol;
   }
   *count = first;
-  if (last < first) return MBLOB_OK;
+  if (last < first) return MBLOB_OK; /* nothing is exported, and how many are undefined is not told */
   uint64_t chain = vaddr + head + 4 * buckets;
   for (;; last++) {
     if (!mb_elf_offset(elf, chain + 4 * (last - first), 4, &at)) return bad("a hash chain has no end");
@@ -86,8 +92,15 @@ static bool is_address(const ElfW(Sym) *symbol) {
 }
 
 static int check_symbols(const struct mb_elf *elf) {
-  for (uint64_t i = 0; i < elf->symbol_count; i++) {
+  for (uint64_t i = 1; i < elf->symbol_count; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(elf, i);
+    unsigned binding = ELF64_ST_BIND(symbol.st_info);
+    bool defined = symbol.st_shndx != SHN_UNDEF;
+    /* The linker would take a local or hidden one as its own, and call address 0. */
+    if (!defined && ((binding != STB_GLOBAL && binding != STB_WEAK) || ELF64_ST_VISIBILITY(symbol.st_other)))
+      return bad("an undefined symbol is not looked for elsewhere");
+    if (is_address(&symbol) && !mb_elf_is_loaded(elf, symbol.st_value, 0, 0))
+      return bad("a symbol lies outside the library");
     if (symbol.st_name >= elf->strings_size) return bad("the name of a symbol lies outside the strings");
     unsigned type = ELF64_ST_TYPE(symbol.st_info);
     /* A resolver is called while the library is loaded. */
@@ -99,116 +112,102 @@ static int check_symbols(const struct mb_elf *elf) {
 
 static int read_tables(struct mb_elf *elf) {
   uint64_t strings = 0, symbols = 0, hash = 0, at = 0;
-  if (!find_tag(elf, DT_STRTAB, &strings) || !find_tag(elf, DT_SYMTAB, &symbols) ||
-      !find_tag(elf, DT_STRSZ, &elf->strings_size))
+  if (!mb_elf_tag(elf, DT_STRTAB, &strings) || !mb_elf_tag(elf, DT_SYMTAB, &symbols) ||
+      !mb_elf_tag(elf, DT_STRSZ, &elf->strings_size))
     return bad("it names no strings or no symbols");
   if (!mb_elf_offset(elf, strings, elf->strings_size, &at)) return bad("the strings lie outside the file");
   elf->strings = (const char *)elf->data + at;
   if (!elf->strings_size || elf->strings[elf->strings_size - 1]) return bad("the strings have no end");
-  uint64_t entry = tag_or_zero(elf, DT_SYMENT);
+  uint64_t entry = mb_elf_tag_or_zero(elf, DT_SYMENT);
   if (entry && entry != sizeof(ElfW(Sym))) return bad("symbols have another size");
-  int status = bad("it has no hash table");
-  if (find_tag(elf, DT_GNU_HASH, &hash)) status = gnu_hash(elf, hash, &elf->symbol_count);
-  uint64_t by_sysv = 0;
-  if (find_tag(elf, DT_HASH, &hash)) {
-    int found = sysv_hash(elf, hash, &by_sysv);
-    if (found) return found;
-    if (status || by_sysv > elf->symbol_count) elf->symbol_count = by_sysv;
-    status = MBLOB_OK;
+  bool gnu = mb_elf_tag(elf, DT_GNU_HASH, &hash);
+  int status = gnu ? gnu_hash(elf, hash, &elf->symbol_count) : MBLOB_OK;
+  if (!status && mb_elf_tag(elf, DT_HASH, &hash)) {
+    uint64_t chains = 0;
+    status = sysv_hash(elf, hash, &chains);
+    if (chains > elf->symbol_count) elf->symbol_count = chains; /* it counts undefined symbols as well */
+  } else if (!status && !gnu) {
+    status = bad("it has no hash table");
   }
   if (status) return status;
   if (elf->symbol_count > elf->size / sizeof(ElfW(Sym)) ||
       !mb_elf_offset(elf, symbols, elf->symbol_count * sizeof(ElfW(Sym)), &at))
     return bad("the symbols lie outside the file");
   elf->symbols = elf->data + at;
+  elf->symbol_limit = (elf->size - at) / sizeof(ElfW(Sym));
   return check_symbols(elf);
 }
 
-/* ---- relocations -------------------------------------------------------------------------------------- */
+/* ---- tags ------------------------------------------------------------------------------------------------ */
 
-#if __SIZEOF_POINTER__ == 8
-#define R_SYM(info) ((info) >> 32)
-#else
-#define R_SYM(info) ((info) >> 8)
-#endif
+/* A tag that is there needs others, which the linker reads unasked. */
+static const struct {
+  int64_t tag, needs;
+} pairs[] = {{DT_INIT_ARRAY, DT_INIT_ARRAYSZ}, {DT_INIT_ARRAYSZ, DT_INIT_ARRAY}, {DT_FINI_ARRAY, DT_FINI_ARRAYSZ},
+             {DT_FINI_ARRAYSZ, DT_FINI_ARRAY}, {DT_JMPREL, DT_PLTRELSZ},         {DT_JMPREL, DT_PLTREL},
+             {DT_JMPREL, DT_PLTGOT},           {DT_PLTRELSZ, DT_JMPREL},         {DT_PLTREL, DT_JMPREL},
+             {DT_RELA, DT_RELASZ},             {DT_RELA, DT_RELAENT},            {DT_RELASZ, DT_RELA},
+             {DT_RELAENT, DT_RELASZ},          {DT_REL, DT_RELSZ},               {DT_REL, DT_RELENT},
+             {DT_RELSZ, DT_REL},               {DT_VERNEED, DT_VERNEEDNUM},      {DT_VERNEED, DT_VERSYM},
+             {DT_VERNEEDNUM, DT_VERNEED},      {DT_VERDEF, DT_VERDEFNUM},        {DT_VERDEF, DT_VERSYM},
+             {DT_VERDEFNUM, DT_VERDEF},        {DT_RELR, DT_RELRSZ},             {DT_RELR, DT_RELRENT},
+             {DT_RELRSZ, DT_RELR},             {DT_SYMTAB, DT_SYMENT},           {DT_RELACOUNT, DT_RELA},
+             {DT_RELCOUNT, DT_REL}};
 
-/* Without a section table the number of undefined symbols is unknown when a library exports nothing (GNU hash
- * counts only exported ones), so symbols of relocations are bounded by the file and their names by the strings. */
-static int check_relocation(const struct mb_elf *elf, const uint8_t *symbols, uint64_t symbols_left,
-                            uint64_t offset, uint64_t info) {
-  if (!mb_elf_is_loaded(elf, offset, sizeof(ElfW(Addr)), 0)) return bad("a relocation lies outside the library");
-  uint64_t i = R_SYM(info);
-  if (!i) return MBLOB_OK;
-  ElfW(Sym) symbol;
-  if (i >= symbols_left / sizeof(symbol)) return bad("a relocation names no symbol");
-  memcpy(&symbol, symbols + i * sizeof(symbol), sizeof(symbol));
-  if (symbol.st_name >= elf->strings_size) return bad("a relocation names no symbol");
-  return MBLOB_OK;
+static bool is_string(int64_t tag) {
+  return tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH || tag == DT_AUXILIARY ||
+         tag == DT_FILTER || tag == DT_AUDIT || tag == DT_DEPAUDIT;
 }
 
-static int check_relocations(const struct mb_elf *elf, int64_t table, int64_t size_tag, bool with_addend) {
-  uint64_t vaddr = 0, at = 0, symtab = tag_or_zero(elf, DT_SYMTAB), symbols_at = 0;
-  uint64_t size = tag_or_zero(elf, size_tag);
-  if (!find_tag(elf, table, &vaddr)) return size ? bad("relocations have no table") : MBLOB_OK;
-  uint64_t each = with_addend ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
-  if (!mb_elf_offset(elf, vaddr, size, &at) || size % each)
-    return bad("the relocations lie outside the file");
-  if (!mb_elf_offset(elf, symtab, 0, &symbols_at)) return bad("the symbols lie outside the file");
-  for (uint64_t i = 0; i < size; i += each) {
-    ElfW(Rela) r = {0};
-    memcpy(&r, elf->data + at + i, (size_t)each);
-    int status =
-        check_relocation(elf, elf->data + symbols_at, elf->size - symbols_at, r.r_offset, r.r_info);
-    if (status) return status;
-  }
-  return MBLOB_OK;
+/* The first is what we read, the last what the linker does: they must be the same. */
+static bool occurs_again(const struct mb_elf *elf, uint64_t i) {
+  int64_t tag = mb_elf_tag_at(elf, i).d_tag;
+  if (tag == DT_NEEDED || tag == DT_AUXILIARY || tag == DT_FILTER) return false;
+  for (uint64_t k = i + 1; k < elf->dynamic_count; k++)
+    if (mb_elf_tag_at(elf, k).d_tag == tag) return true;
+  return false;
 }
 
-static int check_all_relocations(const struct mb_elf *elf) {
-  uint64_t entry = tag_or_zero(elf, DT_RELAENT);
-  if (entry && entry != sizeof(ElfW(Rela))) return bad("relocations have another size");
-  entry = tag_or_zero(elf, DT_RELENT);
-  if (entry && entry != sizeof(ElfW(Rel))) return bad("relocations have another size");
-  uint64_t kind = tag_or_zero(elf, DT_PLTREL);
-  if (tag_or_zero(elf, DT_JMPREL) && kind != DT_RELA && kind != DT_REL)
-    return bad("the relocations of calls are of no known kind");
-  int status = check_relocations(elf, DT_RELA, DT_RELASZ, true);
-  if (!status) status = check_relocations(elf, DT_REL, DT_RELSZ, false);
-  return status ? status : check_relocations(elf, DT_JMPREL, DT_PLTRELSZ, kind == DT_RELA);
-}
-
-/* ---- the rest ------------------------------------------------------------------------------------------ */
-
-/* Tags whose value is an address that the dynamic linker or the startup code follows. */
+/* Tags whose value is an address that the linker or the startup code follows. */
 static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) {
+  uint64_t word = sizeof(ElfW(Addr)), at = 0;
   switch (tag) {
     case DT_INIT:
-    case DT_FINI: return mb_elf_is_loaded(elf, value, 1, PF_X) ? MBLOB_OK : bad("a constructor lies outside the code");
+    case DT_FINI:
+      return mb_elf_is_loaded(elf, value, 1, PF_X) ? MBLOB_OK : bad("a constructor lies outside the code");
     case DT_INIT_ARRAY:
-      return mb_elf_is_loaded(elf, value, tag_or_zero(elf, DT_INIT_ARRAYSZ), 0)
+      return mb_elf_is_loaded(elf, value, mb_elf_tag_or_zero(elf, DT_INIT_ARRAYSZ), 0)
                  ? MBLOB_OK
                  : bad("the constructors lie outside the library");
     case DT_FINI_ARRAY:
-      return mb_elf_is_loaded(elf, value, tag_or_zero(elf, DT_FINI_ARRAYSZ), 0)
+      return mb_elf_is_loaded(elf, value, mb_elf_tag_or_zero(elf, DT_FINI_ARRAYSZ), 0)
                  ? MBLOB_OK
                  : bad("the destructors lie outside the library");
-    case DT_VERSYM:
-      return mb_elf_is_loaded(elf, value, 2 * elf->symbol_count, 0) ? MBLOB_OK
-                                                                    : bad("symbol versions lie outside the library");
-    case DT_PLTGOT:
-    case DT_VERDEF:
-    case DT_VERNEED:
-    case DT_RELR: return mb_elf_is_loaded(elf, value, 1, 0) ? MBLOB_OK : bad("an address lies outside the library");
+    case DT_PLTGOT: /* three words of the linker's, then the slots */
+      return value % word == 0 && mb_elf_is_loaded(elf, value, 3 * word, 0)
+                 ? MBLOB_OK
+                 : bad("the table of call slots lies outside the library");
+    case DT_RELR:
+      return mb_elf_tag_or_zero(elf, DT_RELRENT) == word && mb_elf_tag_or_zero(elf, DT_RELRSZ) % word == 0 &&
+                     mb_elf_offset(elf, value, mb_elf_tag_or_zero(elf, DT_RELRSZ), &at)
+                 ? MBLOB_OK
+                 : bad("the packed relocations lie outside the file");
     default: return MBLOB_OK;
   }
 }
 
 static int check_tags(struct mb_elf *elf) {
+  for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
+    uint64_t ignored = 0;
+    if (mb_elf_tag(elf, pairs[i].tag, &ignored) && !mb_elf_tag(elf, pairs[i].needs, &ignored))
+      return bad("a tag is there without another that it needs");
+  }
   for (uint64_t i = 0; i < elf->dynamic_count; i++) {
-    ElfW(Dyn) d = tag_at(elf, i);
+    ElfW(Dyn) d = mb_elf_tag_at(elf, i);
     int status = check_address(elf, d.d_tag, d.d_un.d_val);
     if (status) return status;
-    if (d.d_tag != DT_NEEDED && d.d_tag != DT_SONAME && d.d_tag != DT_RPATH && d.d_tag != DT_RUNPATH) continue;
+    if (occurs_again(elf, i)) return bad("a tag is there twice");
+    if (!is_string(d.d_tag)) continue;
     if (d.d_un.d_val >= elf->strings_size) return bad("a name lies outside the strings");
     if (d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH)
       elf->origin_in_runpath |= strstr(elf->strings + d.d_un.d_val, "ORIGIN") != NULL;
@@ -229,10 +228,11 @@ int mb_elf_read_dynamic(struct mb_elf *elf) {
   }
   if (!elf->dynamic) return bad("there is none");
   uint64_t end = 0;
-  while (end < elf->dynamic_count && tag_at(elf, end).d_tag != DT_NULL) end++;
+  while (end < elf->dynamic_count && mb_elf_tag_at(elf, end).d_tag != DT_NULL) end++;
   if (end == elf->dynamic_count) return bad("it has no end");
   elf->dynamic_count = end;
   int status = read_tables(elf);
   if (!status) status = check_tags(elf);
-  return status ? status : check_all_relocations(elf);
+  if (!status) status = mb_elf_check_versions(elf);
+  return status ? status : mb_elf_check_relocations(elf);
 }

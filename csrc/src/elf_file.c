@@ -114,11 +114,44 @@ static int check_load(const ElfW(Phdr) *s, unsigned i, uint64_t *next) {
   if (align & (align - 1)) return segment_error(i, "has an alignment that is no power of two");
   if ((s->p_vaddr - s->p_offset) & (align - 1)) return segment_error(i, "has an address unlike its offset");
   if (s->p_filesz > s->p_memsz) return segment_error(i, "has more bytes in the file than in memory");
+  if (s->p_filesz < s->p_memsz && !(s->p_flags & PF_W)) return segment_error(i, "is read-only, but not all in the file");
+  if (!(s->p_flags & PF_R)) return segment_error(i, "cannot be read");
   /* The linker maps from the first to the last segment and puts the others inside: order and size matter. */
   const uint64_t limit = UINT64_C(1) << (sizeof(void *) == 8 ? 46 : 31);
   if (s->p_vaddr < *next) return segment_error(i, "starts before the end of the one in front of it");
   if (s->p_memsz > limit || s->p_vaddr > limit - s->p_memsz) return segment_error(i, "has impossible addresses");
   *next = s->p_vaddr + s->p_memsz;
+  return MBLOB_OK;
+}
+
+/* Whether another loaded segment has some of the same bytes of the file. */
+static bool shares_bytes(const struct mb_elf *elf, unsigned i, const ElfW(Phdr) *s) {
+  for (unsigned k = 0; k < i; k++) {
+    ElfW(Phdr) other = mb_elf_segment(elf, k);
+    if (other.p_type == PT_LOAD && s->p_offset < other.p_offset + other.p_filesz &&
+        other.p_offset < s->p_offset + s->p_filesz)
+      return true;
+  }
+  return false;
+}
+
+/* Segments that are parts of loaded ones. */
+static int check_parts(const struct mb_elf *elf) {
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type == PT_TLS) {
+      /* Its zeros are not in the library's memory. */
+      if (s.p_filesz > s.p_memsz || s.p_memsz > UINT32_MAX || (s.p_align & (s.p_align - 1)))
+        return segment_error(i, "has impossible thread storage");
+      if (s.p_filesz && !mb_elf_is_loaded(elf, s.p_vaddr, s.p_filesz, 0))
+        return segment_error(i, "lies outside the library");
+    } else if (s.p_type == PT_GNU_RELRO || s.p_type == PT_DYNAMIC) {
+      /* Linkers round the end of the part that becomes read-only up to a page. */
+      uint64_t size = s.p_type == PT_DYNAMIC ? s.p_memsz : s.p_memsz > 65536 ? s.p_memsz - 65536 : 0;
+      if (!mb_elf_is_loaded(elf, s.p_vaddr, size, s.p_type == PT_DYNAMIC ? 0 : PF_W))
+        return segment_error(i, "lies outside the library");
+    }
+  }
   return MBLOB_OK;
 }
 
@@ -140,10 +173,12 @@ static int read_segments(struct mb_elf *elf) {
     if (!in_file(elf, s.p_offset, s.p_filesz)) return truncated(elf, s.p_offset, "a segment", s.p_filesz);
     if (s.p_type != PT_LOAD) continue;
     int status = check_load(&s, i, &next);
+    if (!status && shares_bytes(elf, i, &s)) status = segment_error(i, "shares bytes of the file with another");
     if (status) return status;
     loads++;
   }
-  return loads ? MBLOB_OK : mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN, "no segment is loaded");
+  if (!loads) return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN, "no segment is loaded");
+  return check_parts(elf);
 }
 
 bool mb_elf_is_loaded(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint32_t flags) {

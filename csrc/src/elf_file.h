@@ -21,7 +21,8 @@ struct mb_elf {
   const uint8_t *dynamic;
   uint64_t dynamic_count;
   const uint8_t *symbols;
-  uint64_t symbol_count;
+  uint64_t symbol_count; /* 0 or 1 where nothing is exported: then undefined ones are not counted */
+  uint64_t symbol_limit; /* how many the file could hold */
   const char *strings;
   uint64_t strings_size;
   bool origin_in_runpath;
@@ -49,7 +50,16 @@ int mb_elf_object(const struct mb_elf *elf, const ElfW(Sym) *symbol, const char 
 uint32_t mb_elf_note_flags(const struct mb_elf *elf);
 #define MB_NOTE_HAS_INDEX 1u
 
-/* elf_dynamic.c: the dynamic section and what it points to. */
+/* elf_dynamic.c: the dynamic section and the tables it points to. */
 int mb_elf_read_dynamic(struct mb_elf *elf);
+ElfW(Dyn) mb_elf_tag_at(const struct mb_elf *elf, uint64_t i);
+bool mb_elf_tag(const struct mb_elf *elf, int64_t tag, uint64_t *value);
+uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag);
+/* Records MBLOB_E_FORMAT "elf_dynamic". */
+int mb_elf_bad_dynamic(const char *text);
+
+/* elf_relocations.c, elf_versions.c */
+int mb_elf_check_relocations(const struct mb_elf *elf);
+int mb_elf_check_versions(const struct mb_elf *elf);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "params.h"
+#include "ndarray.h"
 
 /* ---- making a tree ----------------------------------------------------------------------------------- */
 

@@ -3,9 +3,8 @@
  * Payloads carry no length; without an index they are walked to find where they end. */
 #include "blob.h"
 #include "error.h"
+#include "ndarray.h"
 
-#define NDARRAY_MAGIC UINT64_C(0xDD5E40F096B4A13F)
-#define NDIM_LIMIT 64 /* dimensions; TVM has no limit, numpy's is 64 */
 #define MAX_FIELDS 7
 
 enum field {
@@ -144,45 +143,9 @@ static bool payload_error(const struct mb_cursor *c, uint64_t at, const char *te
   return false;
 }
 
-/* Bytes of data that `ndim` extents at the cursor make; false (recorded) if the shape is no shape. */
-static bool read_shape(struct mb_cursor *c, uint32_t ndim, uint64_t item_size, uint64_t start, uint64_t *bytes) {
-  bool empty = false, large = false;
-  *bytes = item_size;
-  for (uint32_t i = 0; i < ndim; i++) {
-    uint64_t extent = 0;
-    if (!mb_read_u64(c, &extent, "array.shape")) return false;
-    if (extent > INT64_MAX) return payload_error(c, start, "array: negative dimension");
-    empty |= extent == 0;
-    large |= __builtin_mul_overflow(*bytes, extent, bytes);
-  }
-  if (empty) *bytes = 0;
-  return (empty || !large) ? true : payload_error(c, start, "array: the shape has more bytes than a file can");
-}
-
-/* NDArray: magic, reserved, device, ndim, dtype, shape, byte count, data. Lanes do not count in the byte count
- * and bits are rounded up to bytes, as TVM's writer does. */
-static bool skip_array(struct mb_cursor *c) {
-  uint64_t start = c->pos, magic = 0, declared = 0, bytes = 0;
-  uint32_t device = 0, ndim = 0, dtype = 0;
-  if (!mb_read_u64(c, &magic, "array.magic")) return false;
-  if (magic != NDARRAY_MAGIC) return payload_error(c, start, "array: no array record here (wrong magic)");
-  if (!mb_skip(c, 8, "array.reserved") || !mb_read_u32(c, &device, "array.device_type") ||
-      !mb_skip(c, 4, "array.device_id"))
-    return false;
-  if (device != kDLCPU) return payload_error(c, start, "array: not stored for the cpu");
-  if (!mb_read_u32(c, &ndim, "array.ndim")) return false;
-  if (ndim > NDIM_LIMIT) return payload_error(c, start, "array: more than 64 dimensions");
-  if (!mb_read_u32(c, &dtype, "array.dtype")) return false;
-  uint64_t item_size = (((dtype >> 8) & 0xFF) + 7) / 8;
-  if (!read_shape(c, ndim, item_size, start, &bytes) || !mb_read_u64(c, &declared, "array.byte_count"))
-    return false;
-  if (declared != bytes) return payload_error(c, start, "array: byte count and shape disagree");
-  return mb_skip(c, declared, "array.data");
-}
-
 static bool skip_arrays(struct mb_cursor *c, uint64_t count) {
   for (uint64_t i = 0; i < count; i++)
-    if (!skip_array(c)) return false;
+    if (!mb_array_read(c, NULL)) return false;
   return true;
 }
 

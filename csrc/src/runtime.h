@@ -41,6 +41,7 @@ struct mblob_function {
   enum mb_function_kind kind;
   struct mb_library *library; /* whose reference counts for this function; NULL: `references` does */
   atomic_size_t references;   /* of a function without a library */
+  bool counted;               /* MB_ENVIRONMENT: a reference to its target was added */
   char *name;
   uint32_t alignment;
   const char *signature; /* "" when unknown */
@@ -51,8 +52,8 @@ struct mblob_function {
       TVMPackedCFuncFinalizer finalize;
       void *resource;
     } callback;
-    mblob_function *target;                   /* MB_FORWARD: owned */
-    _Atomic(mblob_function *) environment;    /* MB_ENVIRONMENT: NULL until it is (again) resolved */
+    mblob_function *target;                /* MB_FORWARD: owned unless it is of the same library */
+    _Atomic(mblob_function *) environment; /* MB_ENVIRONMENT: NULL until it is (again) resolved */
   } u;
 };
 
@@ -182,6 +183,7 @@ bool mb_library_unlink(struct mb_library *library);
 int mb_environment_get(struct mb_library *library, const char *name, mblob_function **out);
 /* The function behind one; resolves it again after the library was closed and opened. */
 int mb_environment_target(mblob_function *function, mblob_function **out);
+void mb_environment_forget(mblob_function *function);
 /* Forget what the functions of a library that closes stand for. */
 void mb_environment_reset(struct mb_library *library);
 
@@ -189,7 +191,7 @@ void mb_environment_reset(struct mb_library *library);
 
 int mb_global_get(const char *name, mblob_function **out); /* NULL in *out if unknown; counted */
 int mb_global_remove(const char *name);
-/* Names, NULL terminated, on the heap as one block. */
+/* All names, copied into one block of the heap. */
 int mb_global_names(const char ***out, size_t *count);
 
 #endif

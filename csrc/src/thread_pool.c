@@ -1,6 +1,7 @@
 /* A launch takes workers that are idle now and never waits for busy ones, so launches from several threads run
  * side by side and cannot block each other. Workers spin for some microseconds before they sleep: kernels launch
  * one loop right after the other. */
+#define _GNU_SOURCE
 #include "thread_pool.h"
 
 #include <pthread.h>

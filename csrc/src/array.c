@@ -1,0 +1,222 @@
+/* Counted tensors in host memory, and TVM's C API for them. */
+#define _GNU_SOURCE
+#include "array.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tvm/runtime/c_runtime_api.h>
+
+#include "error.h"
+#include "workspace.h"
+
+#define NDIM_LIMIT 64
+
+struct array {
+  DLTensor view; /* first: a handle points here */
+  atomic_size_t references;
+  DLManagedTensor *origin; /* whose memory it is, NULL for own memory */
+  int64_t shape[];
+};
+
+static int result(int status) { return status ? -1 : 0; }
+
+static struct array *array_of(DLTensor *handle) { return (struct array *)(void *)handle; }
+
+void mb_array_retain(DLTensor *handle) {
+  atomic_fetch_add_explicit(&array_of(handle)->references, 1, memory_order_relaxed);
+}
+
+void mb_array_release(DLTensor *handle) {
+  struct array *array = array_of(handle);
+  if (atomic_fetch_sub_explicit(&array->references, 1, memory_order_acq_rel) != 1) return;
+  if (array->origin)
+    TVMDLManagedTensorCallDeleter(array->origin);
+  else
+    free(array->view.data);
+  free(array);
+}
+
+/* ---- sizes --------------------------------------------------------------------------------------------- */
+
+/* Bytes of compact data, bits rounded up over all lanes of an element; false (recorded) if there are too many. */
+static bool data_size(const DLTensor *t, size_t *out) {
+  size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
+  for (int32_t i = 0; i < t->ndim; i++)
+    if (t->shape[i] < 0 || __builtin_mul_overflow(size, (size_t)t->shape[i], &size)) {
+      (void)mb_fail(MBLOB_E_ARGUMENT, "array: dimension %d of %lld is impossible", i, (long long)t->shape[i]);
+      return false;
+    }
+  *out = size;
+  return true;
+}
+
+static bool is_compact(const DLTensor *t) {
+  int64_t expected = 1;
+  for (int32_t i = t->ndim; t->strides && i-- > 0; expected *= t->shape[i])
+    if (t->shape[i] != 1 && t->strides[i] != expected) return false;
+  return true;
+}
+
+static bool is_host(DLDevice device) {
+  if (device.device_type == kDLCPU || device.device_type == kDLCUDAHost || device.device_type == kDLROCMHost)
+    return true;
+  (void)mb_fail(MBLOB_E_INCOMPATIBLE, "no runtime for device type %d is in this process", (int)device.device_type);
+  return false;
+}
+
+static bool is_copyable(const DLTensor *t) {
+  if (!is_host(t->device)) return false;
+  if (is_compact(t)) return true;
+  (void)mb_fail(MBLOB_E_ARGUMENT, "array: its strides are not compact");
+  return false;
+}
+
+/* ---- making and freeing --------------------------------------------------------------------------------- */
+
+static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice device, struct array **out) {
+  if (ndim < 0 || ndim > NDIM_LIMIT || (ndim && !shape))
+    return mb_fail(MBLOB_E_ARGUMENT, "array: %d dimensions, expected 0 to %d", ndim, NDIM_LIMIT);
+  struct array *array = calloc(1, sizeof(*array) + (size_t)ndim * sizeof(int64_t));
+  if (!array) return mb_fail_memory(sizeof(*array));
+  if (ndim) memcpy(array->shape, shape, (size_t)ndim * sizeof(int64_t));
+  array->view = (DLTensor){.device = device, .ndim = ndim, .dtype = dtype, .shape = array->shape};
+  atomic_init(&array->references, 1);
+  *out = array;
+  return MBLOB_OK;
+}
+
+static int alloc_data(struct array *array) {
+  size_t size = 0;
+  if (!data_size(&array->view, &size)) return MBLOB_E_ARGUMENT;
+  if (size > PTRDIFF_MAX - MB_TENSOR_ALIGNMENT) return mb_fail_memory(size);
+  size_t rounded = (size + MB_TENSOR_ALIGNMENT) / MB_TENSOR_ALIGNMENT * MB_TENSOR_ALIGNMENT;
+  array->view.data = aligned_alloc(MB_TENSOR_ALIGNMENT, rounded);
+  return array->view.data ? MBLOB_OK : mb_fail_memory(size);
+}
+
+int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits, int dtype_lanes,
+                  int device_type, int device_id, TVMArrayHandle *out) {
+  DLDataType dtype = {(uint8_t)dtype_code, (uint8_t)dtype_bits, (uint16_t)dtype_lanes};
+  DLDevice device = {(DLDeviceType)device_type, device_id};
+  struct array *array = NULL;
+  if (!out) return result(mb_fail(MBLOB_E_ARGUMENT, "TVMArrayAlloc: out is NULL"));
+  *out = NULL;
+  if (!is_host(device)) return -1;
+  int status = new_array(shape, ndim, dtype, device, &array);
+  if (!status) status = alloc_data(array);
+  if (status)
+    free(array);
+  else
+    *out = &array->view;
+  return result(status);
+}
+
+int TVMArrayFree(TVMArrayHandle handle) {
+  if (handle) mb_array_release(handle);
+  return 0;
+}
+
+/* ---- copying ---------------------------------------------------------------------------------------------- */
+
+static char *start_of(const DLTensor *t) { return (char *)t->data + t->byte_offset; }
+
+static int copy_bytes(const DLTensor *t, size_t nbytes, void *to, const void *from) {
+  size_t size = 0;
+  if (!is_copyable(t) || !data_size(t, &size)) return -1;
+  if (size != nbytes)
+    return result(mb_fail(MBLOB_E_ARGUMENT, "array: has %zu bytes, the copy %zu", size, nbytes));
+  if (size) memmove(to, from, size);
+  return 0;
+}
+
+int TVMArrayCopyFromBytes(TVMArrayHandle handle, void *data, size_t nbytes) {
+  if (!handle || (!data && nbytes)) return result(mb_fail(MBLOB_E_ARGUMENT, "array: nothing to copy"));
+  return copy_bytes(handle, nbytes, start_of(handle), data);
+}
+
+int TVMArrayCopyToBytes(TVMArrayHandle handle, void *data, size_t nbytes) {
+  if (!handle || (!data && nbytes)) return result(mb_fail(MBLOB_E_ARGUMENT, "array: nothing to copy"));
+  return copy_bytes(handle, nbytes, data, start_of(handle));
+}
+
+int TVMArrayCopyFromTo(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle stream) {
+  size_t from_size = 0;
+  (void)stream;
+  if (!from || !to) return result(mb_fail(MBLOB_E_ARGUMENT, "array: nothing to copy"));
+  if (!is_copyable(from) || !data_size(from, &from_size)) return -1;
+  return copy_bytes(to, from_size, start_of(to), start_of(from));
+}
+
+int TVMDeviceCopyDataFromTo(DLTensor *from, DLTensor *to, TVMStreamHandle stream) {
+  return TVMArrayCopyFromTo(from, to, stream);
+}
+
+/* ---- DLPack ------------------------------------------------------------------------------------------------ */
+
+int TVMArrayFromDLPack(DLManagedTensor *from, TVMArrayHandle *out) {
+  struct array *array = NULL;
+  if (!from || !out) return result(mb_fail(MBLOB_E_ARGUMENT, "TVMArrayFromDLPack: an argument is NULL"));
+  *out = NULL;
+  const DLTensor *t = &from->dl_tensor;
+  if (!is_copyable(t)) return -1;
+  int status = new_array(t->shape, t->ndim, t->dtype, t->device, &array);
+  if (status) return -1;
+  array->view.data = t->data;
+  array->view.byte_offset = t->byte_offset;
+  array->origin = from;
+  *out = &array->view;
+  return 0;
+}
+
+static void release_export(DLManagedTensor *exported) {
+  mb_array_release(exported->manager_ctx);
+  free(exported);
+}
+
+int TVMArrayToDLPack(TVMArrayHandle from, DLManagedTensor **out) {
+  if (!from || !out) return result(mb_fail(MBLOB_E_ARGUMENT, "TVMArrayToDLPack: an argument is NULL"));
+  *out = calloc(1, sizeof(**out));
+  if (!*out) return result(mb_fail_memory(sizeof(**out)));
+  **out = (DLManagedTensor){*from, from, release_export};
+  mb_array_retain(from);
+  return 0;
+}
+
+void TVMDLManagedTensorCallDeleter(DLManagedTensor *tensor) {
+  if (tensor && tensor->deleter) tensor->deleter(tensor);
+}
+
+/* ---- devices ------------------------------------------------------------------------------------------------ */
+
+static int host_only(int device_type, int device_id) {
+  return is_host((DLDevice){(DLDeviceType)device_type, device_id}) ? 0 : -1;
+}
+
+int TVMSetStream(int device_type, int device_id, TVMStreamHandle handle) {
+  (void)handle;
+  return host_only(device_type, device_id);
+}
+
+int TVMSynchronize(int device_type, int device_id, TVMStreamHandle stream) {
+  (void)stream;
+  return host_only(device_type, device_id);
+}
+
+int TVMDeviceAllocDataSpace(DLDevice dev, size_t nbytes, size_t alignment, DLDataType type_hint, void **out_data) {
+  (void)type_hint;
+  if (!out_data || !is_host(dev)) return -1;
+  if (alignment < MB_TENSOR_ALIGNMENT) alignment = MB_TENSOR_ALIGNMENT;
+  *out_data = NULL;
+  if ((alignment & (alignment - 1)) || nbytes > PTRDIFF_MAX - alignment)
+    return result(mb_fail(MBLOB_E_ARGUMENT, "device memory: %zu bytes aligned to %zu are impossible", nbytes,
+                          alignment));
+  *out_data = aligned_alloc(alignment, (nbytes + alignment) / alignment * alignment);
+  return *out_data ? 0 : result(mb_fail_memory(nbytes));
+}
+
+int TVMDeviceFreeDataSpace(DLDevice dev, void *ptr) {
+  if (!is_host(dev)) return -1;
+  free(ptr);
+  return 0;
+}

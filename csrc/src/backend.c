@@ -1,0 +1,82 @@
+/* The runtime as kernels see it: TVM's C backend API (tvm/runtime/c_backend_api.h), over this runtime's parts. */
+#define _GNU_SOURCE
+#include <tvm/runtime/c_backend_api.h>
+
+#include "runtime.h"
+#include "thread_pool.h"
+#include "workspace.h"
+
+void TVMAPISetLastError(const char *msg) { mb_set_kernel_error(msg); }
+
+const char *TVMGetLastError(void) { return mblob_last_error(); }
+
+int TVMFuncCall(TVMFunctionHandle func, TVMValue *arg_values, int *type_codes, int num_args, TVMValue *ret_val,
+                int *ret_type_code) {
+  return mblob_function_call(func, arg_values, type_codes, num_args, ret_val, ret_type_code) ? -1 : 0;
+}
+
+/* `mod_node` is what the context slot held, or a module. */
+int TVMBackendGetFuncFromEnv(void *mod_node, const char *func_name, TVMFunctionHandle *out) {
+  struct mb_library *library = NULL;
+  mblob_function *function = NULL;
+  if (!func_name || !out) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMBackendGetFuncFromEnv: an argument is NULL");
+    return -1;
+  }
+  *out = NULL;
+  if (mod_node) {
+    uint32_t tag = *(const uint32_t *)mod_node;
+    if (tag == MB_TAG_CONTEXT) library = ((const struct mb_context *)mod_node)->library;
+    if (tag == MB_TAG_MODULE) library = ((const mblob_module *)mod_node)->library;
+  }
+  if (mb_environment_get(library, func_name, &function)) return -1;
+  *out = function;
+  return 0;
+}
+
+static bool is_host(int device_type) {
+  if (device_type == kDLCPU || device_type == kDLCUDAHost || device_type == kDLROCMHost) return true;
+  (void)mb_fail(MBLOB_E_KERNEL, "workspace: no runtime for device type %d is in this process", device_type);
+  return false;
+}
+
+void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes, int dtype_code_hint,
+                               int dtype_bits_hint) {
+  (void)device_id, (void)dtype_code_hint, (void)dtype_bits_hint;
+  return is_host(device_type) ? mb_workspace_alloc(nbytes) : NULL;
+}
+
+int TVMBackendFreeWorkspace(int device_type, int device_id, void *ptr) {
+  (void)device_id;
+  if (!ptr) return 0;
+  return is_host(device_type) ? mb_workspace_free(ptr) : -1;
+}
+
+int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cdata, int num_task) {
+  if (!flambda) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMBackendParallelLaunch: no function");
+    return -1;
+  }
+  return mb_parallel_launch(flambda, cdata, num_task);
+}
+
+int TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *penv) { return mb_parallel_barrier(task_id, penv); }
+
+int TVMBackendRunOnce(void **handle, int (*f)(void *), void *cdata, int nbytes) {
+  (void)nbytes;
+  if (*handle) return 0;
+  *handle = (void *)(uintptr_t)1;
+  return f(cdata);
+}
+
+int TVMBackendRegisterEnvCAPI(const char *name, void *ptr) {
+  /* Hooks of the host language. This runtime calls back into a host only through functions that the host made,
+   * so it has no use for them, but libraries and hosts may offer them. */
+  static const char *const known[] = {"PyErr_CheckSignals", "Py_IncRef", "Py_DecRef", "PyGILState_Ensure",
+                                      "PyGILState_Release"};
+  for (size_t i = 0; name && i < sizeof(known) / sizeof(*known); i++)
+    if (strcmp(name, known[i]) == 0) return 0;
+  (void)ptr;
+  (void)mb_fail(MBLOB_E_ARGUMENT, "TVMBackendRegisterEnvCAPI: '%s' is no hook that is known", name ? name : "NULL");
+  return -1;
+}

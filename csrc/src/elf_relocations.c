@@ -1,0 +1,211 @@
+/* Relocations: where the dynamic linker writes while it loads, and what. Only places that a linker would choose
+ * are allowed, so that a damaged table costs an error and not a process. */
+#include "elf_file.h"
+#include "error.h"
+
+#ifndef DT_RELR
+#define DT_RELR 36 /* glibc 2.36 */
+#endif
+
+#if __SIZEOF_POINTER__ == 8
+#define R_SYM(info) ((info) >> 32)
+#define R_TYPE(info) ((info) & 0xFFFFFFFF)
+#else
+#define R_SYM(info) ((info) >> 8)
+#define R_TYPE(info) ((info) & 0xFF)
+#endif
+
+/* Types by what they mean; the numbers are each machine's psABI. */
+enum meaning { UNKNOWN, NONE, RELATIVE, ADDRESS, SLOT, RESOLVER, THREAD };
+
+static enum meaning meaning_of(uint64_t type) {
+  switch (type) {
+    case 0: return NONE;
+#if defined(__x86_64__)
+    case R_X86_64_RELATIVE: return RELATIVE;
+    case R_X86_64_64: return ADDRESS;
+    case R_X86_64_GLOB_DAT:
+    case R_X86_64_JUMP_SLOT: return SLOT;
+    case R_X86_64_IRELATIVE: return RESOLVER;
+    case R_X86_64_DTPMOD64:
+    case R_X86_64_DTPOFF64:
+    case R_X86_64_TPOFF64:
+    case R_X86_64_TLSDESC: return THREAD;
+#elif defined(__aarch64__)
+    case R_AARCH64_RELATIVE: return RELATIVE;
+    case R_AARCH64_ABS64: return ADDRESS;
+    case R_AARCH64_GLOB_DAT:
+    case R_AARCH64_JUMP_SLOT: return SLOT;
+    case R_AARCH64_IRELATIVE: return RESOLVER;
+    case R_AARCH64_TLS_DTPMOD:
+    case R_AARCH64_TLS_DTPREL:
+    case R_AARCH64_TLS_TPREL:
+    case R_AARCH64_TLSDESC: return THREAD;
+#endif
+    default: return UNKNOWN;
+  }
+}
+
+#if defined(__x86_64__) || defined(__aarch64__)
+#define TYPES_ARE_KNOWN true
+#else
+#define TYPES_ARE_KNOWN false /* places and symbols are checked, meanings are not */
+#endif
+
+struct table {
+  uint64_t vaddr, size, at; /* address, bytes, offset in the file */
+  uint64_t each;            /* bytes of one */
+  uint64_t relative;        /* how many at the start are RELATIVE */
+  bool calls;               /* of the procedure linkage table */
+};
+
+static int bad(const char *text) { return mb_elf_bad_dynamic(text); }
+
+static bool overlaps(uint64_t vaddr, uint64_t start, uint64_t size) {
+  return vaddr + sizeof(ElfW(Addr)) > start && vaddr < start + size;
+}
+
+static bool is_entry(const struct mb_elf *elf, uint64_t vaddr, int64_t array, int64_t size) {
+  uint64_t start = 0;
+  return mb_elf_tag(elf, array, &start) && overlaps(vaddr, start, mb_elf_tag_or_zero(elf, size));
+}
+
+/* A word of a writable segment that is not the dynamic section. */
+static int check_place(const struct mb_elf *elf, uint64_t vaddr) {
+  uint32_t flags = mb_elf_tag_or_zero(elf, DT_TEXTREL) || (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_TEXTREL) ? 0 : PF_W;
+  uint64_t size = sizeof(ElfW(Addr));
+  if (!mb_elf_is_loaded(elf, vaddr, size, flags)) return bad("a relocation lies outside the data");
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type == PT_DYNAMIC && overlaps(vaddr, s.p_vaddr, s.p_memsz))
+      return bad("a relocation lies in the dynamic section");
+  }
+  return MBLOB_OK;
+}
+
+static int check_symbol(const struct mb_elf *elf, uint64_t i) {
+  uint64_t limit = elf->symbol_count > 1 ? elf->symbol_count : elf->symbol_limit;
+  if (i >= limit) return bad("a relocation names no symbol");
+  ElfW(Sym) symbol = mb_elf_symbol(elf, i);
+  return symbol.st_name < elf->strings_size ? MBLOB_OK : bad("a relocation names no symbol");
+}
+
+static bool binds_at_once(const struct mb_elf *elf) {
+  uint64_t ignored = 0;
+  return mb_elf_tag(elf, DT_BIND_NOW, &ignored) || (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_BIND_NOW) ||
+         (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOW);
+}
+
+/* In what becomes read-only after loading; its last page only if all of it does. */
+static bool becomes_read_only(const struct mb_elf *elf, uint64_t vaddr) {
+  const uint64_t page = 4096;
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type == PT_GNU_RELRO && vaddr >= s.p_vaddr && vaddr < (s.p_vaddr + s.p_memsz) / page * page) return true;
+  }
+  return false;
+}
+
+/* A call goes through its slot into the linkage table until it is bound, which writes the slot. */
+static int check_call(const struct mb_elf *elf, uint64_t vaddr) {
+  uint64_t at = 0;
+  ElfW(Addr) target = 0;
+  if (!binds_at_once(elf) && becomes_read_only(elf, vaddr)) return bad("the slot of a call becomes read-only");
+  if (!mb_elf_offset(elf, vaddr, sizeof(target), &at)) return bad("the slot of a call is not in the file");
+  memcpy(&target, elf->data + at, sizeof(target));
+  return !target || mb_elf_is_loaded(elf, target, 1, PF_X) ? MBLOB_OK : bad("the slot of a call points to no code");
+}
+
+static int check_meaning(const struct mb_elf *elf, const struct table *t, uint64_t i, const ElfW(Rela) *r) {
+  enum meaning meaning = meaning_of(R_TYPE(r->r_info));
+  uint64_t addend = (uint64_t)r->r_addend;
+  if (meaning == UNKNOWN) return bad("a relocation is of no known type");
+  bool function = is_entry(elf, r->r_offset, DT_INIT_ARRAY, DT_INIT_ARRAYSZ) ||
+                  is_entry(elf, r->r_offset, DT_FINI_ARRAY, DT_FINI_ARRAYSZ);
+  if (i < t->relative && meaning != RELATIVE) return bad("a relocation is not relative, but counted so");
+  if (i >= t->relative && t->relative && meaning == RELATIVE)
+    return bad("a relative relocation is not counted");
+  if (meaning == RELATIVE || meaning == RESOLVER) {
+    bool code = meaning == RESOLVER || function;
+    if (R_SYM(r->r_info)) return bad("a relative relocation names a symbol");
+    /* The end of the last segment is a place that code may well point to. */
+    if (!mb_elf_is_loaded(elf, addend, code ? 1 : 0, code ? PF_X : 0))
+      return bad("a relocation points outside the library");
+  }
+  if (function && meaning != RELATIVE && meaning != ADDRESS) return bad("a constructor is no address");
+  if (meaning == SLOT) {
+    if (!R_SYM(r->r_info) || addend) return bad("the slot of a symbol has no symbol, or an addend");
+    if (r->r_offset % sizeof(ElfW(Addr))) return bad("the slot of a symbol is not aligned");
+  }
+  return t->calls && meaning == SLOT ? check_call(elf, r->r_offset) : MBLOB_OK;
+}
+
+static int check_one(const struct mb_elf *elf, const struct table *t, uint64_t i) {
+  ElfW(Rela) r = {0};
+  memcpy(&r, elf->data + t->at + i * t->each, (size_t)t->each);
+  if (R_TYPE(r.r_info) == 0 && i >= t->relative) return MBLOB_OK;
+  int status = check_place(elf, r.r_offset);
+  if (!status) status = check_symbol(elf, R_SYM(r.r_info));
+  /* Without addends in the table they are in the data, where they are not looked at. */
+  return status || !TYPES_ARE_KNOWN || t->each != sizeof(ElfW(Rela)) ? status : check_meaning(elf, t, i, &r);
+}
+
+static int check_table(const struct mb_elf *elf, int64_t tag, int64_t size_tag, struct table *t) {
+  t->size = mb_elf_tag_or_zero(elf, size_tag);
+  if (!mb_elf_tag(elf, tag, &t->vaddr)) return t->size ? bad("relocations have no table") : MBLOB_OK;
+  if (t->size % t->each || !mb_elf_offset(elf, t->vaddr, t->size, &t->at))
+    return bad("the relocations lie outside the file");
+  if (t->relative > t->size / t->each) return bad("more relocations are relative than there are");
+  for (uint64_t i = 0; i < t->size / t->each; i++) {
+    int status = check_one(elf, t, i);
+    if (status) return status;
+  }
+  return MBLOB_OK;
+}
+
+/* Relocations of words in [start, start + size) in the table; each word once, if they are as many as words. */
+static uint64_t count_in(const struct mb_elf *elf, const struct table *t, uint64_t start, uint64_t size) {
+  uint64_t found = 0, last = UINT64_MAX;
+  for (uint64_t i = 0; i < t->size / t->each; i++) {
+    ElfW(Rel) r; /* a Rela begins like it */
+    memcpy(&r, elf->data + t->at + i * t->each, sizeof(r));
+    uint64_t inside = r.r_offset - start;
+    if (r.r_offset < start || inside >= size || inside % sizeof(ElfW(Addr)) || r.r_offset == last) continue;
+    found++;
+    last = r.r_offset;
+  }
+  return found;
+}
+
+/* Addresses of constructors and destructors: without its relocation each would be called where nothing is. */
+static int check_functions(const struct mb_elf *elf, const struct table *t, int64_t array, int64_t size_tag) {
+  uint64_t start = 0, size = mb_elf_tag_or_zero(elf, size_tag), extra = 0, words = 0;
+  if (!mb_elf_tag(elf, array, &start)) return MBLOB_OK;
+  if (size % sizeof(ElfW(Addr)) || start % sizeof(ElfW(Addr)) || mb_elf_tag(elf, DT_RELR, &extra))
+    return size % sizeof(ElfW(Addr)) ? bad("the table of constructors has an impossible size") : MBLOB_OK;
+  words = size / sizeof(ElfW(Addr));
+  return count_in(elf, t, start, size) == words ? MBLOB_OK : bad("a constructor has no address");
+}
+
+static bool has_size(const struct mb_elf *elf, int64_t tag, uint64_t size) {
+  uint64_t found = size;
+  return !mb_elf_tag(elf, tag, &found) || found == size;
+}
+
+int mb_elf_check_relocations(const struct mb_elf *elf) {
+  if (!has_size(elf, DT_RELAENT, sizeof(ElfW(Rela))) || !has_size(elf, DT_RELENT, sizeof(ElfW(Rel))))
+    return bad("relocations have another size");
+  uint64_t kind = 0;
+  bool calls = mb_elf_tag(elf, DT_JMPREL, &kind);
+  kind = mb_elf_tag_or_zero(elf, DT_PLTREL);
+  if (calls && kind != DT_RELA && kind != DT_REL) return bad("the relocations of calls are of no known kind");
+  struct table rela = {.each = sizeof(ElfW(Rela)), .relative = mb_elf_tag_or_zero(elf, DT_RELACOUNT)};
+  struct table rel = {.each = sizeof(ElfW(Rel)), .relative = mb_elf_tag_or_zero(elf, DT_RELCOUNT)};
+  struct table plt = {.each = kind == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela)), .calls = true};
+  int status = check_table(elf, DT_RELA, DT_RELASZ, &rela);
+  if (!status) status = check_table(elf, DT_REL, DT_RELSZ, &rel);
+  if (!status) status = check_table(elf, DT_JMPREL, DT_PLTRELSZ, &plt);
+  const struct table *used = rela.size ? &rela : &rel;
+  if (!status) status = check_functions(elf, used, DT_INIT_ARRAY, DT_INIT_ARRAYSZ);
+  return status ? status : check_functions(elf, used, DT_FINI_ARRAY, DT_FINI_ARRAYSZ);
+}

@@ -1,0 +1,95 @@
+/* Symbol versions (GNU): which the library needs of which other library, and which each of its symbols has.
+ * glibc stops the process where they do not fit together. */
+#include "elf_file.h"
+#include "error.h"
+
+#define INDEX_MASK 0x7FFFu /* the bit above means hidden */
+#define FIRST_INDEX 2u     /* 0 is local, 1 global */
+
+static int bad(const char *text) { return mb_elf_bad_dynamic(text); }
+
+static const char *string_at(const struct mb_elf *elf, uint64_t at) {
+  return at < elf->strings_size ? elf->strings + at : NULL;
+}
+
+/* A needed library, as its file name is written in DT_NEEDED. */
+static bool is_needed(const struct mb_elf *elf, const char *name) {
+  for (uint64_t i = 0; i < elf->dynamic_count; i++) {
+    ElfW(Dyn) d = mb_elf_tag_at(elf, i);
+    const char *needed = d.d_tag == DT_NEEDED ? string_at(elf, d.d_un.d_val) : NULL;
+    if (needed && strcmp(needed, name) == 0) return true;
+  }
+  return false;
+}
+
+/* The versions of one library; entries are counted, so a chain that goes in circles ends. */
+static int check_needed_versions(const struct mb_elf *elf, uint64_t vaddr, unsigned count, unsigned *highest) {
+  for (unsigned i = 0; i < count; i++) {
+    ElfW(Vernaux) aux;
+    uint64_t at = 0;
+    if (!mb_elf_offset(elf, vaddr, sizeof(aux), &at)) return bad("needed versions lie outside the file");
+    memcpy(&aux, elf->data + at, sizeof(aux));
+    if (!string_at(elf, aux.vna_name)) return bad("a version has no name");
+    unsigned index = aux.vna_other & INDEX_MASK;
+    if (index < FIRST_INDEX) return bad("a needed version has no number");
+    if (index > *highest) *highest = index;
+    if ((aux.vna_next == 0) != (i == count - 1)) return bad("needed versions are miscounted");
+    vaddr += aux.vna_next;
+  }
+  return count ? MBLOB_OK : bad("a library is named for no version of it");
+}
+
+static int check_needed(const struct mb_elf *elf, unsigned *highest) {
+  uint64_t vaddr = 0, count = mb_elf_tag_or_zero(elf, DT_VERNEEDNUM);
+  if (!mb_elf_tag(elf, DT_VERNEED, &vaddr)) return count ? bad("needed versions have no table") : MBLOB_OK;
+  for (uint64_t i = 0; i < count; i++) {
+    ElfW(Verneed) need;
+    uint64_t at = 0;
+    if (!mb_elf_offset(elf, vaddr, sizeof(need), &at)) return bad("needed versions lie outside the file");
+    memcpy(&need, elf->data + at, sizeof(need));
+    const char *file = string_at(elf, need.vn_file);
+    if (need.vn_version != VER_NEED_CURRENT || !file || !is_needed(elf, file))
+      return bad("versions are needed of a library that is not needed");
+    int status = check_needed_versions(elf, vaddr + need.vn_aux, need.vn_cnt, highest);
+    if (status) return status;
+    if ((need.vn_next == 0) != (i == count - 1)) return bad("needed versions are miscounted");
+    vaddr += need.vn_next;
+  }
+  return count ? MBLOB_OK : bad("needed versions are miscounted");
+}
+
+static int check_defined(const struct mb_elf *elf, unsigned *highest) {
+  uint64_t vaddr = 0, count = mb_elf_tag_or_zero(elf, DT_VERDEFNUM);
+  if (!mb_elf_tag(elf, DT_VERDEF, &vaddr)) return count ? bad("defined versions have no table") : MBLOB_OK;
+  for (uint64_t i = 0; i < count; i++) {
+    ElfW(Verdef) def;
+    ElfW(Verdaux) aux;
+    uint64_t at = 0;
+    if (!mb_elf_offset(elf, vaddr, sizeof(def), &at)) return bad("defined versions lie outside the file");
+    memcpy(&def, elf->data + at, sizeof(def));
+    if (def.vd_version != VER_DEF_CURRENT || !mb_elf_offset(elf, vaddr + def.vd_aux, sizeof(aux), &at))
+      return bad("defined versions lie outside the file");
+    memcpy(&aux, elf->data + at, sizeof(aux));
+    if (!string_at(elf, aux.vda_name)) return bad("a version has no name");
+    if ((def.vd_ndx & INDEX_MASK) > *highest) *highest = def.vd_ndx & INDEX_MASK;
+    if ((def.vd_next == 0) != (i == count - 1)) return bad("defined versions are miscounted");
+    vaddr += def.vd_next;
+  }
+  return count ? MBLOB_OK : bad("defined versions are miscounted");
+}
+
+int mb_elf_check_versions(const struct mb_elf *elf) {
+  unsigned highest = FIRST_INDEX - 1;
+  uint64_t vaddr = 0, at = 0;
+  int status = check_needed(elf, &highest);
+  if (!status) status = check_defined(elf, &highest);
+  if (status || !mb_elf_tag(elf, DT_VERSYM, &vaddr)) return status;
+  if (!mb_elf_offset(elf, vaddr, elf->symbol_count * sizeof(uint16_t), &at))
+    return bad("the versions of symbols lie outside the file");
+  for (uint64_t i = 0; i < elf->symbol_count; i++) {
+    uint16_t version;
+    memcpy(&version, elf->data + at + i * sizeof(version), sizeof(version));
+    if ((version & INDEX_MASK) > highest) return bad("a symbol has a version that is none");
+  }
+  return MBLOB_OK;
+}

@@ -1,0 +1,83 @@
+/* What kernels get from TVMBackendGetFuncFromEnv: a function of the imports, else a global one.
+ *
+ * Kernels keep these handles in static variables as long as their code is in memory, which can be longer than the
+ * library is open (another dlopen of the file, C++ code that cannot be unloaded). So they get a function of their
+ * own that points to the real one, and points nowhere while the library is closed. */
+#include <stdlib.h>
+
+#include "runtime.h"
+
+/* Handles given without a library (its context slot was empty); for the life of the process. */
+static struct mb_map orphans;
+static pthread_mutex_t orphans_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The real function; `*counted` tells whether a reference to it was added. */
+static int resolve(struct mb_library *library, const char *name, mblob_function **out, bool *counted) {
+  *out = NULL;
+  *counted = false;
+  int status = library ? mb_library_find_import(library, name, out) : MBLOB_OK;
+  if (status && status != MBLOB_E_LOADER) return status;
+  if (*out) return MBLOB_OK;
+  mblob_function *global = NULL;
+  int found = mb_global_get(name, &global);
+  if (found) return found;
+  if (global) {
+    *out = global;
+    *counted = true;
+    return MBLOB_OK;
+  }
+  if (status) return status;
+  return mb_fail(MBLOB_E_NOT_FOUND, "Cannot find function %s in the imported modules or global registry", name);
+}
+
+int mb_environment_target(mblob_function *function, mblob_function **out) {
+  *out = atomic_load_explicit(&function->u.environment, memory_order_acquire);
+  if (*out) return MBLOB_OK;
+  bool counted = false;
+  mblob_function *target = NULL, *expected = NULL;
+  int status = resolve(function->library, function->name, &target, &counted);
+  if (status) return status;
+  if (atomic_compare_exchange_strong(&function->u.environment, &expected, target)) {
+    function->counted = counted;
+    *out = target;
+  } else {
+    if (counted) mblob_function_release(target);
+    *out = expected;
+  }
+  return MBLOB_OK;
+}
+
+int mb_environment_get(struct mb_library *library, const char *name, mblob_function **out) {
+  struct mb_map *map = library ? &library->environment : &orphans;
+  pthread_mutex_t *lock = library ? &library->lock : &orphans_lock;
+  mblob_function *target = NULL;
+  pthread_mutex_lock(lock);
+  *out = mb_map_get(map, name);
+  pthread_mutex_unlock(lock);
+  if (*out) return mb_environment_target(*out, &target);
+  mblob_function *function = mb_function_new(MB_ENVIRONMENT, library, name);
+  if (!function) return MBLOB_E_MEMORY;
+  int status = mb_environment_target(function, &target);
+  pthread_mutex_lock(lock);
+  *out = status ? NULL : mb_map_get(map, name);
+  bool kept = !status && !*out && mb_map_put(map, function->name, function);
+  pthread_mutex_unlock(lock);
+  if (kept) *out = function;
+  if (!kept) {
+    mb_environment_forget(function);
+    mb_function_free(function);
+  }
+  return status ? status : *out ? MBLOB_OK : MBLOB_E_MEMORY;
+}
+
+void mb_environment_forget(mblob_function *function) {
+  mblob_function *target = atomic_exchange(&function->u.environment, NULL);
+  /* References were added to global functions only; those of the own imports are the library's. */
+  if (target && function->counted) mblob_function_release(target);
+  function->counted = false;
+}
+
+void mb_environment_reset(struct mb_library *library) {
+  const struct mb_map_item *item;
+  for (size_t i = 0; (item = mb_map_next(&library->environment, &i));) mb_environment_forget(item->value);
+}

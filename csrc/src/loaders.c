@@ -1,0 +1,228 @@
+/* How modules of other type keys come to life: the registry of loaders, and what they opened. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime.h"
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static mblob_loader *registry; /* in order of registration */
+static size_t registry_count;
+
+/* Who provides a key that has no loader here. */
+static const struct {
+  const char *keys, *hint;
+} hints[] = {
+    {"cuda", "it needs the CUDA driver and a loader for its kernels"},
+    {"hip,hsaco", "it needs ROCm and a loader for its kernels"},
+    {"opencl", "it needs an OpenCL driver and a loader for its kernels"},
+    {"metal,coreml,bnns_json", "it runs on Apple systems only"},
+    {"vulkan,webgpu,opengl", "it needs a graphics driver and a loader for its shaders"},
+    {"dnnl_json", "it needs oneDNN and a loader for its graphs"},
+    {"tensorrt,msc_tensorrt,cublas_json,cudnn_json", "it needs libraries of NVIDIA and a loader for its graphs"},
+    {"arm_compute_lib,ethos-n,nnapi", "it needs libraries of the Arm or Android platform"},
+    {"GraphExecutorFactory,GraphRuntimeFactory,AotExecutorFactory,VMExecutable,relax.Executable,"
+     "relax.VMExecutable,const_loader,metadata",
+     "it is run by an executor of TVM"},
+};
+
+static bool in_list(const char *key, const char *list) {
+  size_t size = strlen(key);
+  for (const char *p = list; (p = strstr(p, key)); p++)
+    if ((p == list || p[-1] == ',') && (p[size] == ',' || !p[size])) return true;
+  return false;
+}
+
+/* ---- registry ---------------------------------------------------------------------------------------- */
+
+static size_t place_in_registry(const char *key) {
+  size_t i = 0;
+  while (i < registry_count && strcmp(registry[i].type_key, key) != 0) i++;
+  return i;
+}
+
+static int add_to_registry(size_t at, const mblob_loader *loader) {
+  char *key = strdup(loader->type_key);
+  if (!key) return mb_fail_memory(0);
+  if (at == registry_count) {
+    mblob_loader *grown = realloc(registry, (registry_count + 1) * sizeof(*grown));
+    if (!grown) {
+      free(key);
+      return mb_fail_memory((registry_count + 1) * sizeof(*grown));
+    }
+    registry = grown;
+    registry_count++;
+  } else {
+    free((char *)(uintptr_t)registry[at].type_key);
+  }
+  registry[at] = *loader;
+  registry[at].type_key = key;
+  return MBLOB_OK;
+}
+
+int mblob_register_loader(const mblob_loader *loader) {
+  if (!loader || loader->struct_size < sizeof(*loader) || !loader->type_key || !*loader->type_key)
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_register_loader: no loader, a wrong struct_size, or no type key");
+  if (!loader->function && loader->open)
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_register_loader: the loader of '%s' has no function callback",
+                   loader->type_key);
+  int status = MBLOB_OK;
+  pthread_mutex_lock(&registry_lock);
+  size_t at = place_in_registry(loader->type_key);
+  if (loader->function) {
+    status = add_to_registry(at, loader);
+  } else if (at < registry_count) {
+    free((char *)(uintptr_t)registry[at].type_key);
+    registry_count--;
+    memmove(registry + at, registry + at + 1, (registry_count - at) * sizeof(*registry));
+  }
+  pthread_mutex_unlock(&registry_lock);
+  return status;
+}
+
+/* The loader for a module: of its opening, else of the process. */
+static bool find_loader(const mblob_module *module, mblob_loader *out) {
+  for (size_t i = 0; i < module->tree->loader_count; i++)
+    if (strcmp(module->tree->loaders[i].type_key, module->type_key) == 0) {
+      *out = module->tree->loaders[i];
+      return true;
+    }
+  pthread_mutex_lock(&registry_lock);
+  size_t at = place_in_registry(module->type_key);
+  bool found = at < registry_count;
+  if (found) *out = registry[at];
+  pthread_mutex_unlock(&registry_lock);
+  if (found) out->type_key = module->type_key; /* the registry's copy may go */
+  return found;
+}
+
+static char *available(const mblob_module *module) {
+  char *text = NULL;
+  size_t size = 0, count = 0;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) return NULL;
+  for (size_t i = 0; i < module->tree->loader_count; i++)
+    (void)fprintf(out, "%s%s", count++ ? "," : "", module->tree->loaders[i].type_key);
+  pthread_mutex_lock(&registry_lock);
+  for (size_t i = 0; i < registry_count; i++)
+    (void)fprintf(out, "%s%s", count++ ? "," : "", registry[i].type_key);
+  pthread_mutex_unlock(&registry_lock);
+  (void)fclose(out);
+  return text;
+}
+
+bool mb_module_needs_loader(const mblob_module *module) {
+  /* metadata_module only stands above the library of an AOT executor; it holds nothing. */
+  return !module->is_library && !module->is_data && strcmp(module->type_key, "metadata_module") != 0;
+}
+
+static int missing(const mblob_module *module) {
+  const char *who = "nothing in this process knows the key";
+  for (size_t i = 0; i < sizeof(hints) / sizeof(*hints); i++)
+    if (in_list(module->type_key, hints[i].keys)) who = hints[i].hint;
+  char *list = available(module), *hint = NULL;
+  if (asprintf(&hint,
+               "%s; register one with mblob_register_loader (Python: mblob.register_loader), or open with "
+               "missing=stub",
+               who) < 0)
+    hint = NULL;
+  int status = mb_fail_loader(module->type_key, (int64_t)module->index, list ? list : "", hint ? hint : who,
+                              "no loader for type key '%s' (entry %zu); loaders: %s; %s", module->type_key,
+                              module->index, list && *list ? list : "none", hint ? hint : who);
+  free(list);
+  free(hint);
+  return status;
+}
+
+int mb_loader_check(const mblob_module *module) {
+  mblob_loader loader;
+  return find_loader(module, &loader) ? MBLOB_OK : missing(module);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------ */
+
+static int run_open(mblob_module *module) {
+  if (!find_loader(module, &module->loader)) return missing(module);
+  mblob_module_info info = {.struct_size = sizeof(info),
+                            .type_key = module->type_key,
+                            .index = module->index,
+                            .path = module->library->source.path,
+                            .dialect = "classic",
+                            .payload = module->payload,
+                            .payload_size = module->payload_size,
+                            .module = module};
+  if (!module->loader.open) return MBLOB_OK;
+  uint64_t before = mb_error_serial();
+  int status = module->loader.open(module->loader.context, &info, &module->self);
+  if (status && mb_error_serial() == before)
+    status = mb_fail(MBLOB_E_LOADER, "the loader of '%s' failed and gave no reason", module->type_key);
+  return status;
+}
+
+/* Open the module unless it is open. One call of the loader's `open` per module; others wait for it. A missing
+ * loader is not remembered: it may be registered later. */
+static int ensure_open(mblob_module *module) {
+  struct mb_library *library = module->library;
+  pthread_mutex_lock(&library->lock);
+  while (module->opening == MB_OPENING && !pthread_equal(module->opener, pthread_self()))
+    pthread_cond_wait(&library->opened, &library->lock);
+  enum mb_opening state = module->opening;
+  if (state == MB_UNOPENED) {
+    module->opening = MB_OPENING;
+    module->opener = pthread_self();
+  }
+  pthread_mutex_unlock(&library->lock);
+  if (state == MB_OPENED) return MBLOB_OK;
+  if (state == MB_FAILED) return mb_error_restore(&module->failure);
+  if (state == MB_OPENING)
+    return mb_fail(MBLOB_E_LOADER, "the loader of '%s' asks for a function of the module that it opens",
+                   module->type_key);
+  int status = run_open(module);
+  pthread_mutex_lock(&library->lock);
+  bool absent = status == MBLOB_E_LOADER && !module->loader.function;
+  module->opening = !status ? MB_OPENED : absent ? MB_UNOPENED : MB_FAILED;
+  if (module->opening == MB_FAILED) mb_error_save(&module->failure);
+  pthread_cond_broadcast(&library->opened);
+  pthread_mutex_unlock(&library->lock);
+  return status;
+}
+
+/* Bind what the loader gave (a reference of ours) to the library, and keep it for the next lookup. */
+static int keep(mblob_module *module, const char *name, mblob_function *target, mblob_function **out) {
+  struct mb_library *library = module->library;
+  mblob_function *function = mb_function_new(MB_FORWARD, library, name);
+  if (!function) {
+    mblob_function_release(target);
+    return MBLOB_E_MEMORY;
+  }
+  function->u.target = target;
+  if (target->library == library) mblob_function_release(target); /* kept by the library itself */
+  pthread_mutex_lock(&library->lock);
+  mblob_function *other = mb_map_get(&module->functions, name);
+  bool kept = other || mb_map_put(&module->functions, function->name, function);
+  pthread_mutex_unlock(&library->lock);
+  if (other || !kept) mb_function_free(function);
+  *out = other ? other : kept ? function : NULL;
+  return kept ? MBLOB_OK : MBLOB_E_MEMORY;
+}
+
+int mb_loader_find(mblob_module *module, const char *name, mblob_function **out) {
+  *out = NULL;
+  mblob_loader ignored;
+  if (!mb_module_needs_loader(module) && !find_loader(module, &ignored)) return MBLOB_OK;
+  int status = ensure_open(module);
+  if (status) return status;
+  pthread_mutex_lock(&module->library->lock);
+  *out = mb_map_get(&module->functions, name);
+  pthread_mutex_unlock(&module->library->lock);
+  if (*out) return MBLOB_OK;
+  mblob_function *target = NULL;
+  uint64_t before = mb_error_serial();
+  status = module->loader.function(module->self, name, &target);
+  if (status) {
+    if (mb_error_serial() == before)
+      (void)mb_fail(status, "the loader of '%s' failed at function '%s'", module->type_key, name);
+    return mblob_last_error_info()->status;
+  }
+  return target ? keep(module, name, target, out) : MBLOB_OK;
+}

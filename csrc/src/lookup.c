@@ -1,0 +1,220 @@
+/* From a name to a function, as TVM resolves it: the module's own, then its imports depth first. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime.h"
+
+#define ENTRY_NAME "__tvm_main__" /* names the entry function: a string, or the function itself */
+#define SHOWN 12                  /* names that an error lists */
+
+/* ---- functions of a library ------------------------------------------------------------------------- */
+
+static bool is_code(const struct mb_library *library, const ElfW(Sym) *symbol) {
+  unsigned type = ELF64_ST_TYPE(symbol->st_info);
+  if (type == STT_FUNC || type == STT_GNU_IFUNC) return true;
+  return type == STT_NOTYPE && symbol->st_shndx != SHN_ABS &&
+         mb_elf_is_loaded(&library->elf, symbol->st_value, 1, PF_X);
+}
+
+/* The name in the string `__tvm_main__`; NULL if it is no string. */
+static const char *entry_string(const struct mb_library *library, const ElfW(Sym) *symbol) {
+  struct mb_slice bytes;
+  if (is_code(library, symbol) || mb_elf_object(&library->elf, symbol, ENTRY_NAME, &bytes) ||
+      !memchr(bytes.data, 0, bytes.size))
+    return NULL;
+  return (const char *)bytes.data;
+}
+
+static int make_kernel(struct mb_library *library, const char *name, const char *symbol_name,
+                       const struct mb_function_row *row, mblob_function **out) {
+  ElfW(Sym) symbol;
+  void *address = mb_library_symbol(library, symbol_name, &symbol);
+  if (!address || !is_code(library, &symbol)) return MBLOB_OK;
+  mblob_function *function = mb_function_new(MB_KERNEL, library, name);
+  if (!function) return MBLOB_E_MEMORY;
+  function->u.address = address;
+  if (row) {
+    function->alignment = row->alignment;
+    function->signature = strcmp(row->types, "?") == 0 ? "" : row->types;
+  }
+  if (!mb_map_put(&library->functions, function->name, function)) {
+    mb_function_free(function);
+    return MBLOB_E_MEMORY;
+  }
+  *out = function;
+  return MBLOB_OK;
+}
+
+/* With the library's lock. The table decides where it says something: a symbol that it calls plain has not the
+ * packed convention. */
+static int find_kernel(struct mb_library *library, const char *name, mblob_function **out) {
+  ElfW(Sym) symbol;
+  *out = mb_map_get(&library->functions, name);
+  if (*out) return MBLOB_OK;
+  const struct mb_function_row *row = mb_function_table_find(&library->table, name, true);
+  if (row) return make_kernel(library, name, row->symbol, row, out);
+  if (strcmp(name, ENTRY_NAME) == 0 && mb_elf_find(&library->elf, name, &symbol)) {
+    const char *entry = entry_string(library, &symbol);
+    if (entry && strcmp(entry, ENTRY_NAME) != 0) return find_kernel(library, entry, out);
+  }
+  if (mb_function_table_find(&library->table, name, false)) return MBLOB_OK;
+  row = mb_function_table_symbol(&library->table, name);
+  return row && !row->packed ? MBLOB_OK : make_kernel(library, name, name, row, out);
+}
+
+static int find_own(mblob_module *module, const char *name, mblob_function **out) {
+  *out = NULL;
+  if (!module->is_library) return mb_loader_find(module, name, out);
+  pthread_mutex_lock(&module->library->lock);
+  int status = find_kernel(module->library, name, out);
+  pthread_mutex_unlock(&module->library->lock);
+  return status;
+}
+
+/* ---- and of what it imports --------------------------------------------------------------------------- */
+
+struct search {
+  const char *name;
+  mblob_function *found;
+  bool stub; /* a module without a loader was passed; the error of this thread is about the first */
+  struct mb_saved_error stub_error;
+};
+
+/* A module without a loader does not hide functions of the modules behind it. */
+static int visit(mblob_module *module, void *argument) {
+  struct search *search = argument;
+  int status = find_own(module, search->name, &search->found);
+  if (status == MBLOB_E_LOADER && !search->stub) {
+    mb_error_save(&search->stub_error);
+    search->stub = true;
+  }
+  return status && status != MBLOB_E_LOADER ? status : search->found ? 1 : 0;
+}
+
+static int finish(struct search *search, int status, mblob_function **out) {
+  *out = search->found;
+  status = status > 1 ? status : MBLOB_OK;
+  if (search->stub && !status && !search->found) status = mb_error_restore(&search->stub_error);
+  if (search->stub) mb_saved_error_free(&search->stub_error);
+  return status;
+}
+
+int mb_module_find(mblob_module *module, const char *name, bool imports, mblob_function **out) {
+  int status = find_own(module, name, out);
+  if (status == MBLOB_OK && *out) return status;
+  if (!imports || (status && status != MBLOB_E_LOADER)) return status;
+  struct search search = {.name = name, .stub = status == MBLOB_E_LOADER};
+  if (search.stub) mb_error_save(&search.stub_error);
+  return finish(&search, mb_module_walk(module, true, visit, &search), out);
+}
+
+int mb_library_find_import(struct mb_library *library, const char *name, mblob_function **out) {
+  struct search search = {.name = name};
+  int status = MBLOB_OK;
+  pthread_mutex_lock(&library->lock);
+  struct mb_tree *tree = library->trees; /* trees are only ever put in front, so the rest may be read without */
+  pthread_mutex_unlock(&library->lock);
+  for (; tree && !status; tree = tree->next)
+    for (size_t i = 0; i < tree->count && !status; i++)
+      if (tree->modules[i].is_library) status = mb_module_walk(&tree->modules[i], true, visit, &search);
+  return finish(&search, status, out);
+}
+
+/* ---- not found -------------------------------------------------------------------------------------------- */
+
+struct listing {
+  FILE *text;
+  struct mb_set seen;
+  size_t shown;
+  const char *plain; /* what was asked for, if it is a plain C function */
+};
+
+static bool is_helper(const char *name) {
+  static const char *const prefixes[] = {"__tvm_", "__TVM", "__mblob_", "_init", "_fini", "__extendhfsf2",
+                                         "__truncsfhf2"};
+  for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
+    if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) return true;
+  return false;
+}
+
+static void list_name(struct listing *l, const char *name) {
+  if (++l->shown <= SHOWN) (void)fprintf(l->text, "%s%s", l->shown > 1 ? ", " : "", name);
+}
+
+static void list_library(struct listing *l, const struct mb_library *library) {
+  for (size_t i = 0; i < library->table.count; i++)
+    if (library->table.rows[i].packed) list_name(l, library->table.rows[i].name);
+  for (uint64_t i = 1; i < library->elf.symbol_count; i++) {
+    ElfW(Sym) symbol = mb_elf_symbol(&library->elf, i);
+    const char *name = mb_elf_symbol_name(&library->elf, &symbol);
+    if (mb_elf_is_exported(&symbol) && is_code(library, &symbol) && !is_helper(name) &&
+        !mb_function_table_symbol(&library->table, name))
+      list_name(l, name);
+  }
+}
+
+static int list_module(mblob_module *module, void *argument) {
+  struct listing *l = argument;
+  if (!module->is_library) return 0;
+  if (mb_set_add(&l->seen, module->library) == 1) list_library(l, module->library);
+  return 0;
+}
+
+static int is_plain(mblob_module *module, void *name) {
+  const struct mb_function_table *table = &module->library->table;
+  const struct mb_function_row *row = mb_function_table_symbol(table, name);
+  return module->is_library && ((row && !row->packed) || mb_function_table_find(table, name, false)) ? 1 : 0;
+}
+
+/* For a hint no loader may run. */
+static int visit_library(mblob_module *module, void *argument) {
+  return module->is_library ? visit(module, argument) : 0;
+}
+
+static int not_found(mblob_module *module, const char *name, bool imports) {
+  char *text = NULL;
+  size_t size = 0;
+  struct listing l = {.text = open_memstream(&text, &size)};
+  struct search elsewhere = {.name = name};
+  if (!l.text) return mb_fail_memory(0);
+  if (imports ? mb_module_walk(module, false, is_plain, (void *)(uintptr_t)name) == 1
+              : is_plain(module, (void *)(uintptr_t)name)) {
+    (void)fclose(l.text);
+    free(text);
+    return mb_fail(MBLOB_E_NOT_FOUND,
+                   "'%s' is a plain C function, without a packed form: get its address with mblob_module_symbol "
+                   "(Python: Module.symbol)",
+                   name);
+  }
+  if (imports)
+    (void)mb_module_walk(module, false, list_module, &l);
+  else
+    (void)list_module(module, &l);
+  if (l.shown > SHOWN) (void)fputs(", ...", l.text);
+  if (!l.shown) (void)fputs("none", l.text);
+  bool hint = !imports && mb_module_walk(module, true, visit_library, &elsewhere) == 1;
+  (void)fclose(l.text);
+  mb_set_free(&l.seen);
+  int status = mb_fail(MBLOB_E_NOT_FOUND, "module '%s' has no function '%s'; it has: %s%s", module->type_key, name,
+                       text ? text : "?", hint ? "; one of its imports has it: pass query_imports" : "");
+  free(text);
+  return status;
+}
+
+/* ---- the face ------------------------------------------------------------------------------------------------ */
+
+int mblob_module_function(mblob_module *module, const char *name, int query_imports, mblob_function **out) {
+  if (!out || !module || !name)
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_function: an argument is NULL");
+  int status = mb_module_find(module, name, query_imports != 0, out);
+  if (!status && !*out) status = not_found(module, name, query_imports != 0);
+  if (status) *out = NULL;
+  return status || !mblob_function_retain(*out) ? status : MBLOB_OK;
+}
+
+void *mblob_module_symbol(mblob_module *module, const char *name) {
+  ElfW(Sym) symbol;
+  if (!module || !name || !module->is_library) return NULL;
+  return mb_library_symbol(module->library, name, &symbol);
+}

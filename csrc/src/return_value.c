@@ -1,0 +1,120 @@
+#define _GNU_SOURCE
+#include "return_value.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "array.h"
+#include "error.h"
+
+/* The last text that was returned on this thread. */
+struct last_text {
+  char *text;
+  TVMByteArray bytes;
+};
+
+static __thread struct last_text last;
+static pthread_key_t cleanup_key;
+static pthread_once_t cleanup_once = PTHREAD_ONCE_INIT;
+
+static void free_last(void *p) {
+  struct last_text *mine = p;
+  free(mine->text);
+  mine->text = NULL;
+}
+
+static void make_key(void) { (void)pthread_key_create(&cleanup_key, free_last); }
+
+/* Threads other than the main one free theirs through the key. */
+__attribute__((destructor)) static void process_exit(void) { free_last(&last); }
+
+void mb_value_retain(TVMValue value, int code) {
+  if (!value.v_handle) return;
+  if (code == kTVMModuleHandle) (void)mblob_module_retain(value.v_handle);
+  if (code == kTVMPackedFuncHandle) (void)mblob_function_retain(value.v_handle);
+  if (code == kTVMNDArrayHandle) mb_array_retain(value.v_handle);
+}
+
+void mb_value_release(TVMValue value, int code) {
+  if (!value.v_handle) return;
+  if (code == kTVMModuleHandle) mblob_module_release(value.v_handle);
+  if (code == kTVMPackedFuncHandle) mblob_function_release(value.v_handle);
+  if (code == kTVMNDArrayHandle) mb_array_release(value.v_handle);
+}
+
+static int copy_text(struct mb_return *result, const char *data, size_t size) {
+  result->text = malloc(size + 1);
+  if (!result->text) return mb_fail_memory(size + 1);
+  if (size) memcpy(result->text, data, size);
+  result->text[size] = 0;
+  result->bytes = (TVMByteArray){result->text, size};
+  return MBLOB_OK;
+}
+
+/* Take the text that `value` points to into `result`. */
+static int adopt_text(struct mb_return *result) {
+  if (!result->value.v_handle) return mb_fail(MBLOB_E_ARGUMENT, "return value: a string that is NULL");
+  if (result->code == kTVMStr) return copy_text(result, result->value.v_str, strlen(result->value.v_str));
+  const TVMByteArray *bytes = result->value.v_handle;
+  return copy_text(result, bytes->data, bytes->size);
+}
+
+static int check_code(int code) {
+  bool known = (code >= kTVMArgInt && code <= kTVMNDArrayHandle) || code == kTVMArgBool;
+  return known ? MBLOB_OK : mb_fail(MBLOB_E_ARGUMENT, "return value: type code %d cannot be returned", code);
+}
+
+int mb_return_set(struct mb_return *result, TVMValue value, int code) {
+  int status = check_code(code);
+  if (status) return status;
+  mb_return_drop(result);
+  result->value = value;
+  result->code = code;
+  if (code == kTVMStr || code == kTVMBytes) {
+    status = adopt_text(result);
+    if (status) result->code = kTVMNullptr;
+  } else {
+    mb_value_retain(value, code);
+  }
+  return status;
+}
+
+int mb_return_check(const char *function, struct mb_return *result) {
+  int status = check_code(result->code);
+  if (!status && (result->code == kTVMStr || result->code == kTVMBytes)) status = adopt_text(result);
+  if (!status) return status;
+  result->code = kTVMNullptr;
+  mb_error_prefix(function);
+  return status;
+}
+
+void mb_return_drop(struct mb_return *result) {
+  if (result->text)
+    free(result->text);
+  else
+    mb_value_release(result->value, result->code);
+  *result = (struct mb_return)MB_RETURN_NOTHING;
+}
+
+void mb_return_hand_over(struct mb_return *result, TVMValue *ret, int *ret_code) {
+  *ret = result->value;
+  *ret_code = result->code;
+  if (!result->text) return;
+  (void)pthread_once(&cleanup_once, make_key);
+  (void)pthread_setspecific(cleanup_key, &last);
+  free(last.text);
+  last = (struct last_text){result->text, result->bytes};
+  if (result->code == kTVMStr)
+    ret->v_str = last.text;
+  else
+    ret->v_handle = &last.bytes;
+}
+
+int TVMCFuncSetReturn(TVMRetValueHandle ret, TVMValue *value, int *type_code, int num_ret) {
+  if (!ret || !value || !type_code || num_ret != 1) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMCFuncSetReturn: expected one value, found %d", num_ret);
+    return -1;
+  }
+  return mb_return_set(ret, *value, *type_code) ? -1 : 0;
+}
