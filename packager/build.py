@@ -1,0 +1,128 @@
+"""Building from a description: what `mblob-pack build` does, from flags or from a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mblob.module import Module
+from packager.errors import BuildError
+from packager.export import export_library
+from packager.host_modules import csource_module, static_library
+from packager.payload_modules import blob_module, safetensors_module
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """A library to build. Paths are as a process in the working directory sees them.
+
+    Attributes:
+        output: the file to write.
+        kernels: C, C++ and CUDA sources.
+        objects: object files and archives. Kernels and objects together are the root library.
+        functions: prototypes of plain C functions in them.
+        packed: functions whose packed form takes the bare name (["name"]: all).
+        blobs: (key, file); each becomes an import of the root.
+        weights: safetensors files; each becomes an import of the root.
+        options: of all compilations and the link.
+        cc, target, dialect, embed, index, digest: as of `export_library`.
+        imports: (module, what it imports), by name: "library", keys of blobs, "weights" (or, of several, the
+            stems of their files). What nobody imports, the library imports.
+    """
+
+    output: Path
+    kernels: Sequence[Path] = ()
+    objects: Sequence[Path] = ()
+    functions: Sequence[str] = ()
+    packed: Sequence[str] = ()
+    blobs: Sequence[tuple[str, Path]] = ()
+    weights: Sequence[Path] = ()
+    options: Sequence[str] = ()
+    cc: str | None = None
+    target: str | None = None
+    dialect: str = "classic"
+    embed: str = "auto"
+    index: bool = True
+    digest: str = "crc32"
+    imports: Sequence[tuple[str, Sequence[str]]] = ()
+
+
+def build(plan: BuildPlan) -> None:
+    """Carry a plan out.
+
+    Raises:
+        As of `export_library` and the constructors.
+    """
+    export_library(
+        module_of(plan), plan.output, dialect=plan.dialect, embed=plan.embed, index=plan.index,
+        digest=plan.digest,
+        cc=plan.cc, target=plan.target, options=list(plan.options),
+    )  # fmt: skip
+
+
+def module_of(plan: BuildPlan) -> Module:
+    """The module tree of a plan.
+
+    Raises:
+        BuildError: nothing to pack, or `imports` names something that is not there.
+    """
+    if not (plan.kernels or plan.objects or plan.blobs or plan.weights):
+        raise BuildError("nothing to pack: expected kernels, objects, blobs or weights")
+    root = _host(plan)
+    named: dict[str, Module] = {"library": root}
+    for key, path in plan.blobs:
+        _add(named, key, blob_module(key, path))
+    for path in plan.weights:
+        _add(named, path.stem if len(plan.weights) > 1 else "weights", safetensors_module(path))
+    if plan.imports:
+        _connect(named, plan.imports)
+    else:
+        for name, module in named.items():
+            if name != "library":
+                root.import_module(module)
+    return root
+
+
+def _host(plan: BuildPlan) -> Module:
+    """The root: the first kernel or object imports the others; host modules become one library."""
+    # Prototypes belong to the library, not to one of its files; the first module carries them.
+    extra: dict[str, Any] = {"functions": list(plan.functions)}
+    if plan.packed:
+        extra["packed"] = "name" if list(plan.packed) == ["name"] else list(plan.packed)
+    made: list[Module] = []
+    for make, paths in ((csource_module, plan.kernels), (static_library, plan.objects)):
+        for path in paths:
+            made.append(make(Path(path), **({} if made else extra)))
+    if not made:
+        if plan.functions:
+            raise BuildError("functions= needs kernels or objects that define them")
+        return csource_module("", "c")
+    for module in made[1:]:
+        made[0].import_module(module)
+    return made[0]
+
+
+def _add(named: dict[str, Module], name: str, module: Module) -> None:
+    if name in named:
+        raise BuildError(f"two modules are called {name!r}; keys of blobs and names of weights differ in one build")
+    named[name] = module
+
+
+def _connect(named: dict[str, Module], imports: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """Give modules the imports that the plan lists; what nobody imports is imported by the library."""
+    imported: set[str] = set()
+    for parent, children in imports:
+        for name in (parent, *children):
+            if name not in named:
+                raise BuildError(f"imports: no module is called {name!r}; there are {', '.join(named)}")
+        for child in children:
+            try:
+                named[parent].import_module(named[child])
+            except ValueError as exc:
+                raise BuildError(f"imports: {parent!r} -> {child!r}: {exc}") from None
+            imported.add(child)
+    for name, module in named.items():
+        if name != "library" and name not in imported:
+            named["library"].import_module(module)

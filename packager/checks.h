@@ -1,0 +1,253 @@
+/* checks.h - how the packed form of a plain C function checks what it is called with.
+ *
+ * The text stands in front of every generated file of packed forms; all of it is static. A function named
+ * mblob_* returns 0, or -1 after it set the error text
+ *     <function>: argument <i> (<name>): expected <this>, found <that>
+ * where arguments count from 0. Conventions of calls, type codes and tensors are TVM's (c_runtime_api.h). */
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <tvm/runtime/c_runtime_api.h>
+
+#define MBLOB_STATIC static __attribute__((unused))
+#define MBLOB_FORMAT(at) __attribute__((format(printf, at, at + 1)))
+
+/* Ranges of integer types, as far as an int64_t argument reaches. */
+#define MBLOB_SIGNED_MAX(T) ((int64_t)(UINT64_MAX >> (65 - 8 * sizeof(T))))
+#define MBLOB_SIGNED_MIN(T) (-MBLOB_SIGNED_MAX(T) - 1)
+#define MBLOB_UNSIGNED_MAX(T) ((int64_t)(UINT64_MAX >> (sizeof(T) < 8 ? 64 - 8 * sizeof(T) : 1)))
+
+#define MBLOB_ANY INT64_MIN /* a dimension that is not checked */
+
+/* One call: what it is of, and its arguments. */
+typedef struct {
+  const char *function;
+  const char *const *names; /* of the parameters, "" for one without */
+  const TVMValue *args;
+  const int *codes;
+} mblob_call_info;
+
+/* The element type that a parameter wants; `bits` of a plain char may be signed or not. */
+typedef struct {
+  const char *name; /* as TVM calls it */
+  uint8_t code;     /* DLDataTypeCode */
+  uint8_t other;    /* another one that will do, or the same */
+  uint8_t bits;
+  size_t alignment; /* bytes */
+} mblob_element;
+
+#define MBLOB_ELEMENT(word, code, T)                                                             \
+  {sizeof(T) == 1 ? word "8" : sizeof(T) == 2 ? word "16" : sizeof(T) == 4 ? word "32" : word "64", code, \
+   code, 8 * sizeof(T), __alignof__(T)}
+
+/* A checked tensor: compact row-major elements on the host. */
+typedef struct {
+  void *data;
+  const DLTensor *tensor;
+  int64_t elements;
+} mblob_array;
+
+/* A macro, so that compilers see that it is never 0. */
+#define mblob_fail(...) (mblob_set_failure(__VA_ARGS__), -1)
+
+MBLOB_STATIC MBLOB_FORMAT(3) void mblob_set_failure(const mblob_call_info *call, int i, const char *format, ...) {
+  char text[400];
+  const char *name = call->names[i];
+  int size = snprintf(text, sizeof text, "%s: argument %d%s%s%s: ", call->function, i, *name ? " (" : "", name,
+                      *name ? ")" : "");
+  if (size > 0 && (size_t)size < sizeof text) {
+    va_list values;
+    va_start(values, format);
+    (void)vsnprintf(text + size, sizeof text - (size_t)size, format, values);
+    va_end(values);
+  }
+  TVMAPISetLastError(text);
+}
+
+MBLOB_STATIC const char *mblob_code_name(int code) {
+  static const char *const names[] = {"int", "uint", "float", "handle", "None", "dtype", "device", "tensor",
+                                      "object", "module", "function", "str", "bytes", "tensor", "object", "bool"};
+  return code >= 0 && code < (int)(sizeof names / sizeof *names) ? names[code] : "an unknown type";
+}
+
+MBLOB_STATIC void mblob_dtype_name(DLDataType type, char *text, size_t size) {
+  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+  const char *name = type.code < sizeof names / sizeof *names ? names[type.code] : "custom";
+  if (type.code == 1 && type.bits == 1 && type.lanes == 1)
+    (void)snprintf(text, size, "bool");
+  else if (type.lanes == 1)
+    (void)snprintf(text, size, "%s%d", name, type.bits);
+  else
+    (void)snprintf(text, size, "%s%dx%d", name, type.bits, type.lanes);
+}
+
+/* A shape as Python writes it; a dimension of MBLOB_ANY is `*`. Cut with "..." when it is long. */
+MBLOB_STATIC void mblob_shape_text(const int64_t *shape, int ndim, char *text, size_t size) {
+  size_t used = 0;
+  for (int i = 0; i < ndim; i++) {
+    char item[32];
+    int n = shape[i] == MBLOB_ANY ? snprintf(item, sizeof item, "%s*", i ? ", " : "")
+                                  : snprintf(item, sizeof item, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    if (n < 0 || (size_t)n + 8 > size - used) {
+      used += (size_t)snprintf(text + used, size - used, "...");
+      break;
+    }
+    if (i == 0) text[used++] = '(';
+    for (int k = 0; k < n; k++) text[used++] = item[k];
+  }
+  if (ndim <= 0) text[used++] = '(';
+  if (ndim == 1) text[used++] = ',';
+  text[used++] = ')';
+  text[used] = 0;
+}
+
+MBLOB_STATIC int mblob_count(const char *function, int found, int expected) {
+  if (found == expected) return 0;
+  char text[200];
+  (void)snprintf(text, sizeof text, "%s: expected %d argument%s, found %d", function, expected,
+                 expected == 1 ? "" : "s", found);
+  TVMAPISetLastError(text);
+  return -1;
+}
+
+MBLOB_STATIC int mblob_int(const mblob_call_info *call, int i, const char *type, int64_t min, int64_t max,
+                           int64_t *out) {
+  int code = call->codes[i];
+  if (code != kTVMArgInt && code != kTVMArgBool)
+    return mblob_fail(call, i, "expected int (%s), found %s", type, mblob_code_name(code));
+  int64_t value = call->args[i].v_int64;
+  if (value < min || value > max)
+    return mblob_fail(call, i, "expected %s (%lld to %lld), found %lld", type, (long long)min, (long long)max,
+                      (long long)value);
+  *out = value;
+  return 0;
+}
+
+MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, double *out) {
+  int code = call->codes[i];
+  if (code == kTVMArgFloat)
+    *out = call->args[i].v_float64;
+  else if (code == kTVMArgInt || code == kTVMArgBool)
+    *out = (double)call->args[i].v_int64;
+  else
+    return mblob_fail(call, i, "expected float, found %s", mblob_code_name(code));
+  return 0;
+}
+
+MBLOB_STATIC int mblob_string(const mblob_call_info *call, int i, const char **out) {
+  if (call->codes[i] != kTVMStr || !call->args[i].v_str)
+    return mblob_fail(call, i, "expected str, found %s", mblob_code_name(call->codes[i]));
+  *out = call->args[i].v_str;
+  return 0;
+}
+
+/* The tensor behind an argument, on a device whose memory the host can read. */
+MBLOB_STATIC int mblob_host_tensor(const mblob_call_info *call, int i, const DLTensor **out) {
+  const DLTensor *t = (const DLTensor *)call->args[i].v_handle;
+  int device = (int)t->device.device_type;
+  if (device != kDLCPU && device != kDLCUDAHost && device != kDLCUDAManaged)
+    return mblob_fail(call, i, "expected data on the cpu, found device type %d; copy it to the cpu", device);
+  *out = t;
+  return 0;
+}
+
+/* `void *`: the data of any tensor, a handle, or NULL. */
+MBLOB_STATIC int mblob_pointer(const mblob_call_info *call, int i, void **out) {
+  int code = call->codes[i];
+  const DLTensor *t = NULL;
+  if (code == kTVMDLTensorHandle || code == kTVMNDArrayHandle) {
+    if (mblob_host_tensor(call, i, &t)) return -1;
+    *out = t->data ? (char *)t->data + t->byte_offset : NULL;
+    return 0;
+  }
+  if (code != kTVMOpaqueHandle && code != kTVMNullptr)
+    return mblob_fail(call, i, "expected a tensor or a handle, found %s", mblob_code_name(code));
+  *out = code == kTVMNullptr ? NULL : call->args[i].v_handle;
+  return 0;
+}
+
+/* Row-major without gaps. Dimensions of one element have no stride that matters. */
+MBLOB_STATIC bool mblob_is_compact(const DLTensor *t) {
+  int64_t expected = 1;
+  for (int d = t->ndim - 1; d >= 0; d--) {
+    if (t->shape[d] == 1) continue;
+    if (t->strides[d] != expected) return false;
+    expected *= t->shape[d];
+  }
+  return true;
+}
+
+MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_element *want, mblob_array *out) {
+  int code = call->codes[i];
+  const DLTensor *t = NULL;
+  if (code != kTVMDLTensorHandle && code != kTVMNDArrayHandle)
+    return mblob_fail(call, i, "expected a %s tensor, found %s", want->name, mblob_code_name(code));
+  if (mblob_host_tensor(call, i, &t)) return -1;
+  if ((t->dtype.code != want->code && t->dtype.code != want->other) || t->dtype.bits != want->bits ||
+      t->dtype.lanes != 1) {
+    char found[40];
+    mblob_dtype_name(t->dtype, found, sizeof found);
+    return mblob_fail(call, i, "expected %s, found %s", want->name, found);
+  }
+  int64_t elements = 1;
+  for (int d = 0; d < t->ndim; d++)
+    if (t->shape[d] < 0 || __builtin_mul_overflow(elements, t->shape[d], &elements))
+      return mblob_fail(call, i, "dimension %d is %lld, expected a possible size", d, (long long)t->shape[d]);
+  out->tensor = t;
+  out->elements = elements;
+  out->data = t->data ? (char *)t->data + t->byte_offset : NULL;
+  if (!elements) return 0;
+  if (t->strides && !mblob_is_compact(t))
+    return mblob_fail(call, i, "expected compact row-major data, found a non-contiguous array; pass a copy"
+                      " (numpy.ascontiguousarray)");
+  if (!out->data) return mblob_fail(call, i, "expected data, found a NULL pointer");
+  if ((uintptr_t)out->data % want->alignment)
+    return mblob_fail(call, i, "expected data aligned to %d bytes, found address %p; pass an aligned copy",
+                      (int)want->alignment, out->data);
+  return 0;
+}
+
+/* Exact shape of a parameter with several dimensions. `bad`: computing a dimension overflowed. */
+MBLOB_STATIC int mblob_shape(const mblob_call_info *call, int i, const mblob_array *a, int ndim,
+                             const int64_t *dims, bool bad) {
+  const DLTensor *t = a->tensor;
+  bool same = !bad && t->ndim == ndim;
+  for (int d = 0; same && d < ndim; d++) same = dims[d] == MBLOB_ANY || t->shape[d] == dims[d];
+  if (same) return 0;
+  if (bad) return mblob_fail(call, i, "its dimensions, computed from the other arguments, overflow");
+  char expected[80];
+  char found[80];
+  mblob_shape_text(dims, ndim, expected, sizeof expected);
+  mblob_shape_text(t->shape, t->ndim, found, sizeof found);
+  return mblob_fail(call, i, "expected shape %s, found %s", expected, found);
+}
+
+/* Number of elements of a parameter with one dimension, whatever the tensor's shape. */
+MBLOB_STATIC int mblob_elements(const mblob_call_info *call, int i, const mblob_array *a, int64_t expected,
+                                const char *text, bool at_least, bool bad) {
+  if (bad) return mblob_fail(call, i, "its size %s, computed from the other arguments, overflows", text);
+  if (at_least ? a->elements >= expected : a->elements == expected) return 0;
+  return mblob_fail(call, i, "expected %s%lld elements (%s), found %lld", at_least ? "at least " : "",
+                    (long long)expected, text, (long long)a->elements);
+}
+
+MBLOB_STATIC int64_t mblob_add(int64_t a, int64_t b, bool *bad) {
+  int64_t sum = 0;
+  *bad |= __builtin_add_overflow(a, b, &sum);
+  return sum;
+}
+
+MBLOB_STATIC int64_t mblob_sub(int64_t a, int64_t b, bool *bad) {
+  int64_t difference = 0;
+  *bad |= __builtin_sub_overflow(a, b, &difference);
+  return difference;
+}
+
+MBLOB_STATIC int64_t mblob_mul(int64_t a, int64_t b, bool *bad) {
+  int64_t product = 0;
+  *bad |= __builtin_mul_overflow(a, b, &product);
+  return product;
+}

@@ -1,0 +1,223 @@
+"""Constructor of device code modules: payloads of cuda, hip, opencl, metal, vulkan and webgpu
+(classic.md 5.1)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mblob.dtype import DataType
+from mblob.grammar import FunctionInfo, encode_function_map
+from mblob.module import Module
+from mblob.payload_source import BytesPayload, as_bytes_view
+from mblob.wire import encode_string, encode_u64
+from packager.errors import BuildError
+from packager.given import path_or_text
+from packager.nodes import PayloadNode
+
+TAGS = (
+    *(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz"),
+    "tir.use_dyn_shared_memory",
+)
+METAL_VERSION = "0.1.0"  # what TVM's writer says; its reader ignores it
+CL_DELIMITER = "// Function: "  # TVM's OpenCL runtime builds each kernel from the text behind its line
+SOURCE_SUFFIXES = (
+    ".cl",
+    ".clbin",
+    ".ptx",
+    ".cubin",
+    ".fatbin",
+    ".hsaco",
+    ".hip",
+    ".metal",
+    ".metallib",
+    ".spv",
+    ".wgsl",
+    ".cu",
+)
+ELF_MAGIC = b"\x7fELF"
+
+Sources = Any  # text, bytes, a path, or a mapping of these by kernel name
+
+
+def device_module(kind: str, source: Sources, functions: Iterable[Any] = (), fmt: str | None = None) -> Module:
+    """Kernels for a device, in the layout that TVM's runtime of that device reads.
+
+    Args:
+        kind: "cuda", "hip", "opencl", "metal", "vulkan" or "webgpu".
+        source: the code: a text, bytes, or a path to either. metal, vulkan and webgpu keep one
+        source per kernel:
+            a mapping of kernel name to source, or one source that all of them share.
+        functions: one per kernel: a mapping {"name", "arg_types", "launch_param_tags"}, or a tuple
+        in that order.
+            arg_types are texts ("handle", "int32") in the order of the parameters; tags name the
+            launch arguments
+            that follow them ("blockIdx.x", "threadIdx.x", ...).
+        fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it.
+
+    Raises:
+        OSError: no file at the path.
+        BuildError: an unknown kind, a kernel without source, a type or tag that does not exist.
+    """
+    if kind not in _ENCODERS:
+        raise BuildError(f"device_module: kind {kind!r}, expected one of {', '.join(_ENCODERS)}")
+    infos = [_function(f) for f in functions]
+    names = [f.name for f in infos]
+    if len(set(names)) != len(names):
+        raise BuildError(f"device_module: a kernel is listed twice: {', '.join(sorted(names))}")
+    payload, text = _ENCODERS[kind](source, infos, fmt)
+    return Module(node=PayloadNode(kind, BytesPayload(payload), text))
+
+
+def _function(given: Any) -> FunctionInfo:
+    if isinstance(given, FunctionInfo):
+        return given
+    if isinstance(given, Mapping):
+        unknown = set(given) - {"name", "arg_types", "launch_param_tags", "thread_axis_tags"}
+        if unknown or "name" not in given:
+            raise BuildError(
+                f"device_module: a function has name, arg_types and launch_param_tags; found"
+                f" {', '.join(map(str, given))}"
+            )
+        tags = given.get("launch_param_tags", given.get("thread_axis_tags", ()))
+        name, types = given["name"], given.get("arg_types", ())
+    elif isinstance(given, str):
+        name, types, tags = given, (), ()
+    else:
+        try:
+            name, types, tags = (*given, (), ())[:3]
+        except (TypeError, ValueError):
+            raise BuildError(f"device_module: {given!r} is no function: expected (name, arg_types, tags)") from None
+    if not isinstance(name, str) or not name:
+        raise BuildError(f"device_module: a kernel's name is text, found {name!r}")
+    for i, tag in enumerate(tags):
+        if tag not in TAGS or (tag == TAGS[-1] and i != len(tags) - 1):
+            raise BuildError(
+                f"device_module: {name}: launch tag {tag!r}; expected {', '.join(TAGS[:-1])}, and {TAGS[-1]} last"
+            )
+    try:
+        args = tuple(t if isinstance(t, DataType) else DataType.parse(t) for t in types)
+    except ValueError as exc:
+        raise BuildError(f"device_module: {name}: argument types: {exc}") from None
+    return FunctionInfo(name, args, tuple(tags))
+
+
+# -- sources --------------------------------------------------------------------------------------------
+
+
+def _read(source: Any) -> bytes:
+    """Bytes of one source: text, bytes or a path."""
+    if isinstance(source, (str, os.PathLike)):
+        given = path_or_text(source, SOURCE_SUFFIXES, "device_module")
+        return given.read_bytes() if isinstance(given, Path) else given.encode()
+    try:
+        return bytes(as_bytes_view(source))
+    except TypeError:
+        raise BuildError(
+            f"device_module: expected source as text, bytes or a path, found {type(source).__name__}"
+        ) from None
+
+
+def _text(code: bytes) -> str | None:
+    try:
+        return code.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _per_kernel(source: Sources, infos: list[FunctionInfo]) -> dict[str, Any]:
+    """One source per kernel, sorted by name as TVM's std::map writes them."""
+    if isinstance(source, Mapping):
+        missing = [f.name for f in infos if f.name not in source]
+        if missing:
+            raise BuildError(
+                f"device_module: no source for kernel {missing[0]!r}; there are {', '.join(map(str, source))}"
+            )
+        return dict(sorted(source.items()))
+    if not infos:
+        raise BuildError("device_module: expected functions=, or a mapping of kernel name to source")
+    return {f.name: source for f in sorted(infos, key=lambda f: f.name)}
+
+
+Encoded = tuple[bytes, "str | None"]
+
+
+def _one_source(source: Sources, infos: list[FunctionInfo], fmt: str, code: bytes) -> Encoded:
+    return encode_string(fmt) + encode_function_map(infos) + encode_string(code), _text(code)
+
+
+def _cuda(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
+    code = _read(source)
+    fatbin = code[:4] in (b"\x50\xed\x55\xba", b"\xba\x55\xed\x50")
+    return _one_source(
+        source, infos, fmt or ("cubin" if code[:4] == ELF_MAGIC else "fatbin" if fatbin else "ptx"), code
+    )
+
+
+def _hip(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
+    code = _read(source)
+    bundle = code.startswith((ELF_MAGIC, b"__CLANG_OFFLOAD_BUNDLE__"))
+    return _one_source(source, infos, fmt or ("hsaco" if bundle else "hip"), code)
+
+
+def _opencl(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
+    fmt = fmt or "cl"
+    if fmt != "cl":
+        return _one_source(source, infos, fmt, _read(source))
+    if isinstance(source, Mapping):
+        parts = {name: _read(s).decode() for name, s in _per_kernel(source, infos).items()}
+        code = "".join(f"{CL_DELIMITER}{name}\n{part}\n" for name, part in parts.items())
+        return _one_source(source, infos, fmt, code.encode())
+    given = _read(source)
+    code = given.decode(errors="surrogateescape")
+    found = sum(line.startswith(CL_DELIMITER) for line in code.splitlines())
+    if not found:  # TVM's runtime wants one delimited part per kernel: each gets the whole text
+        parts_text = "".join(f"{CL_DELIMITER}{f.name}\n{code}\n" for f in infos)
+        code = parts_text or code
+    elif found != len(infos):
+        raise BuildError(f"device_module: the source has {found} lines '{CL_DELIMITER}<name>', functions= {len(infos)}")
+    payload, _ = _one_source(source, infos, fmt, code.encode(errors="surrogateescape"))
+    return payload, _text(given)
+
+
+def _metal(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
+    """TVM 0.13 and later."""
+    sources = {name: _read(s) for name, s in _per_kernel(source, infos).items()}
+    binary = any(code.startswith(b"MTLB") for code in sources.values())
+    payload = encode_string(METAL_VERSION) + _string_map(sources) + encode_function_map(infos)
+    payload += encode_string(fmt or ("metallib" if binary else "metal"))
+    return payload, None if binary else _joined(sources)
+
+
+def _webgpu(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
+    sources = {name: _read(s) for name, s in _per_kernel(source, infos).items()}
+    return encode_function_map(infos) + _string_map(sources), _joined(sources)
+
+
+def _vulkan(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
+    """A source is SPIR-V, or (flag, SPIR-V); bit 0 of the flag: scalars come through a uniform buffer."""
+    out = [encode_string(fmt or "vulkan"), encode_function_map(infos)]
+    sources = _per_kernel(source, infos)
+    out.append(encode_u64(len(sources)))
+    for name, given in sources.items():
+        flag, code = given if isinstance(given, tuple) else (0, given)
+        words = _read(code)
+        if len(words) % 4:
+            raise BuildError(f"device_module: kernel {name!r}: SPIR-V of {len(words)} bytes, expected a multiple of 4")
+        out.append(encode_string(name) + int(flag).to_bytes(4, "little") + encode_u64(len(words) // 4) + words)
+    return b"".join(out), None
+
+
+def _string_map(items: Mapping[str, bytes]) -> bytes:
+    return encode_u64(len(items)) + b"".join(encode_string(k) + encode_string(v) for k, v in items.items())
+
+
+def _joined(sources: Mapping[str, bytes]) -> str | None:
+    return _text(b"\n".join(dict.fromkeys(sources.values())))
+
+
+_ENCODERS: dict[str, Callable[[Sources, list[FunctionInfo], str | None], Encoded]] = {
+    "cuda": _cuda, "hip": _hip, "opencl": _opencl, "metal": _metal, "vulkan": _vulkan, "webgpu": _webgpu,
+}  # fmt: skip

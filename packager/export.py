@@ -1,0 +1,104 @@
+"""`export_library`: a module tree becomes a file. Plan, compile, link, embed, verify, rename."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mblob.digest import ALGORITHMS
+from mblob.errors import MblobError
+from mblob.module import Module
+from packager import foreign, link, output
+from packager.blob import contents_of
+from packager.errors import BuildError
+from packager.request import EMBEDDINGS, Request
+from packager.toolchain import as_options
+
+
+def export_library(
+    mod: Module,
+    file_name: str | os.PathLike[str],
+    fcompile: Callable[..., Any] | None = None,
+    fpack_imports: Callable[..., Any] | None = None,
+    addons: Sequence[str | os.PathLike[str]] | None = None,
+    workspace_dir: str | os.PathLike[str] | None = None,
+    *,
+    dialect: str = "classic",
+    embed: str = "auto",
+    index: bool = True,
+    digest: str = "crc32",
+    cc: str | Sequence[str] | None = None,
+    target: str | None = None,
+    options: str | Sequence[str] | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Pack a module and everything it imports into one shared library.
+
+    Host code is compiled and linked, everything else is serialized into the library. The file
+    appears when it is
+    complete and has been read back; on any failure the old one stays. The same inputs give the same bytes.
+
+    Args:
+        mod: the root of the tree.
+        file_name: `.so`, or `.tar` for the objects of one, to be linked elsewhere.
+        fcompile: links instead of us, as in TVM: called `fcompile(path, files, **kwargs)`; its attributes
+            `object_format` and `get_target_triple` are honoured. `path` has the name of
+            `file_name`, in a folder
+            beside it; its result moves to `file_name`.
+        fpack_imports: makes the file with the packed modules instead of us, as in TVM: called
+            `fpack_imports(mod, is_system_lib, prefix, workspace_dir)`, returns a path.
+        addons: more inputs of the link, first on its line: objects, archives, sources, libraries.
+        workspace_dir: keeps intermediate files here.
+        dialect: "classic", for TVM 0.5 - 0.20.
+        embed: "grow" (link a placeholder, then stream the modules in), "object" (an object file on the link
+            line), "c" (C text), "append" (behind the linked file); "auto" is grow when we link, object for
+            `fcompile`, c where the target has no ELF.
+        index: write the index behind the modules; False leaves TVM's own bytes.
+        digest: of each payload, in the index: "crc32", "sha256" or "none".
+        cc: the compiler command; by default $CC, cc, gcc or clang.
+        target: a triple to build for.
+        options: options of every compilation and of the link.
+        kwargs: for `fcompile`.
+
+    Returns:
+        What `fcompile` returns, else None.
+
+    Raises:
+        BuildError: the tree or an argument makes no sense.
+        ToolchainError: no compiler, or it fails; `output` is what it printed.
+        IncompatibleError: an object for another machine.
+        OSError: a file cannot be read or written.
+    """
+    if not isinstance(mod, Module):
+        raise BuildError(f"export_library: expected a Module, found {type(mod).__name__}")
+    _check(dialect, embed, digest)
+    if kwargs and fcompile is None:
+        raise TypeError(f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)")
+    path = Path(os.fspath(file_name))
+    request = Request(
+        mod, contents_of(mod), fpack_imports, [Path(os.fspath(a)) for a in addons or ()], embed,
+        index, digest, cc,
+        target, as_options(options),
+    )  # fmt: skip
+    with output.replacing(path) as temporary, output.workspace(workspace_dir) as work:
+        if fcompile is not None:
+            return foreign.export(request, fcompile, temporary, work, kwargs)
+        if path.suffix == ".tar":
+            link.export_tar(request, temporary, work)
+        else:
+            link.export_shared(request, temporary, work)
+    return None
+
+
+def _check(dialect: str, embed: str, digest: str) -> None:
+    if dialect == "ffi":
+        raise MblobError("dialect='ffi' is not available in this version of mblob, use dialect='classic'")
+    for name, value, known in (
+        ("dialect", dialect, ("classic", "ffi")),
+        ("embed", embed, EMBEDDINGS),
+        ("digest", digest, tuple(ALGORITHMS)),
+    ):
+        if value not in known:
+            raise BuildError(f"{name}: expected one of {', '.join(known)}, found {value!r}")

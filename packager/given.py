@@ -1,0 +1,65 @@
+"""What callers hand over as "a path or the thing itself", told apart in one place."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from packager.errors import BuildError
+
+_RESERVED = ("_lib", "_import_tree", "library")
+_KEY_LIMIT = 4096
+
+
+def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: str) -> Path | str:
+    """Tell a path from a source text.
+
+    A path-like object is a path. A string is one if a file of that name exists, or if it looks
+    like the name of
+    a source file: one line, one of `suffixes` at its end, none of the characters that code has.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError: a path without a file.
+    """
+    if isinstance(given, os.PathLike):
+        return existing_file(Path(given), who)
+    if not isinstance(given, str):
+        raise BuildError(f"{who}: expected a path or a source text, found {type(given).__name__}")
+    one_line = given and "\n" not in given and "\0" not in given and len(given) < 4096
+    if one_line and (Path(given).is_file() or (given.endswith(tuple(suffixes)) and not set(given) & set(';{}()#"'))):
+        return existing_file(Path(given), who)
+    return given
+
+
+def existing_file(path: Path, who: str) -> Path:
+    """`path`, if there is a regular file.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError: there is none.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, f"{who}: a folder, expected a file", str(path))
+    if not path.exists():
+        raise FileNotFoundError(errno.ENOENT, f"{who}: no such file", str(path))
+    return path
+
+
+def check_key(key: str, who: str) -> str:
+    """A type key that a module may have.
+
+    Raises:
+        BuildError: reserved, empty or too long.
+    """
+    if not isinstance(key, str):
+        raise BuildError(f"{who}: expected a type key as text, found {type(key).__name__}")
+    if key in _RESERVED:
+        raise BuildError(f"{who}: type key {key!r} is the format's own; choose another")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise BuildError(f"{who}: type key {key!r} is not valid Unicode") from None
+    if not 1 <= size <= _KEY_LIMIT:
+        raise BuildError(f"{who}: a type key has 1 to {_KEY_LIMIT} bytes, found {size}")
+    return key

@@ -1,0 +1,111 @@
+"""Embedding by `grow`: the linker places a 4 KiB placeholder in the last segment, alone; then the
+segment grows.
+
+The linker never sees the payload, so there is no size at which a relocation overflows, and packing
+costs what a
+copy costs. The address of the placeholder does not move: whatever refers to the blob stays right.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from mblob.elf import PT_LOAD
+from mblob.errors import ToolchainError
+from packager.blob import BlobWriter
+from packager.elf_patch import Patch, Stub, read_stub, write_all, write_blob
+from packager.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, SHF_ALLOC, SHF_X86_64_LARGE, BlobSection
+
+SECTION = BlobSection(".tvm_mblob")
+# gold knows no INSERT, but puts large read-only data behind everything else (x86-64).
+GOLD_SECTION = BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE)
+
+# Keeps the linker's own script and adds one output section behind all others, in a segment of its own.
+LINKER_SCRIPT = f"""SECTIONS
+{{
+  {SECTION.name} : ALIGN({PAYLOAD_ALIGN}) {{ *({SECTION.name}) }}
+}}
+INSERT AFTER .bss;
+"""
+
+
+def check(stub: Stub) -> int:
+    """Index of the segment that holds the placeholder and nothing else.
+
+    Raises:
+        ToolchainError: the linker placed it elsewhere, so it cannot grow.
+    """
+    segments = stub.elf.segments
+    address = stub.symbol.st_value
+    index = next(
+        (i for i, s in enumerate(segments) if s.p_type == PT_LOAD and s.p_vaddr == address and s.p_flags == 4),
+        None,
+    )
+    end = max((s.p_vaddr + s.p_memsz for s in segments if s.p_type == PT_LOAD), default=0)
+    if index is None or end != address + PLACEHOLDER_SIZE or segments[index].p_memsz != PLACEHOLDER_SIZE:
+        raise ToolchainError(
+            "the linker did not place the packed modules alone in the last segment; use bfd, gold or lld"
+            " (options=['-fuse-ld=bfd']), or embed='object'"
+        )
+    if segments[index].p_filesz != PLACEHOLDER_SIZE:
+        raise ToolchainError(
+            "the linker left the packed modules out of the file; use another linker, or embed='object'"
+        )
+    return index
+
+
+def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter) -> int:
+    """Write `output`: the stub with the blob in place of its placeholder. Returns the blob's size.
+
+    Args:
+        stub_path: what the linker made.
+
+    Raises:
+        ToolchainError: the stub does not have the shape this needs.
+        IncompatibleError: the blob does not fit a 32-bit library.
+    """
+    stub = read_stub(stub_path, symbol)
+    elf = stub.elf
+    segment = check(stub)
+    start = elf.segments[segment].p_offset
+    old_end = start + PLACEHOLDER_SIZE
+    limit = None
+    if elf.bits == 32:
+        limit = 0xFFFFFFFF - max(stub.symbol.st_value, len(stub.data)) - PAYLOAD_ALIGN
+    fd = os.open(output, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        write_all(fd, memoryview(stub.data)[:start])
+        size, fingerprint = write_blob(fd, blob, limit, elf.machine)
+        # What is behind the placeholder is not loaded (.comment, .symtab, names, section headers):
+        # it moves by
+        # whole cache lines, so that its alignment stays.
+        shift = size - PLACEHOLDER_SIZE
+        shift += -shift % 64
+        os.lseek(fd, old_end + shift, os.SEEK_SET)
+        write_all(fd, memoryview(stub.data)[old_end:])
+        _patch_headers(fd, stub, segment, old_end, shift, size).build_id(fingerprint)
+        os.fchmod(fd, stub_path.stat().st_mode & 0o7777)
+    finally:
+        os.close(fd)
+    return size
+
+
+def _patch_headers(fd: int, stub: Stub, segment: int, old_end: int, shift: int, size: int) -> Patch:
+    elf = stub.elf
+    patch = Patch(fd, elf)
+    patch.segment_sizes(segment, size)
+    patch.symbol(stub.symbol.offset, size=size)
+    table = elf.e_shoff
+    if table >= old_end:
+        table += shift
+        patch.section_table(table)
+    for i, section in enumerate(elf.sections):
+        if section.sh_offset >= old_end and not section.sh_flags & SHF_ALLOC:
+            patch.section(i, offset=section.sh_offset + shift, table=table)
+    if stub.section is not None:
+        patch.section(stub.section, size=size, table=table)
+    for s in elf.symtab:
+        if s.name == stub.symbol.name and s.st_value == stub.symbol.st_value:
+            patch.symbol(s.offset + (shift if s.offset >= old_end else 0), size=size)
+    return patch

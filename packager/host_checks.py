@@ -1,0 +1,74 @@
+"""Checks on the objects of the host modules that need the prototypes: who defines what was declared."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from packager import objects
+from packager.compile import HostFile
+from packager.errors import BuildError
+from packager.objects import Contents
+from packager.slot_shims import SLOTS
+from packager.wrappers import Wrapped
+
+
+def check_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]]) -> None:
+    """Refuse a prototype of a function that nobody defines.
+
+    Raises:
+        BuildError: naming the function, and what may be wrong.
+    """
+    if not all(c.complete for _, c in files):
+        return  # link-time optimization: only the compiler knows the symbols
+    defined = {name for f, c in files if not f.generated for name in c.defined | c.weak}
+    for w in wrapped:
+        name = w.prototype.name
+        if name in defined:
+            continue
+        if any(d.startswith(f"_Z{len(name)}{name}") for d in defined):
+            why = f'it is a C++ function; declare it extern "C" {w.prototype.result_type} {name}(...)'
+        else:
+            why = "check the spelling, and that it is not static"
+        raise BuildError(f"functions: {name} is declared, but no kernel or object defines it: {why}")
+
+
+def hide_plain_functions(
+    wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]], work: Path
+) -> list[HostFile]:
+    """Give functions whose packed form takes the bare name another, hidden one; in every object
+    that uses them.
+
+    Raises:
+        BuildError: such a function is in an archive, or known to the compiler only.
+    """
+    names = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
+    if not names:
+        return [f for f, _ in files]
+    renamed: list[HostFile] = []
+    for i, (f, contents) in enumerate(files):
+        used = names.keys() & (contents.defined | contents.weak | contents.undefined)
+        if f.generated or (not used and contents.complete):
+            renamed.append(f)
+            continue
+        if contents.is_archive or not contents.complete:
+            what = "an archive" if contents.is_archive else "compiled with -flto"
+            raise BuildError(
+                f"packed=: {f.label} is {what}, where {sorted(used or names)[0]} cannot be renamed;"
+                " pass the object files themselves, compiled without -flto"
+            )
+        if not f.own:  # the caller's file stays as it is
+            copy = work / f"hidden{i}.o"
+            shutil.copyfile(f.path, copy)
+            f = HostFile(copy, f.label, f.cxx, f.cuda)
+        objects.rename_symbols(f.path, names, f.label)
+        renamed.append(f)
+    return renamed
+
+
+def missing_slots(files: Sequence[tuple[HostFile, Contents]]) -> list[str]:
+    """Runtime functions that objects call directly and nobody defines."""
+    defined = {name for _, c in files for name in c.defined | c.weak}
+    undefined = {name for _, c in files for name in c.undefined}
+    return [name for name in SLOTS if name in undefined - defined]

@@ -1,0 +1,105 @@
+"""Constructors of host code: C, C++ and CUDA sources, object files, archives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mblob.module import Module
+from mblob.payload_source import as_bytes_view
+from packager.compile import SUFFIXES
+from packager.errors import BuildError
+from packager.given import existing_file, path_or_text
+from packager.nodes import ObjectNode, SourceNode
+from packager.toolchain import as_options
+
+FORMATS = ("c", "cc", "cpp", "cu")
+
+
+def csource_module(
+    source: str | os.PathLike[str],
+    fmt: str | None = None,
+    functions: Sequence[str] | str = (),
+    packed: str | Sequence[str] | None = None,
+    options: str | Sequence[str] | None = None,
+) -> Module:
+    """Host code as source.
+
+    Args:
+        source: a path, which is compiled where it lies, so that `#include "x.h"` works; or the text.
+        fmt: "c", "cc", "cpp" or "cu" (nvcc); by default from the path's suffix, else "c".
+        functions: prototypes of plain C functions that shall have a packed form with checked
+        arguments, such as
+            "void vadd(const float *a, const float *b, float *c, int64_t n)". Pointers to numbers are tensors;
+            `const` marks inputs; `x[n]` checks the number of elements, `x[n][k]` the shape; `const
+            char *` is a
+            string, `void *` any tensor or handle. In C++ sources they are `extern "C"`.
+        packed: "name" gives every packed form the bare name and hides the C function, for TVM
+        hosts; a function's
+            name, or several, does so for these. By default the C function keeps its symbol, and
+            the packed form
+            is `<name>__packed`; `mod["name"]` finds it either way.
+        options: compiler options of this source alone.
+
+    Raises:
+        OSError: no file at the path.
+        BuildError: an unknown fmt, a prototype that is none or has no packed form.
+    """
+    code = path_or_text(source, SUFFIXES, "csource_module")
+    if fmt is None:
+        fmt = SUFFIXES.get(code.suffix, "c") if isinstance(code, Path) else "c"
+    if fmt not in FORMATS:
+        raise BuildError(f"csource_module: fmt {fmt!r}, expected one of {', '.join(FORMATS)}")
+    prototypes = _prototypes(functions)
+    names = _packed_names(packed, [p.name for p in prototypes], "csource_module")
+    return Module(node=SourceNode(code, fmt, prototypes, names, as_options(options)))
+
+
+def static_library(
+    library: Any, functions: Sequence[str] | str = (), packed: str | Sequence[str] | None = None
+) -> Module:
+    """Host code as an object file or an archive; all of an archive is linked.
+
+    Args:
+        library: a path to a `.o` or `.a`, or the bytes of one.
+        functions, packed: as of `csource_module`.
+
+    Raises:
+        OSError: no file at the path.
+        BuildError: a prototype that is none or has no packed form.
+    """
+    content: Path | bytes
+    if isinstance(library, (str, os.PathLike)):
+        content = existing_file(Path(library), "static_library")
+    else:
+        content = bytes(as_bytes_view(library))
+    prototypes = _prototypes(functions)
+    names = _packed_names(packed, [p.name for p in prototypes], "static_library")
+    return Module(node=ObjectNode(content, prototypes, names))
+
+
+def _prototypes(functions: Sequence[str] | str) -> tuple[Any, ...]:
+    if not functions:
+        return ()
+    from packager.prototypes import parse  # the C parser is loaded for those who need it
+
+    return parse(functions)
+
+
+def _packed_names(packed: str | Sequence[str] | None, known: Sequence[str], who: str) -> tuple[str, ...]:
+    if packed is None:
+        return ()
+    if packed == "name" and "name" not in known:
+        if not known:
+            raise BuildError(f"{who}: packed= needs functions=: prototypes of what shall be packed")
+        return tuple(known)
+    names = (packed,) if isinstance(packed, str) else tuple(packed)
+    for name in names:
+        if name not in known:
+            raise BuildError(
+                f"{who}: packed names {name!r}, which functions= does not declare; it declares"
+                f" {', '.join(known) or 'nothing'}"
+            )
+    return names

@@ -1,0 +1,291 @@
+"""Exports that we link ourselves: host modules to objects, checks, the link, the blob."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mblob.errors import ToolchainError
+from packager import append, grow, objects
+from packager.blob import BlobWriter, verify
+from packager.compile import SUFFIXES, HostFile, compile_all, machine_options, probe
+from packager.devc_c import write_c
+from packager.elf_writer import BlobSection, placeholder, section_for, write_object
+from packager.errors import BuildError
+from packager.host_checks import check_functions, hide_plain_functions, missing_slots
+from packager.nodes import SourceNode
+from packager.objects import Contents, Machine
+from packager.request import SYMBOL, Request
+from packager.slot_shims import generate as generate_shims
+from packager.toolchain import Job, Toolchain, find, run_all
+
+MOLD_LIMIT = (1 << 31) - (1 << 26)  # above it mold 1.x writes unwind tables that wrap around, and says nothing
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What goes on the link line, checked.
+
+    Attributes:
+        tools: the compiler.
+        addons: as the caller gave them, sources compiled.
+        files: objects and archives of the host modules and of generated code.
+        machine: what all of them are for.
+        refers_to_blob: an object uses the blob's symbol.
+    """
+
+    tools: Toolchain
+    addons: list[Path]
+    files: list[HostFile]
+    machine: Machine
+    refers_to_blob: bool
+
+
+def prepare(request: Request, work: Path) -> Inputs:
+    """Compile, look at every object, and refuse what a linker would refuse less clearly.
+
+    Raises:
+        ToolchainError, IncompatibleError, BuildError, OSError: as of `export_library`.
+    """
+    tools = find(request.cc, request.target)
+    wrapped = request.wrapped()
+    files = compile_all(tools, request.contents.host, request.wrapper_source(), request.options, work)
+    addons, addon_files = _addons(request, tools, work)
+    known = [(f, objects.read(f.path, f.label)) for f in files]
+    extra = [(f, objects.read(f.path, f.label)) for f in addon_files]
+    own = next((c.machine for f, c in (*known, *extra) if f.own and c.machine), None)
+    machine = own or probe(tools, request.options, work)
+    for f, contents in (*known, *extra):
+        objects.check_machine(contents, f.label, machine, " ".join(tools.cc))
+    everything = [*known, *extra]
+    check_functions(wrapped, everything)
+    hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
+    definitions = [(f.label, _renamed(f, c, hidden)) for f, c in everything]
+    if request.blob("").is_needed:
+        definitions.append(("the packed modules", Contents(defined={SYMBOL})))
+    objects.check_duplicates(definitions)
+    files = hide_plain_functions(wrapped, known, work)
+    files += _shims(tools, everything, request.options, work)
+    return Inputs(tools, addons, files, machine, any(SYMBOL in c.undefined for _, c in everything))
+
+
+def _renamed(file: HostFile, contents: Contents, names: dict[str, str]) -> Contents:
+    """Definitions as they will be when plain functions have made room for packed forms of their names."""
+    if file.generated:
+        return contents
+    return Contents(defined={names.get(name, name) for name in contents.defined})
+
+
+def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path], list[HostFile]]:
+    """The caller's additional inputs: sources become objects; objects and archives are also looked at."""
+    line: list[Path] = []
+    look: list[HostFile] = []
+    sources = [a for a in request.addons if a.suffix in SUFFIXES]
+    folder = work / "addons"
+    compiled: list[HostFile] = []
+    if sources:
+        folder.mkdir(exist_ok=True)
+        nodes = [SourceNode(source, SUFFIXES[source.suffix]) for source in sources]
+        compiled = compile_all(tools, nodes, None, request.options, folder)
+    for addon in request.addons:
+        if addon.suffix in SUFFIXES:
+            made = compiled[sources.index(addon)]
+            line.append(made.path)
+            look.append(made)
+        else:
+            addon.stat()  # a missing file is an OSError that names it
+            line.append(addon.absolute())
+            if addon.suffix in (".o", ".a"):
+                look.append(HostFile(addon.absolute(), str(addon), own=False))
+    return line, look
+
+
+def _shims(
+    tools: Toolchain, everything: Sequence[tuple[HostFile, Contents]], options: Sequence[str], work: Path
+) -> list[HostFile]:
+    """Hidden definitions of runtime functions that foreign objects leave undefined."""
+    missing = missing_slots(everything)
+    if not missing:
+        return []
+    node = SourceNode(generate_shims(missing), "c")
+    shims = work / "shims"
+    shims.mkdir(exist_ok=True)
+    made = compile_all(tools, [node], None, machine_options(options), shims)[0]
+    return [HostFile(made.path, "the runtime slots of mblob")]
+
+
+# -- the link -------------------------------------------------------------------------------------------
+
+
+def link_command(inputs: Inputs, output: Path, more: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The command that links everything into `output`.
+
+    Args:
+        more: further inputs and flags, before the caller's options.
+    """
+    tools = inputs.tools
+    cuda = any(f.cuda for f in inputs.files)
+    driver = tools.cxx if cuda or any(f.cxx for f in inputs.files) else tools.cc
+    line = [*driver, "-shared", "-fPIC", "-o", str(output)]
+    addons = [str(a) for a in inputs.addons]
+    if any(a.suffix == ".a" for a in inputs.addons):
+        # Addons come first, as in TVM, but what an archive provides is known to be needed only afterwards.
+        addons.insert(0, "-Wl,--start-group")
+        more = ["-Wl,--end-group", *more]
+    line += addons
+    for f in inputs.files:
+        if _is_archive(f.path):
+            line += ["-Wl,--whole-archive", str(f.path), "-Wl,--no-whole-archive"]
+        else:
+            line.append(str(f.path))
+    line += [*more, "-Wl,-Bsymbolic", "-Wl,-z,noexecstack", *options]
+    if cuda:
+        home = Path(shutil.which(tools.nvcc[0]) or "/usr/local/cuda/bin/nvcc").resolve().parent.parent
+        line += [f"-L{home / 'lib64'}", f"-L{home / 'lib'}", "-lcudart_static", "-lpthread", "-ldl", "-lrt"]
+    return [*line, "-Wl,--as-needed", "-lm", "-Wl,--no-as-needed"]
+
+
+def _is_archive(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(8) == objects.AR_MAGIC
+
+
+def export_shared(request: Request, output: Path, work: Path) -> None:
+    """Write the shared library `output`.
+
+    Raises:
+        As of `export_library`.
+    """
+    inputs = prepare(request, work)
+    blob = request.blob(inputs.tools.triple)
+    packed = request.packed_file(work)
+    if packed is not None or not blob.is_needed:
+        more = [str(packed)] if packed is not None else []
+        inputs.tools.link(link_command(inputs, output, more, request.options), work)
+        return
+    size = _embed(request, inputs, blob, output, work)
+    verify(output, blob, size)
+
+
+def _embed(request: Request, inputs: Inputs, blob: BlobWriter, output: Path, work: Path) -> int:
+    """Link with the blob, and return its size."""
+    if request.embed == "append":
+        if inputs.refers_to_blob:
+            raise BuildError(
+                f"embed='append': an object refers to {SYMBOL}, whose address would change after the link;"
+                " use embed='grow' or 'object'"
+            )
+        mold = inputs.tools.linker_name(request.options, work) == "mold"
+        stub = _link_stub(request, inputs, append.MOLD_SECTION if mold else append.SECTION, [], work)
+        return append.append(stub, output, SYMBOL, blob)
+    if request.embed == "c":
+        source = work / "devc.c"
+        size = write_c(source, SYMBOL, blob.write)
+        command = (
+            *inputs.tools.cc,
+            *machine_options(request.options),
+            "-fPIC",
+            "-c",
+            "devc.c",
+            "-o",
+            "devc.o",
+        )
+        run_all([Job("devc.c", command)], work)
+        inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
+        return size
+    if request.embed == "object":
+        return _link_object(request, inputs, blob, output, work)
+    try:
+        stub = _growable_stub(request, inputs, work)
+    except _CannotGrow as exc:
+        if request.embed == "grow":
+            raise ToolchainError(f"embed='grow': {exc}") from None
+        return _link_object(request, inputs, blob, output, work)
+    return grow.grow(stub, output, SYMBOL, blob)
+
+
+class _CannotGrow(Exception):
+    """The linker cannot place a segment that may grow."""
+
+
+def _link_stub(request: Request, inputs: Inputs, section: BlobSection, flags: Sequence[str], work: Path) -> Path:
+    """Link with a placeholder in `section`."""
+    placeholder(work / "devc.o", inputs.machine, SYMBOL, section, has_index=request.index)
+    stub = work / "stub.so"
+    inputs.tools.link(link_command(inputs, stub, ["devc.o", *flags], request.options), work)
+    return stub
+
+
+def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
+    """A linked library with the placeholder alone in its last segment.
+
+    Which linker a compiler uses is asked only when it fails: the question costs as much as a link.
+    """
+    named = [o.split("=", 1)[1] for o in request.options if o.startswith("-fuse-ld=")]
+    linker = next((n for n in ("gold", "mold") if named and n in named[-1]), "")
+    if not linker:
+        (work / "insert.ld").write_text(grow.LINKER_SCRIPT)
+        try:
+            return _link_stub(request, inputs, grow.SECTION, ["-Wl,-T,insert.ld"], work)
+        except ToolchainError:
+            linker = inputs.tools.linker_name(request.options, work)
+            if linker not in ("gold", "mold"):
+                raise
+    if linker == "mold":
+        raise _CannotGrow("mold knows no linker scripts; use -fuse-ld=bfd, gold or lld, or embed='object'")
+    if inputs.machine.e_machine != 62:
+        raise _CannotGrow("gold can place the packed modules on x86-64 only; use -fuse-ld=bfd, or embed='object'")
+    return _link_stub(request, inputs, grow.GOLD_SECTION, [], work)
+
+
+def _link_object(request: Request, inputs: Inputs, blob: BlobWriter, output: Path, work: Path) -> int:
+    """Link with the whole blob as an object."""
+    section = section_for(inputs.machine)
+    size = write_object(work / "devc.o", inputs.machine, SYMBOL, section, blob.write, has_index=request.index)
+    if size > MOLD_LIMIT and inputs.tools.linker_name(request.options, work) == "mold":
+        raise ToolchainError(
+            f"mold cannot link {size} bytes of packed modules without damage to unwind tables;"
+            " use -fuse-ld=bfd, gold or lld"
+        )
+    inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
+    return size
+
+
+# -- tar ------------------------------------------------------------------------------------------------
+
+
+def export_tar(request: Request, output: Path, work: Path) -> None:
+    """Write a tar of objects that make the library when they are linked with `-shared`.
+
+    Sources are compiled: whoever links the objects later needs neither our headers nor the options. Names,
+    times and owners are fixed, so that the same inputs give the same bytes.
+
+    Raises:
+        As of `export_library`.
+    """
+    inputs = prepare(request, work)
+    blob = request.blob(inputs.tools.triple)
+    members = [*inputs.addons, *(f.path for f in inputs.files)]
+    packed = request.packed_file(work)
+    if packed is not None:
+        members.append(packed)
+    elif blob.is_needed and request.embed == "c":
+        write_c(work / "devc.c", SYMBOL, blob.write)
+        members.append(work / "devc.c")
+    elif blob.is_needed:
+        section = section_for(inputs.machine)
+        write_object(work / "devc.o", inputs.machine, SYMBOL, section, blob.write, has_index=request.index)
+        members.append(work / "devc.o")
+    names = [m.name for m in members]
+    if twice := next((n for n in names if names.count(n) > 1), None):
+        raise BuildError(f"two inputs are called {twice}; in a tar each needs a name of its own: rename one")
+    with tarfile.open(output, "w", format=tarfile.PAX_FORMAT) as tar:
+        for member in members:
+            info = tarfile.TarInfo(member.name)
+            info.size = member.stat().st_size
+            info.mode = 0o644
+            with member.open("rb") as file:
+                tar.addfile(info, file)

@@ -1,0 +1,186 @@
+"""What the modules made by constructors hold: host code to link, and payloads to serialize."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mblob.classic import OutEntry
+from mblob.model import LIBRARY
+from mblob.module import Module, Node
+from mblob.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
+from packager.errors import BuildError
+
+if TYPE_CHECKING:
+    from packager.prototypes import Prototype
+
+SAFETENSORS = "safetensors"
+
+
+class HostNode(Node):
+    """Host code: linked into the library, never serialized.
+
+    Attributes:
+        functions: plain C functions that get a packed form.
+        packed: names among them whose packed form takes the bare name.
+    """
+
+    def __init__(self, type_key: str, functions: Sequence[Prototype], packed: Sequence[str]) -> None:
+        self.type_key = type_key
+        self.functions = tuple(functions)
+        self.packed = tuple(packed)
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+        raise NotImplementedError
+
+
+class SourceNode(HostNode):
+    """C, C++ or CUDA source: a file, which stays where it is, or a text.
+
+    Attributes:
+        fmt: "c", "cc", "cpp" or "cu".
+        options: compiler options of this module alone.
+    """
+
+    def __init__(
+        self,
+        code: Path | str,
+        fmt: str,
+        functions: Sequence[Prototype] = (),
+        packed: Sequence[str] = (),
+        options: Sequence[str] = (),
+    ) -> None:
+        super().__init__("c", functions, packed)
+        self.code = code
+        self.fmt = fmt
+        self.options = tuple(options)
+
+    @property
+    def label(self) -> str:
+        return str(self.code) if isinstance(self.code, Path) else f"csource_module text ({self.fmt})"
+
+    def text(self) -> str:
+        return self.code.read_text(errors="surrogateescape") if isinstance(self.code, Path) else self.code
+
+    def source(self, fmt: str) -> str | None:
+        return self.text() if fmt in ("", self.fmt) else None
+
+
+class ObjectNode(HostNode):
+    """An object file or an archive of them: a file, or its bytes."""
+
+    def __init__(self, content: Path | bytes, functions: Sequence[Prototype] = (), packed: Sequence[str] = ()) -> None:
+        super().__init__("static_library", functions, packed)
+        self.content = content
+
+    @property
+    def label(self) -> str:
+        return str(self.content) if isinstance(self.content, Path) else "static_library bytes"
+
+
+class PiecesPayload:
+    """Buffers in a row, kept without copying; can be written any number of times."""
+
+    def __init__(self, pieces: Iterable[Any]) -> None:
+        self.pieces = [as_bytes_view(piece) for piece in pieces]
+
+    @property
+    def size(self) -> int:
+        return sum(len(piece) for piece in self.pieces)
+
+    def chunks(self) -> Iterator[memoryview]:
+        return iter(self.pieces)
+
+
+class PayloadNode(Node):
+    """A module that is serialized.
+
+    Attributes:
+        type_key: its key in the blob.
+        content: its bytes.
+        text: what `get_source` answers, if it is text.
+        data: opens without a loader.
+        alignment, align_at: as of `mblob.classic.OutEntry`.
+    """
+
+    def __init__(
+        self, type_key: str, content: Payload, text: str | None = None, *, data: bool = False,
+        alignment: int = 1,
+        align_at: int = 0,
+    ) -> None:  # fmt: skip
+        self.type_key = type_key
+        self.content = content
+        self.text = text
+        self.data = data
+        self.alignment = alignment
+        self.align_at = align_at
+        self._mapping: memoryview | None = None
+
+    def payload(self) -> memoryview:
+        """The bytes: the caller's buffer or a mapping of the file, no copy. Pieces of an iterable
+        are joined."""
+        if isinstance(self.content, IterPayload):
+            self.content = BytesPayload(b"".join(self.content.chunks()))
+        if isinstance(self.content, BytesPayload):
+            return self.content.data
+        if isinstance(self.content, FilePayload):
+            if self._mapping is None:
+                self._mapping = _map(self.content.path)
+            return self._mapping
+        return memoryview(b"".join(self.content.chunks()))
+
+    def source(self, fmt: str) -> str | None:
+        return self.text
+
+
+def _map(path: Path) -> memoryview:
+    with path.open("rb") as file:
+        if path.stat().st_size == 0:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def node_of(module: Module) -> Node:
+    """The content of a module; the packager is the one place that tells contents apart."""
+    return module._node
+
+
+def is_host(module: Module) -> bool:
+    """Whether a module is host code, which is linked and not serialized."""
+    return isinstance(node_of(module), HostNode)
+
+
+def out_entry(module: Module) -> OutEntry:
+    """How a module that is no host code is written. Modules of opened libraries are copied by
+    their payload."""
+    node = node_of(module)
+    if isinstance(node, PayloadNode):
+        return OutEntry(node.type_key, node.content, node.data, node.alignment, node.align_at)
+    payload = module.payload
+    if module.type_key == SAFETENSORS:
+        from packager.safetensors import ALIGNMENT, data_offset
+
+        return OutEntry(SAFETENSORS, BytesPayload(payload), True, ALIGNMENT, data_offset(payload, SAFETENSORS))
+    return OutEntry(module.type_key, BytesPayload(payload), bool(getattr(node, "data", False)))
+
+
+def check_serializable(root: Module) -> None:
+    """Refuse a tree with a module that can be neither linked nor serialized.
+
+    Raises:
+        BuildError: a library that was loaded from a file; the text says where it is in the tree.
+    """
+    places: dict[int, str] = {id(root): "root"}
+    for module in root.walk():
+        for i, child in enumerate(module.imported_modules):
+            places.setdefault(id(child), f"{places[id(module)]}.imported_modules[{i}]")
+        if not is_host(module) and module.type_key == LIBRARY:
+            raise BuildError(
+                f"{places[id(module)]} is a {LIBRARY!r}: linked code of an opened library, which"
+                " can be neither"
+                " linked again nor serialized; pack its objects (static_library) or sources (csource_module)"
+            )

@@ -1,0 +1,276 @@
+"""Questions to object files and archives before the linker sees them: machine, symbols; and one
+edit, a rename.
+
+Archives: System V / GNU ar, the format of `ar(5)`: a magic line, then members with 60-byte headers.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mblob.elf import ET_REL, STB_GLOBAL, STB_LOCAL, STB_WEAK, ElfFile, Symbol
+from mblob.errors import FormatError, IncompatibleError, ToolchainError
+
+AR_MAGIC = b"!<arch>\n"
+THIN_MAGIC = b"!<thin>\n"
+SHN_COMMON = 0xFFF2
+SHT_GROUP, SHT_SYMTAB = 17, 2
+STV_HIDDEN = 2
+_GNU_UNIQUE = 10
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What an object is for; everything a new object needs to be linked with it.
+
+    Attributes:
+        bits, byte_order: 32 or 64; "<" or ">".
+        e_machine, e_flags: of its header (the flags hold the ABI on ARM, RISC-V, MIPS, PowerPC).
+        os_abi: e_ident[EI_OSABI].
+        properties: contents of `.note.gnu.property`, b"" without: an object without the note switches
+            the features off that all others have.
+        name: "x86_64", ...
+    """
+
+    bits: int
+    byte_order: str
+    e_machine: int
+    e_flags: int
+    os_abi: int
+    properties: bytes
+    name: str
+
+    @property
+    def identity(self) -> tuple[int, int, str]:
+        """What must agree for a link."""
+        return self.e_machine, self.bits, self.byte_order
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.bits}-bit{', big endian' if self.byte_order == '>' else ''})"
+
+
+@dataclass
+class Contents:
+    """Symbols of one object file, or of all members of an archive.
+
+    Attributes:
+        machine: of the first object; None for an empty archive.
+        defined: strong global definitions.
+        weak: weak ones, and what linkers merge (COMDAT, common).
+        undefined: what it needs from elsewhere.
+        complete: False if the real symbols are known to the compiler only (link-time optimization).
+        is_archive: an archive, of which a linker takes what it needs.
+    """
+
+    machine: Machine | None = None
+    defined: set[str] = field(default_factory=set)
+    weak: set[str] = field(default_factory=set)
+    undefined: set[str] = field(default_factory=set)
+    complete: bool = True
+    is_archive: bool = False
+
+
+def read(path: Path, label: str) -> Contents:
+    """Look into an object file or archive.
+
+    Args:
+        label: what messages call it.
+
+    Raises:
+        OSError: it cannot be read.
+        FormatError: it is neither ("not_elf"), or damaged.
+        IncompatibleError: members of an archive are for different machines.
+    """
+    contents = Contents()
+    for name, data in _objects(path, label):
+        elf = ElfFile(data, name)
+        if elf.e_type != ET_REL:
+            raise FormatError(
+                f"{name}: ELF type {elf.e_type}, expected an object file (type {ET_REL});"
+                " a shared library is linked with options=, not packed",
+                code="elf_header", offset=16,
+            )  # fmt: skip
+        machine = machine_of(elf)
+        if contents.machine is None:
+            contents.machine = machine
+        elif contents.machine.identity != machine.identity:
+            raise IncompatibleError(f"{name} is for {machine}, other members of the archive for {contents.machine}")
+        _add_symbols(elf, contents)
+        contents.is_archive = name != label
+    contents.undefined -= contents.defined | contents.weak
+    return contents
+
+
+def machine_of(elf: ElfFile) -> Machine:
+    """The machine of an ELF file."""
+    note = elf.section(".note.gnu.property") if elf.e_type == ET_REL else None
+    properties = bytes(elf.contents(note)) if note and note.sh_size <= 4096 else b""
+    return Machine(elf.bits, elf.byte_order, elf.e_machine, elf.e_flags, elf.data[7], properties, elf.machine)
+
+
+def _add_symbols(elf: ElfFile, contents: Contents) -> None:
+    merged = _comdat_sections(elf)
+    for s in elf.symtab:
+        if s.binding == STB_LOCAL:
+            continue
+        if s.name.startswith("__gnu_lto_") and not s.name.endswith("_v1"):
+            contents.complete = False
+        if not s.is_defined:
+            contents.undefined.add(s.name)
+        elif s.binding in (STB_WEAK, _GNU_UNIQUE) or s.st_shndx == SHN_COMMON or s.st_shndx in merged:
+            contents.weak.add(s.name)
+        elif s.binding == STB_GLOBAL:
+            contents.defined.add(s.name)
+    if any(s.name.startswith(".gnu.lto_") for s in elf.sections):
+        contents.complete = False
+
+
+def _comdat_sections(elf: ElfFile) -> set[int]:
+    """Sections that are members of a COMDAT group (gABI: flag word GRP_COMDAT, then section indices)."""
+    found: set[int] = set()
+    for section in elf.sections:
+        if section.sh_type == SHT_GROUP:
+            raw = elf.contents(section)
+            words = struct.unpack_from(f"{elf.byte_order}{len(raw) // 4}I", raw)
+            if words and words[0] & 1:
+                found.update(words[1:])
+    return found
+
+
+# -- files ----------------------------------------------------------------------------------------------
+
+
+def _objects(path: Path, label: str) -> Iterator[tuple[str, memoryview]]:
+    """Name and bytes of the object in a file, or of each object in an archive."""
+    with path.open("rb") as file:
+        if path.stat().st_size == 0:
+            raise FormatError(
+                f"{label}: an empty file, expected an object file or an archive", code="not_elf", offset=0
+            )
+        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    if bytes(data[:8]) == THIN_MAGIC:
+        raise FormatError(
+            f"{label}: a thin archive holds no objects itself; make a full one (ar without T)",
+            code="not_elf",
+            offset=0,
+        )
+    if bytes(data[:8]) != AR_MAGIC:
+        if bytes(data[:4]) != b"\x7fELF":
+            what = " (LLVM bitcode: compile without -flto)" if bytes(data[:4]) == b"BC\xc0\xde" else ""
+            raise FormatError(
+                f"{label}: neither an ELF object file nor an archive{what}; it starts with"
+                f" {bytes(data[:8])!r}",
+                code="not_elf", offset=0,
+            )  # fmt: skip
+        yield label, data
+        return
+    yield from _members(data, label)
+
+
+def _members(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]:
+    at = len(AR_MAGIC)
+    long_names = b""
+    while len(data) - at >= 60:
+        head = bytes(data[at : at + 60])
+        digits = head[48:58].strip()
+        if head[58:] != b"`\n" or not digits.isdigit():
+            raise FormatError(f"{label}: no archive member header here", code="not_elf", offset=at)
+        size = int(digits)
+        at += 60
+        if size > len(data) - at:
+            raise FormatError(
+                f"{label}: a member of {size} bytes, {len(data) - at} are left",
+                code="elf_truncated",
+                offset=at,
+            )
+        body = data[at : at + size]
+        name = head[:16].rstrip()
+        at += size + (size & 1)
+        if name in (b"/", b"/SYM64/", b"__.SYMDEF"):
+            continue
+        if name == b"//":
+            long_names = bytes(body)
+            continue
+        if name[:1] == b"/" and name[1:].isdigit():
+            name = long_names[int(name[1:]) :].split(b"\n", 1)[0]
+        text = name.rstrip(b"/").decode(errors="replace")
+        if bytes(body[:4]) != b"\x7fELF":
+            raise FormatError(f"{label}({text}): not an ELF object", code="not_elf", offset=at - size)
+        yield f"{label}({text})", body
+
+
+# -- checks before the link -----------------------------------------------------------------------------
+
+
+def check_machine(contents: Contents, label: str, expected: Machine, compiler: str) -> None:
+    """Refuse an object for another machine than the compiler's.
+
+    Raises:
+        IncompatibleError: naming both, and what to do.
+    """
+    found = contents.machine
+    if found is not None and found.identity != expected.identity:
+        raise IncompatibleError(
+            f"{label} is for {found}, the compiler {compiler} links for {expected};"
+            f" pass cc= of a compiler for {found.name}, or an object for {expected.name}"
+        )
+
+
+def check_duplicates(files: Sequence[tuple[str, Contents]]) -> None:
+    """Refuse two strong definitions of one name.
+
+    Raises:
+        ToolchainError: naming the symbol and both files.
+    """
+    owners: dict[str, str] = {}
+    for label, contents in files:
+        for name in sorted(contents.defined):
+            other = owners.get(name)
+            owners[name] = label
+            if other is not None:
+                raise ToolchainError(
+                    f"{name} is defined twice: in {other} and in {label}; rename one of them, or make it static"
+                )
+
+
+# -- renaming -------------------------------------------------------------------------------------------
+
+
+def rename_symbols(path: Path, names: dict[str, str], label: str) -> None:
+    """Rename global symbols of an object file in place and hide their definitions.
+
+    Everything in the object that refers to the symbol keeps doing so: relocations name symbols by index. The
+    new names go to a longer copy of the string table at the end of the file. Done on the object, not on the
+    source: a `-Dname=other` would also change strings, members and types of that name.
+
+    Args:
+        names: old name -> new name; names that the object does not mention are passed over.
+    """
+    data = path.read_bytes()
+    elf = ElfFile(memoryview(data), label)
+    symbols = [s for s in elf.symtab if s.name in names and s.binding != STB_LOCAL]
+    if not symbols:
+        return
+    table = next(s for s in elf.sections if s.sh_type == SHT_SYMTAB)
+    strings = bytearray(elf.contents(elf.sections[table.sh_link]))
+    out = bytearray(data)
+    order = elf.byte_order
+    for s in symbols:
+        struct.pack_into(f"{order}I", out, s.offset, len(strings))
+        strings += names[s.name].encode() + b"\0"
+        if s.is_defined:
+            _hide(out, s, elf.bits)
+    out += bytes(-len(out) % 8)
+    header = elf.e_shoff + table.sh_link * elf.e_shentsize
+    fmt, at = (f"{order}QQ", 24) if elf.bits == 64 else (f"{order}II", 16)
+    struct.pack_into(fmt, out, header + at, len(out), len(strings))  # sh_offset, sh_size
+    path.write_bytes(bytes(out) + strings)
+
+
+def _hide(out: bytearray, symbol: Symbol, bits: int) -> None:
+    at = symbol.offset + (5 if bits == 64 else 13)  # st_other
+    out[at] = out[at] & ~3 | STV_HIDDEN

@@ -1,0 +1,101 @@
+"""Output files: written beside their place and renamed, so that a failure leaves what was there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mblob.errors import IncompatibleError
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path to write to instead of `path`: same name, in a temporary folder beside it.
+
+    When the block ends and wrote the file, the file takes the place of `path`; when the block fails, whatever
+    the reason, `path` stays as it was. Nothing else is left behind either way. A block that writes nothing
+    (a caller's `fcompile` may send its result elsewhere) leaves `path` alone.
+
+    Raises:
+        OSError: `path` cannot be written; it names `path`.
+    """
+    # A symbolic link is written through, as linkers do.
+    real = Path(os.path.realpath(path))
+    if real.exists() and not real.is_file():
+        code = errno.EISDIR if real.is_dir() else errno.EINVAL
+        raise OSError(code, "the output is not a regular file", str(path))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f".{real.name[:100]}.", dir=real.parent))
+    except OSError as exc:
+        raise OSError(exc.errno, f"the output cannot be written: {exc.strerror}", str(path)) from None
+    try:
+        temporary = folder / real.name
+        try:
+            yield temporary
+            if temporary.exists():
+                temporary.replace(real)
+        except OSError as exc:
+            # A full disk is reported by write(), which does not know what it writes to.
+            if exc.errno is not None and exc.filename in (None, str(temporary)):
+                raise OSError(exc.errno, f"the output cannot be written: {exc.strerror}", str(path)) from exc
+            raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """A folder for intermediate files: the caller's, which is kept, or a temporary one, which is removed."""
+    if folder is not None:
+        path = Path(folder).absolute()
+        path.mkdir(parents=True, exist_ok=True)
+        yield path
+        return
+    # Not TemporaryDirectory: its finalizer keeps state at interpreter exit that an interrupt can trip over.
+    path = Path(tempfile.mkdtemp(prefix="mblob-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class FileSink:
+    """A blob written into an open file from the descriptor's position on.
+
+    Args:
+        fd: open for writing, positioned where the blob starts; borrowed.
+        limit: bytes the blob may have, None for any number.
+        what: the thing that has the limit, for the error.
+        checksum: keep a CRC-32 of what is written in order.
+    """
+
+    def __init__(self, fd: int, limit: int | None = None, what: str = "", *, checksum: bool = False) -> None:
+        self._fd = fd
+        self._start = os.lseek(fd, 0, os.SEEK_CUR)
+        self._limit = limit
+        self._what = what
+        self._checksum = checksum
+        self.size = 0
+        self.crc = 0
+
+    def write(self, data: memoryview | bytes, /) -> None:
+        left = memoryview(data)
+        self.size += len(left)
+        if self._limit is not None and self.size > self._limit:
+            raise IncompatibleError(
+                f"{self._what} holds at most {self._limit} bytes, the packed modules are larger;"
+                " pack for a 64-bit target or ship the large payloads beside the library"
+            )
+        if self._checksum:
+            self.crc = zlib.crc32(left, self.crc)
+        while left:  # one write() takes 2 GiB at most, and may take less
+            left = left[os.write(self._fd, left) :]
+
+    def patch(self, offset: int, data: bytes, /) -> None:
+        os.pwrite(self._fd, data, self._start + offset)

@@ -1,0 +1,141 @@
+"""Constructors of serialized modules: device code, JSON graphs, executor factories, blobs, weights."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mblob.module import Module
+from mblob.ndarray import as_record, encode_header, read_param_dict
+from mblob.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
+from mblob.wire import encode_string, encode_strings, encode_u64
+from packager import safetensors
+from packager.errors import BuildError
+from packager.given import check_key, existing_file
+from packager.nodes import SAFETENSORS, PayloadNode, PiecesPayload
+
+
+def json_module(kind: str, symbol: str, graph_json: str | Mapping[str, Any], const_names: Sequence[str] = ()) -> Module:
+    """A module of a JSON runtime (dnnl_json, tensorrt, clml, ...); classic.md 5.6.
+
+    Args:
+        kind: its type key.
+        symbol: the name of its one function.
+        graph_json: the graph, as text or as what `json.dumps` takes.
+        const_names: names of its constants, in the order of the graph's inputs.
+
+    Raises:
+        BuildError: a reserved key, or text that is no JSON.
+    """
+    check_key(kind, "json_module")
+    text = _json_text(graph_json, "json_module")
+    payload = encode_string(symbol) + encode_string(text) + encode_strings(const_names)
+    return Module(node=PayloadNode(kind, BytesPayload(payload), text))
+
+
+def graph_executor_factory(
+    graph_json: str | Mapping[str, Any], params: Mapping[str, Any] | Any = None, name: str = "default"
+) -> Module:
+    """The factory of a graph executor (key GraphExecutorFactory); import the kernels' module into it.
+
+    Args:
+        graph_json: the graph, as text or as what `json.dumps` takes.
+        params: name -> array (anything with the buffer protocol; kept, not copied, until it is
+        written), or the
+            bytes of `save_param_dict`. Written in the order given.
+        name: of the function that makes an executor, `mod["default"](device)`.
+
+    Raises:
+        BuildError: text that is no JSON. FormatError: bytes that are no parameter dictionary.
+    """
+    text = _json_text(graph_json, "graph_executor_factory")
+    if params is None:
+        params = {}
+    elif not isinstance(params, Mapping):
+        params = read_param_dict(params)
+    names = [str(n) for n in params]
+    pieces: list[Any] = [encode_string(text) + encode_u64(len(names)) + encode_strings(names)]
+    for key, value in params.items():
+        try:
+            record = as_record(value)
+            pieces += [encode_header(record.dtype, record.shape, record.data.nbytes), record.data]
+        except (TypeError, ValueError) as exc:
+            raise BuildError(f"graph_executor_factory: params[{key!r}]: {exc}") from None
+    pieces.append(encode_string(name))
+    return Module(node=PayloadNode("GraphExecutorFactory", PiecesPayload(pieces), text))
+
+
+def blob_module(key: str, payload: Any) -> Module:
+    """Any bytes, under a type key of your own. They open without a loader.
+
+    Args:
+        key: 1 to 4096 bytes; not one of the format's own (`library`, `_lib`, `_import_tree`).
+        payload: a bytes-like object, kept without copying; a path, read piece by piece when the library is
+            written and never whole; or an iterable of bytes-like objects, which is used up by one export.
+
+    Raises:
+        OSError: no file at the path.
+        BuildError: a reserved or impossible key, or nothing that has bytes.
+    """
+    check_key(key, "blob_module")
+    return Module(node=PayloadNode(key, _payload(payload, "blob_module"), data=True))
+
+
+def safetensors_module(weights: Any) -> Module:
+    """Weights in the safetensors format (key safetensors): packed unchanged, aligned, mapped in
+    place at load.
+
+    Args:
+        weights: a path, of which only the header is read now, or the bytes of a file.
+
+    Raises:
+        OSError: no file at the path.
+        BuildError: no safetensors file, or a damaged one.
+    """
+    payload = _payload(weights, "safetensors_module")
+    if isinstance(payload, FilePayload):
+        who = str(payload.path)
+        size = payload.size
+        with payload.path.open("rb") as file:
+            head = file.read(8)
+            offset = safetensors.data_offset(head, who)
+            header = file.read(min(offset - 8, size))
+    elif isinstance(payload, BytesPayload):
+        who = "safetensors_module"
+        size = payload.size
+        offset = safetensors.data_offset(payload.data, who)
+        header = bytes(payload.data[8:offset])
+    else:
+        raise BuildError("safetensors_module: expected a path or bytes, found an iterable")
+    if offset > size:
+        raise BuildError(f"{who}: says its header has {offset - 8} bytes, the file has {size} in all; it is cut")
+    safetensors.check_header(header, size - offset, who)
+    node = PayloadNode(SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=offset)
+    return Module(node=node)
+
+
+def _json_text(graph: str | Mapping[str, Any], who: str) -> str:
+    if not isinstance(graph, str):
+        return json.dumps(graph)
+    try:
+        json.loads(graph)
+    except (ValueError, RecursionError) as exc:
+        raise BuildError(f"{who}: the graph is no JSON: {exc}") from None
+    return graph
+
+
+def _payload(given: Any, who: str) -> Payload:
+    if isinstance(given, (str, os.PathLike)):
+        return FilePayload(existing_file(Path(given), who))
+    try:
+        return BytesPayload(as_bytes_view(given))
+    except TypeError as exc:
+        if isinstance(given, Iterable) and not isinstance(given, Mapping):
+            try:
+                memoryview(given)  # type: ignore[arg-type]
+            except TypeError:
+                return IterPayload(given)
+        raise BuildError(f"{who}: expected bytes, a path or an iterable of buffers: {exc}") from None

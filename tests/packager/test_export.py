@@ -1,0 +1,397 @@
+"""`export_library`: what is in the file, whatever way it got there."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mblob
+from mblob.elf import PT_LOAD
+from packager.elf_writer import PAYLOAD_ALIGN
+
+from .conftest import VADD, VADD_C, PackedLibrary, Tensor, floats
+
+PAYLOAD = bytes(range(250)) * 400
+LINKERS = ("bfd", "gold", "lld", "mold")
+LINKER_TOOLS = {"bfd": "ld.bfd", "gold": "ld.gold", "lld": "ld.lld", "mold": "mold"}
+Require = Callable[[str], str]
+
+
+def check(path: Path) -> None:
+    """The library holds the tree, reads without a remark, and its function computes."""
+    with mblob.open(path) as lib:
+        lib.verify("full")
+        assert [e.type_key for e in lib.entries] == ["library", "my_key"]
+        assert bytes(lib.entries[1].view()) == PAYLOAD
+        assert lib.diagnostics == []
+        offset, size = lib.blob_offset, lib.blob.size if lib.blob else 0
+    opened = PackedLibrary(path)
+    c = floats(0)
+    assert opened.call("vadd__packed", Tensor(floats(1)), Tensor(floats(2)), Tensor(c), 1)[0] == 0
+    assert c[0] == 3
+    mapped = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(opened.lib, "__tvm_dev_mblob")), size)
+    assert mapped == path.read_bytes()[offset : offset + size]
+    done = subprocess.run(["readelf", "-aW", path], capture_output=True, text=True, check=True)
+    assert "arning" not in done.stderr
+
+
+@pytest.mark.parametrize("linker", LINKERS)
+@pytest.mark.parametrize("embed", ["auto", "object", "append", "c"])
+def test_every_linker_takes_every_embedding(
+    tmp_path: Path, tree: mblob.Module, require: Require, linker: str, embed: str
+) -> None:
+    require(LINKER_TOOLS[linker])
+    tree.export_library(tmp_path / "x.so", options=[f"-fuse-ld={linker}"], embed=embed)
+    check(tmp_path / "x.so")
+
+
+def test_grow_gives_the_blob_the_last_segment_alone(tmp_path: Path, tree: mblob.Module) -> None:
+    tree.export_library(tmp_path / "x.so", embed="grow")
+    check(tmp_path / "x.so")
+    with mblob.open(tmp_path / "x.so") as lib:
+        last = [s for s in lib.elf.segments if s.p_type == PT_LOAD][-1]
+        assert lib.blob is not None
+        assert (last.p_flags, last.p_filesz, last.p_memsz) == (4, lib.blob.size, lib.blob.size)
+        assert lib.blob_offset == last.p_offset
+        assert last.p_offset % PAYLOAD_ALIGN == last.p_vaddr % PAYLOAD_ALIGN == 0
+        sizes = {s.st_size for s in (*lib.elf.dynsym, *lib.elf.symtab) if s.name == "__tvm_dev_mblob"}
+        assert sizes == {lib.blob.size}
+
+
+def test_grow_refuses_mold_by_name(tmp_path: Path, tree: mblob.Module, require: Require) -> None:
+    require("mold")
+    with pytest.raises(mblob.ToolchainError, match="mold knows no linker scripts"):
+        tree.export_library(tmp_path / "x.so", options=["-fuse-ld=mold"], embed="grow")
+
+
+TOOLS = ["strip", "strip -g", "objcopy", "objcopy --strip-debug", "patchelf --set-rpath /nowhere"]
+
+
+@pytest.mark.parametrize("embed", ["grow", "append", "object"])
+@pytest.mark.parametrize("command", TOOLS)
+def test_the_library_survives_the_usual_tools(
+    tmp_path: Path, tree: mblob.Module, require: Require, embed: str, command: str
+) -> None:
+    require(command.split()[0])
+    tree.export_library(tmp_path / "x.so", embed=embed)
+    subprocess.run([*command.split(), tmp_path / "x.so"], check=True)
+    check(tmp_path / "x.so")
+
+
+def test_the_stack_is_not_executable_and_references_bind_inside(tmp_path: Path, tree: mblob.Module) -> None:
+    tree.export_library(tmp_path / "x.so")
+    text = subprocess.run(["readelf", "-lWd", tmp_path / "x.so"], capture_output=True, text=True, check=True).stdout
+    assert " RW " in next(line for line in text.splitlines() if "GNU_STACK" in line).replace("RWE", "")
+    assert "SYMBOLIC" in text
+
+
+def test_the_library_is_executable_as_a_linker_leaves_it(tmp_path: Path, tree: mblob.Module) -> None:
+    tree.export_library(tmp_path / "x.so")
+    mask = os.umask(0)
+    os.umask(mask)
+    assert (tmp_path / "x.so").stat().st_mode & 0o777 == 0o777 & ~mask
+
+
+def test_the_same_inputs_give_the_same_bytes_wherever_they_lie(tmp_path: Path) -> None:
+    found = set()
+    for name in ("one", "another_place"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "k.c").write_text('#include "k.h"\n' + VADD_C + "const char *where(void) { return __FILE__; }\n")
+        (folder / "k.h").write_text("\n")
+        (folder / "b").write_bytes(PAYLOAD)
+        host = mblob.csource_module(folder / "k.c", functions=[VADD], options="-g")
+        host.import_module(mblob.blob_module("my_key", folder / "b"))
+        host.export_library(folder / "x.so")
+        found.add((folder / "x.so").read_bytes())
+    assert len(found) == 1
+
+
+def test_the_build_id_depends_on_the_payload(tmp_path: Path) -> None:
+    ids = set()
+    for digest in ("crc32", "none"):
+        for byte in b"ab":
+            host = mblob.csource_module(";")
+            host.import_module(mblob.blob_module("k", bytes([byte])))
+            host.export_library(tmp_path / "x.so", options=["-Wl,--build-id=sha1"], digest=digest)
+            text = subprocess.run(["readelf", "-n", tmp_path / "x.so"], capture_output=True, text=True).stdout
+            ids.add(next(line for line in text.splitlines() if "Build ID" in line))
+    assert len(ids) == 4
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_a_library_alone_has_an_index_or_no_blob(tmp_path: Path, vadd: mblob.Module, index: bool) -> None:
+    vadd.export_library(tmp_path / "x.so", index=index)
+    with mblob.open(tmp_path / "x.so") as lib:
+        assert (lib.blob is not None) == index
+        assert [e.type_key for e in lib.entries] == ["library"]
+        assert lib.functions == lib.plain_functions == ["vadd"]
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_a_tree_without_host_code_is_a_library_too(tmp_path: Path, index: bool) -> None:
+    root = mblob.device_module("cuda", "//PTX", functions=["k"])
+    root.export_library(tmp_path / "x.so", index=index)
+    with mblob.open(tmp_path / "x.so", verify="full") as lib:
+        assert [e.type_key for e in lib.entries] == ["cuda"]
+        assert bytes(lib.entries[0].view()) == bytes(root.payload)
+
+
+def test_a_diamond_goes_out_and_comes_back(tmp_path: Path) -> None:
+    """TVM 0.14 refuses to write this tree and reads it."""
+    root, left, right, low = (mblob.blob_module(k, k.encode()) for k in ("root", "left", "right", "low"))
+    root.import_module(left)
+    root.import_module(right)
+    left.import_module(right)
+    right.import_module(low)
+    left.import_module(low)
+    root.export_library(tmp_path / "x.so")
+    with mblob.open(tmp_path / "x.so", verify="full") as lib:
+        keys = [e.type_key for e in lib.entries]
+        edges = {(e.type_key, keys[i]) for e in lib.entries for i in e.imports}
+    assert edges == {("root", "left"), ("root", "right"), ("left", "right"), ("left", "low"), ("right", "low")}
+
+
+def test_a_circle_through_the_library_is_refused_by_name(tmp_path: Path) -> None:
+    a, b = mblob.csource_module("int a;"), mblob.csource_module("int b;")
+    middle = mblob.blob_module("middle", b"")
+    a.import_module(middle)
+    middle.import_module(b)
+    with pytest.raises(mblob.MblobError, match="circle.*middle"):
+        a.export_library(tmp_path / "x.so")
+
+
+def test_several_host_modules_become_one_library(tmp_path: Path) -> None:
+    root = mblob.csource_module("int f(void) { return 1; }\n")
+    root.import_module(mblob.csource_module("int g(void) { return 2; }\n"))
+    subprocess.run("echo 'int h(void){return 3;}' | gcc -fPIC -c -xc - -o h.o", shell=True, cwd=tmp_path, check=True)
+    subprocess.run("ar rc h.a h.o", shell=True, cwd=tmp_path, check=True)
+    root.import_module(mblob.static_library(tmp_path / "h.a"))
+    root.export_library(tmp_path / "x.so")
+    with mblob.open(tmp_path / "x.so") as lib:
+        assert (lib.functions, len(lib.entries)) == (["f", "g", "h"], 1)
+
+
+def test_objects_may_come_as_bytes(tmp_path: Path) -> None:
+    subprocess.run("echo 'int h(void){return 3;}' | gcc -fPIC -c -xc - -o h.o", shell=True, cwd=tmp_path, check=True)
+    mblob.static_library((tmp_path / "h.o").read_bytes()).export_library(tmp_path / "x.so")
+    assert ctypes.CDLL(str(tmp_path / "x.so")).h() == 3
+
+
+def test_cxx_and_c_are_linked_together(tmp_path: Path, require: Require) -> None:
+    require("g++")
+    root = mblob.csource_module("int f(void) { return 1; }\n")
+    text = '#include <string>\nextern "C" int g() { return (int)std::string("abc").size(); }\n'
+    root.import_module(mblob.csource_module(text, fmt="cc"))
+    root.export_library(tmp_path / "x.so")
+    assert ctypes.CDLL(str(tmp_path / "x.so")).g() == 3
+
+
+def test_tvm_code_with_vector_types_compiles_and_needs_no_cxx_library(
+    tmp_path: Path, golden: Path, require: Require
+) -> None:
+    require("g++")
+    mblob.csource_module(golden / "conv2d_vectorized.c").export_library(tmp_path / "x.so")
+    with mblob.open(tmp_path / "x.so") as lib:
+        assert lib.functions == ["tvmgen_default_fused_nn_conv2d_nn_bias_add_nn_relu"]
+        assert not [n for n in lib.elf.needed if "stdc++" in n]
+        assert not [u for u in lib.undefined if u.startswith("TVM")]
+
+
+def test_objects_made_with_other_headers_leave_no_runtime_function_undefined(tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text(
+        "void *TVMBackendAllocWorkspace(int, int, unsigned long, int, int);\n"
+        "int TVMBackendFreeWorkspace(int, int, void *);\nvoid TVMAPISetLastError(const char *);\n"
+        'int k(void) { TVMAPISetLastError("k: no"); void *p = TVMBackendAllocWorkspace(1, 0, 100, 2, 32);\n'
+        "  return p && (unsigned long)p % 64 == 0 ? TVMBackendFreeWorkspace(1, 0, p) : -1; }\n"
+    )
+    subprocess.run(["gcc", "-fPIC", "-c", "k.c", "-o", "k.o"], cwd=tmp_path, check=True)
+    mblob.static_library(tmp_path / "k.o").export_library(tmp_path / "x.so")
+    with mblob.open(tmp_path / "x.so") as lib:
+        assert not [u for u in lib.undefined if u.startswith("TVM")]
+        assert not [s.name for s in lib.elf.dynsym if s.name.startswith("TVM")]
+    opened = ctypes.CDLL(str(tmp_path / "x.so"))
+    assert opened.k() == 0
+
+
+def test_links_for_another_machine(tmp_path: Path, tree: mblob.Module, require: Require) -> None:
+    require("aarch64-linux-gnu-gcc")
+    for how in (
+        {"cc": "aarch64-linux-gnu-gcc"},
+        {"target": "aarch64-linux-gnu"},
+        {"target": "aarch64-linux-gnu", "embed": "object"},
+    ):
+        tree.export_library(tmp_path / "x.so", **how)
+        with mblob.open(tmp_path / "x.so", verify="full") as lib:
+            assert lib.target["machine"] == "aarch64"
+            assert lib.blob is not None
+            assert lib.blob.target == "aarch64-linux-gnu"
+
+
+# -- TVM's call shape -----------------------------------------------------------------------------------
+
+
+class Compiler:
+    """An fcompile of the caller's."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, list[str], dict[str, Any]]] = []
+
+    def __call__(self, file_name: str, files: list[str], **kwargs: Any) -> str:
+        self.calls.append((file_name, files, kwargs))
+        options = kwargs.get("options", [])
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", file_name, *files, *options], check=True)
+        return "what fcompile returned"
+
+
+def test_fcompile_is_called_as_tvm_calls_it(tmp_path: Path, tree: mblob.Module) -> None:
+    compiler = Compiler()
+    (tmp_path / "addon.c").write_text("int addon;\n")
+    addons, options = [str(tmp_path / "addon.c")], ["-O3"]
+    result = tree.export_library(tmp_path / "x.so", compiler, None, addons, options=options, answer=42)
+    assert result == "what fcompile returned"
+    ((name, files, kwargs),) = compiler.calls
+    assert Path(name).name == "x.so"
+    assert [Path(f).name for f in files] == ["addon.c", "lib0.c", "mblob_functions.c", "devc.o"]
+    assert kwargs["answer"] == 42
+    assert kwargs["options"][0] == "-O3"
+    assert (addons, options) == ([str(tmp_path / "addon.c")], ["-O3"]), "the caller's lists are not modified"
+    check(tmp_path / "x.so")
+
+
+def test_fcompile_without_imports_and_index_gets_no_blob(tmp_path: Path, vadd: mblob.Module) -> None:
+    compiler = Compiler()
+    vadd.export_library(tmp_path / "x.so", compiler, index=False)
+    assert [Path(f).name for f in compiler.calls[0][1]] == ["lib0.c", "mblob_functions.c"]
+
+
+def test_fcompile_gets_text_where_the_target_has_no_elf(tmp_path: Path, tree: mblob.Module) -> None:
+    def compiler(file_name: str, files: list[str], **kwargs: Any) -> list[str]:
+        return [Path(f).name for f in files]
+
+    compiler.get_target_triple = lambda: "arm64-apple-darwin"  # type: ignore[attr-defined]
+    assert tree.export_library(tmp_path / "x.so", compiler)[-1] == "devc.c"
+    assert not (tmp_path / "x.so").exists(), "an fcompile may write nothing"
+
+
+@pytest.mark.parametrize(
+    ("triple", "machine", "flags"),
+    [
+        ("aarch64-linux-gnu", 183, 0),
+        ("armv7l-linux-gnueabihf", 40, 0x5000400),
+        ("riscv64-linux-gnu", 243, 5),
+        ("i686-linux-gnu", 3, 0),
+    ],
+)
+def test_devc_o_is_for_the_machine_of_fcompile(
+    tmp_path: Path, tree: mblob.Module, triple: str, machine: int, flags: int
+) -> None:
+    seen = []
+
+    def compiler(file_name: str, files: list[str], **kwargs: Any) -> None:
+        from mblob.elf import ElfFile
+
+        elf = ElfFile(memoryview(Path(files[-1]).read_bytes()))
+        seen.append((elf.e_machine, elf.e_flags))
+
+    compiler.get_target_triple = lambda: triple  # type: ignore[attr-defined]
+    tree.export_library(tmp_path / "x.so", compiler)
+    assert seen == [(machine, flags)]
+
+
+def test_fpack_imports_makes_the_file_with_the_modules(tmp_path: Path, tree: mblob.Module) -> None:
+    def fpack(mod: mblob.Module, is_system_lib: bool, prefix: str, workspace: str) -> str:
+        assert (mod, is_system_lib, prefix) == (tree, False, "")
+        path = Path(workspace) / "mine.c"
+        path.write_text("int mine(void) { return 7; }\n")
+        return str(path)
+
+    tree.export_library(tmp_path / "x.so", fpack_imports=fpack, workspace_dir=tmp_path / "work")
+    assert ctypes.CDLL(str(tmp_path / "x.so")).mine() == 7
+    with mblob.open(tmp_path / "x.so") as lib:
+        assert lib.blob is None
+
+
+def test_a_workspace_of_the_caller_is_kept(tmp_path: Path, tree: mblob.Module) -> None:
+    tree.export_library(tmp_path / "x.so", workspace_dir=tmp_path / "work")
+    assert (tmp_path / "work" / "lib0.o").exists()
+
+
+def test_addons_are_compiled_and_linked(tmp_path: Path, tree: mblob.Module) -> None:
+    (tmp_path / "a.c").write_text("int from_source(void) { return 1; }\n")
+    subprocess.run(
+        "echo 'int from_object(void){return 2;}' | gcc -fPIC -c -xc - -o b.o", shell=True, cwd=tmp_path, check=True
+    )
+    tree.export_library(tmp_path / "x.so", addons=[tmp_path / "a.c", str(tmp_path / "b.o")])
+    opened = ctypes.CDLL(str(tmp_path / "x.so"))
+    assert (opened.from_source(), opened.from_object()) == (1, 2)
+    check(tmp_path / "x.so")
+
+
+def test_a_tar_holds_objects_that_make_the_library(tmp_path: Path, tree: mblob.Module) -> None:
+    tree.export_library(tmp_path / "x.tar")
+    tree.export_library(tmp_path / "y.tar")
+    assert (tmp_path / "x.tar").read_bytes() == (tmp_path / "y.tar").read_bytes()
+    with tarfile.open(tmp_path / "x.tar") as tar:
+        assert tar.getnames() == ["lib0.o", "mblob_functions.o", "devc.o"]
+        for member in tar.getmembers():
+            (tmp_path / member.name).write_bytes(tar.extractfile(member).read())  # type: ignore[union-attr]
+    subprocess.run("gcc -shared -o x.so lib0.o mblob_functions.o devc.o", shell=True, cwd=tmp_path, check=True)
+    check(tmp_path / "x.so")
+
+
+def test_a_source_file_is_compiled_where_it_lies(tmp_path: Path) -> None:
+    (tmp_path / "k.h").write_text("#define ANSWER 42\n")
+    (tmp_path / "k.c").write_text('#include "k.h"\nint f(void) { return ANSWER; }\n')
+    for kwargs in ({}, {"fcompile": Compiler()}):
+        mblob.csource_module(str(tmp_path / "k.c")).export_library(tmp_path / "x.so", **kwargs)
+        opened = ctypes.CDLL(str(tmp_path / "x.so"))
+        assert opened.f() == 42
+
+
+def test_options_reach_compilation_and_link(tmp_path: Path) -> None:
+    host = mblob.csource_module("int f(void) { return ANSWER; }\n")
+    host.export_library(tmp_path / "x.so", options="-DANSWER=5 -Wl,-soname,given.so")
+    assert ctypes.CDLL(str(tmp_path / "x.so")).f() == 5
+    text = subprocess.run(["readelf", "-d", tmp_path / "x.so"], capture_output=True, text=True, check=True).stdout
+    assert "given.so" in text
+
+
+def test_a_module_of_an_opened_library_is_copied(tmp_path: Path, tree: mblob.Module) -> None:
+    class Opened(mblob.Module):
+        """A module as a loader gives it: a key and bytes, no constructor of ours."""
+
+    root = mblob.csource_module(";")
+    root.import_module(Opened("cuda", payload=mblob.device_module("cuda", "x", functions=["k"]).payload))
+    root.export_library(tmp_path / "x.so")
+    with mblob.open(tmp_path / "x.so", verify="full") as lib:
+        assert [e.type_key for e in lib.entries] == ["library", "cuda"]
+
+
+@pytest.mark.slow
+def test_large_payloads_cost_no_memory(tmp_path: Path) -> None:
+    import resource
+
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(300 << 20)
+    host = mblob.csource_module(";")
+    host.import_module(mblob.blob_module("k", tmp_path / "big"))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    host.export_library(tmp_path / "x.so", digest="none")
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 32 << 10, f"{grown} KiB for a payload of 300 MiB"
+    assert (tmp_path / "x.so").stat().st_size > 300 << 20
+
+
+def test_digests_are_recorded(tmp_path: Path, tree: mblob.Module) -> None:
+    tree.export_library(tmp_path / "x.so", digest="sha256")
+    with mblob.open(tmp_path / "x.so", verify="full") as lib:
+        assert lib.entries[1].digest == hashlib.sha256(PAYLOAD).digest()

@@ -1,0 +1,107 @@
+"""Prototypes: what is understood, and that what is not is refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from packager.errors import BuildError
+from packager.prototypes import parse
+
+
+def kinds(text: str) -> list[str]:
+    return [p.kind for p in parse(text)[0].parameters]
+
+
+def test_pointers_are_tensors_and_const_marks_inputs() -> None:
+    (p,) = parse("void vadd(const float *a, const float *b, float *c, int64_t n)")
+    assert [(a.name, a.kind, a.const) for a in p.parameters] == [
+        ("a", "tensor", True), ("b", "tensor", True), ("c", "tensor", False), ("n", "scalar", False),
+    ]  # fmt: skip
+    assert p.types == "const float *, const float *, float *, int64_t"
+
+
+def test_strings_and_untyped_pointers_have_kinds_of_their_own() -> None:
+    assert kinds("void f(const char *s, void *p, const void *q, char *t, const char u[4])") == [
+        "string", "pointer", "pointer", "tensor", "tensor",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "dims"),
+    [
+        ("void f(float a[12])", ["12"]),
+        ("void f(float a[64][64])", ["64", "64"]),
+        ("void f(const float a[n][k], int n, int k)", ["n", "k"]),
+        ("void f(int64_t n, int64_t k, float a[n * k + 1])", ["n * k + 1"]),
+        ("void f(float a[][3])", ["", "3"]),
+        ("void f(float (*a)[3])", ["", "3"]),
+        ("void f(float a[0x10][010])", ["16", "8"]),
+        ("void f(float a[*])", [""]),
+    ],
+)
+def test_array_parameters_give_dimensions(text: str, dims: list[str]) -> None:
+    (p,) = parse(text)
+    (array,) = (a for a in p.parameters if a.kind == "tensor")
+    assert [d.text for d in array.dims] == dims
+
+
+def test_static_in_brackets_means_at_least() -> None:
+    (p,) = parse("void f(float a[static 4])")
+    assert p.parameters[0].dims[0].at_least
+
+
+@pytest.mark.parametrize("spelling", ["restrict", "__restrict", "__restrict__"])
+def test_restrict_is_accepted_however_compilers_spell_it(spelling: str) -> None:
+    assert kinds(f"void f(float *{spelling} a)") == ["tensor"]
+
+
+@pytest.mark.parametrize(
+    "type_name",
+    ["int8_t", "uint64_t", "size_t", "unsigned long long", "long", "short", "char", "signed char", "bool", "_Bool",
+     "float", "double", "_Float16", "__bf16", "intptr_t", "uint_fast16_t"],
+)  # fmt: skip
+def test_all_arithmetic_types_are_known(type_name: str) -> None:
+    assert kinds(f"void f({type_name} x, {type_name} *p, const {type_name} p2[3])") == ["scalar", "tensor", "tensor"]
+
+
+def test_several_prototypes_may_share_a_string() -> None:
+    assert [p.name for p in parse("void f(void); int g(int);")] == ["f", "g"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("void f(struct s x)", r"f: parameter 0 \(x\): struct s is not supported"),
+        ("void f(struct s *x)", r"f: parameter 0 \(x\): struct s"),
+        ("void f(union u x)", r"parameter 0 \(x\): union u"),
+        ("void f(int a, int (*g)(int))", r"f: parameter 1 \(g\): function pointers"),
+        ("void f(int g(int))", r"parameter 0 \(g\): function pointers"),
+        ("void f(int a, ...)", "f: variadic functions have no packed form"),
+        ("void f(long double x)", r"parameter 0 \(x\): long double"),
+        ("void f(const long double *x)", r"parameter 0 \(x\): long double"),
+        ("void f(float _Complex *x)", r"parameter 0 \(x\): .*complex"),
+        ("void f(float **x)", r"parameter 0 \(x\): pointers to pointers"),
+        ("void f(__int128 x)", r"parameter 0 \(x\): .*does not fit"),
+        ("void f(float x[n])", r"parameter 0 \(x\): dimension 'n' is no integer parameter"),
+        ("void f(float x[n], float n)", r"dimension 'n' is no integer parameter"),
+        ("void f(float x[sizeof(int)])", r"parameter 0 \(x\): a dimension is made of"),
+        ("void f(float x[2][])", r"only the first dimension may be empty"),
+        ("struct s f(int)", "f: its result: struct"),
+        ("float **f(int)", "f: its result"),
+        ("static void f(int a)", "f is static"),
+        ("void f(int a) { }", "a function with a body"),
+        ("int x", "no function declaration"),
+        ("void f(float", "is no C prototype"),
+        ("void f(foo_t x)", "is no C prototype"),
+        ("", "an empty prototype"),
+    ],
+)
+def test_what_has_no_packed_form_is_refused_by_name(text: str, message: str) -> None:
+    with pytest.raises(BuildError, match=message) as error:
+        parse([text])
+    assert "\n" not in str(error.value)
+
+
+def test_two_different_declarations_of_one_function_are_refused() -> None:
+    with pytest.raises(BuildError, match="f is declared twice"):
+        parse(["void f(int)", "void f(float)"])

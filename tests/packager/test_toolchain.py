@@ -1,0 +1,128 @@
+"""Finding and running compilers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mblob
+from packager import toolchain
+from packager.compile import language
+from packager.nodes import SourceNode
+from packager.toolchain import as_options, compile_options, same_target
+
+
+def test_the_compiler_of_the_environment_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "gcc -m64")
+    assert toolchain.find().cc == ("gcc", "-m64")
+    assert toolchain.find("gcc -O1").cc == ("gcc", "-O1")
+
+
+def test_a_target_chooses_its_compiler(require: Callable[[str], str]) -> None:
+    require("aarch64-linux-gnu-gcc")
+    assert toolchain.find(target="aarch64-linux-gnu").cc == ("aarch64-linux-gnu-gcc",)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ("x86_64-linux-gnu", "x86_64-pc-linux-gnu", True),
+        ("x86_64-linux-gnu", "x86_64-unknown-linux-gnu", True),
+        ("i686-linux-gnu", "i386-pc-linux-gnu", True),
+        ("amd64-linux-gnu", "x86_64-linux-gnu", True),
+        ("arm64-linux-gnu", "aarch64-linux-gnu", True),
+        ("x86_64-linux-gnu", "x86_64-linux-musl", False),
+        ("arm-linux-gnueabi", "arm-linux-gnueabihf", False),
+    ],
+)
+def test_triples_are_compared_by_what_they_mean(a: str, b: str, same: bool) -> None:
+    assert same_target(a, b) == same
+
+
+@pytest.mark.parametrize(
+    ("cc", "cxx"),
+    [
+        (("gcc",), "g++"),
+        (("clang-19", "--target=x"), "clang++-19 --target=x"),
+        (("/opt/bin/aarch64-linux-gnu-gcc-12",), "/opt/bin/aarch64-linux-gnu-g++-12"),
+        (("cc",), "c++"),
+    ],
+)
+def test_the_cxx_compiler_is_the_c_compilers_sibling(cc: tuple[str, ...], cxx: str) -> None:
+    assert " ".join(toolchain._cxx_candidates(cc)[0]) == cxx
+
+
+def test_the_cxx_compiler_of_the_environment_goes_with_the_default_c_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "my-c++ -x")
+    assert toolchain._cxx_candidates(("cc",))[0] == ("my-c++", "-x")
+
+
+def test_compilations_get_no_options_of_the_link() -> None:
+    given = ["-O3", "-lm", "-Wl,-z,now", "-L/lib", "-DX", "-Xlinker", "-x", "foo.o", "-I", "inc", "-fuse-ld=gold"]
+    assert compile_options(given) == ["-O3", "-DX", "-I", "inc"]
+
+
+def test_options_may_be_one_text() -> None:
+    assert as_options("-O3 '-DX=a b'") == ("-O3", "-DX=a b")
+    assert as_options(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (SourceNode("int f;", "c"), "c"),
+        (SourceNode("int f;", "cc"), "c++"),
+        (SourceNode("int f;", "cu"), "cuda"),
+        (SourceNode("// tvm target: c -keys=cpu\nint float4_x;", "c"), "c"),
+        (SourceNode("// tvm target: c -keys=cpu\nfloat4 x = float4(1, 2, 3, 4);", "c"), "c++"),
+        (SourceNode("// tvm target: c -keys=cpu\n*(int32_t4*)p;", "c"), "c++"),
+        (SourceNode("float4 x = float4(1, 2, 3, 4);", "c"), "c"),
+    ],
+)
+def test_only_tvms_vector_code_is_compiled_as_cxx(node: SourceNode, expected: str) -> None:
+    assert language(node) == expected
+
+
+def test_sources_compile_in_parallel(tmp_path: Path) -> None:
+    """Two compilers that each wait for the other to have started."""
+    (tmp_path / "cc").write_text(
+        '#!/bin/sh\ncase "$*" in *-c*lib[01].c*)\n'
+        f'  for a in "$@"; do case $a in lib*.o) touch {tmp_path}/$a.started;; esac; done\n'
+        f"  i=0; while [ $(ls {tmp_path}/*.started | wc -l) -lt 2 ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i+1)); done;;\n"
+        'esac\nexec gcc "$@"\n'
+    )
+    (tmp_path / "cc").chmod(0o755)
+    root = mblob.csource_module("int f;\n")
+    root.import_module(mblob.csource_module("int g;\n"))
+    start = time.monotonic()
+    root.export_library(tmp_path / "x.so", cc=str(tmp_path / "cc"))
+    if (os.cpu_count() or 1) > 1:
+        assert time.monotonic() - start < 9
+
+
+def test_path_and_text_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "k.c").write_text("int from_file;\n")
+    (tmp_path / "odd name").write_text("int odd;\n")
+    assert mblob.csource_module("k.c").get_source() == "int from_file;\n"
+    assert mblob.csource_module(tmp_path / "k.c").get_source("c") == "int from_file;\n"
+    assert mblob.csource_module("odd name").get_source() == "int odd;\n"
+    assert mblob.csource_module(";").get_source() == ";"
+    assert mblob.csource_module("").get_source() == ""
+    assert mblob.csource_module('#include "k.c"').get_source() == '#include "k.c"'
+    assert mblob.csource_module("int a; // see b.c").get_source() == "int a; // see b.c"
+
+
+def test_the_language_of_a_file_is_its_suffix(tmp_path: Path) -> None:
+    for suffix, kind in ((".c", "c"), (".cc", "c++"), (".cpp", "c++"), (".cxx", "c++"), (".cu", "cuda")):
+        path = tmp_path / f"k{suffix}"
+        path.write_text("int f;\n")
+        node = mblob.csource_module(path)._node
+        assert isinstance(node, SourceNode)
+        assert language(node) == kind
+    with pytest.raises(mblob.MblobError, match="fmt 'rs', expected one of c, cc, cpp, cu"):
+        mblob.csource_module(";", fmt="rs")
