@@ -39,6 +39,15 @@ class BuildExt(build_ext):
             extension.depends.append(str(folder / SONAME))
         super().build_extensions()
 
+    def copy_extensions_to_source(self) -> None:
+        """For editable installs: the runtime goes beside the extensions."""
+        super().copy_extensions_to_source()
+        target = ROOT / "loader" / "_lib" / SONAME
+        target.parent.mkdir(exist_ok=True)
+        fresh = target.with_suffix(".new")
+        shutil.copy2(Path(self.build_lib) / "loader" / "_lib" / SONAME, fresh)
+        fresh.replace(target)
+
     def _build_runtime(self, folder: Path) -> None:
         def compile_one(source: Path) -> str:
             objects = self.compiler.compile(

@@ -6,7 +6,10 @@ imports a compiler driver, ctypes or numpy. Where each name lives is the table `
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any
+
 
 __version__ = "0.1.0"
 
@@ -25,11 +28,11 @@ _HOME = {
     "ToolchainError": "mblob.errors:ToolchainError",
     "KernelError": "mblob.errors:KernelError",
     # devices
-    "Device": "mblob.device:Device",
-    "device": "mblob.device:device",
-    "cpu": "mblob.device:cpu",
-    "cuda": "mblob.device:cuda",
-    "opencl": "mblob.device:opencl",
+    "Device": "mblob.devices:Device",
+    "device": "mblob.devices:device",
+    "cpu": "mblob.devices:cpu",
+    "cuda": "mblob.devices:cuda",
+    "opencl": "mblob.devices:opencl",
     # packing
     "csource_module": "packager.constructors:csource_module",
     "static_library": "packager.constructors:static_library",

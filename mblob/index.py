@@ -169,7 +169,7 @@ def read_index(blob: memoryview, footer: Footer, dialect: str, check: bool) -> B
             raise fail(f"its item at {item} lies outside the stream of {stream_size} bytes", i)
         entries.append(
             Entry(i, key, None if library else offset, size, rows[i], bool(kind & IS_DATA), alignment,
-                  digest[:digest_size], item)
+                  b"" if library else digest[:digest_size], item)
         )  # fmt: skip
     if not flags & NO_TREE and sum(e.offset is None for e in entries) > 1:
         raise fail("more than one library")

@@ -7,10 +7,14 @@ payloads, the loader has nodes over an opened library. Everything about the tree
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from mblob.errors import LoaderMissingError
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
 
 ENTRY_NAME = "__tvm_main__"
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob.cli.progress import Meter
 from mblob.cli.report import UsageError
 
 if TYPE_CHECKING:
@@ -25,26 +27,18 @@ def configure(verbs: Any) -> None:
         epilog="example: mblob-pack build --kernel vadd.c --weights model.safetensors -o deploy.so "
         "--function 'void vadd(const float *a, const float *b, float *c, int64_t n)' -- -O3 -march=native",
     )
-    parser.add_argument(
-        "manifest", metavar="model.toml", nargs="?", help="what to pack; its paths are relative to it"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="deploy.so", help="the library to write (or .tar: objects to link)"
-    )
+    parser.add_argument("manifest", metavar="model.toml", nargs="?", help="what to pack; its paths are relative to it")
+    parser.add_argument("-o", "--output", metavar="deploy.so", help="the library to write (or .tar: objects to link)")
     add = parser.add_argument_group("what goes in; each may be given more than once")
     add.add_argument("--kernel", metavar="FILE", action="append", default=[], help="C, C++ source")
     add.add_argument("--object", metavar="FILE", action="append", default=[], help="object or archive")
     add.add_argument("--function", metavar="PROTOTYPE", action="append", default=[],
                      help="prototype of a C function: its arguments will be checked")  # fmt: skip
-    add.add_argument(
-        "--blob", metavar="KEY=FILE", action="append", default=[], help="any bytes, under a type key"
-    )
+    add.add_argument("--blob", metavar="KEY=FILE", action="append", default=[], help="any bytes, under a type key")
     add.add_argument("--weights", metavar="FILE", action="append", default=[], help="safetensors file")
     how = parser.add_argument_group("how it is made")
     how.add_argument("--dialect", choices=("classic", "ffi"), help="TVM 0.5-0.20, or 0.22 and later")
-    how.add_argument(
-        "--embed", choices=("auto", "grow", "object", "c", "append"), help="how the blob gets in"
-    )
+    how.add_argument("--embed", choices=("auto", "grow", "object", "c", "append"), help="how the blob gets in")
     how.add_argument("--digest", choices=("crc32", "sha256", "none"), help="of each payload (default: crc32)")
     how.add_argument("--no-index", action="store_true", help="leave TVM's bytes alone: no index, no digests")
     how.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
@@ -56,17 +50,26 @@ def configure(verbs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make a plan of manifest and flags, and carry it out."""
+    from mblob.errors import MblobError
     from packager.build import build
+    from packager.progress import listening
 
+    plan = make_plan(args)
+    meter = Meter(total_size(plan), sys.stderr, quiet=args.quiet)
     try:
-        build(make_plan(args))
+        with meter, listening(meter.advance):
+            build(plan)
     except ValueError as error:
-        from mblob.errors import MblobError
-
         if isinstance(error, MblobError):
             raise
         raise UsageError(str(error)) from error
     return 0
+
+
+def total_size(plan: BuildPlan) -> int:
+    """Bytes of all blobs and weights; a file that is missing counts as none, the build will name it."""
+    files = [path for _, path in plan.blobs] + list(plan.weights)
+    return sum(path.stat().st_size for path in files if path.exists())
 
 
 def make_plan(args: argparse.Namespace) -> BuildPlan:
@@ -76,14 +79,13 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
 
     if args.manifest is None and args.output is None:
         raise UsageError("build: expected -o deploy.so, or a manifest that names its output")
-    plan = load(args.manifest) if args.manifest is not None else BuildPlan(output=Path(args.output))
+    output = None if args.output is None else Path(args.output)
+    plan = BuildPlan(output=output or Path()) if args.manifest is None else load(args.manifest, output)
     changes: dict[str, Any] = {
         name: getattr(args, name)
         for name in ("dialect", "embed", "digest", "cc", "target")
         if getattr(args, name) is not None
     }
-    if args.output is not None:
-        changes["output"] = Path(args.output)
     if args.no_index:
         changes["index"] = False
     plan = dataclasses.replace(

@@ -1,61 +1,21 @@
-"""`mblob-pack doctor`: what this machine can build, link, load and run, each with version and place.
-
-Nothing is assumed: for every linker that is installed, a kernel is compiled, packed, loaded and called.
-"""
+"""`mblob-pack doctor`: what this machine can build, link, load and run."""
 
 from __future__ import annotations
 
 import argparse
-import array
 import json
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mblob.cli.machine import Finding
 
 NAME = "doctor"
 SCHEMA = "mblob/doctor/1"
 INCOMPATIBLE = 6
-LINKERS = ("bfd", "gold", "lld", "mold")
-CROSS_COMPILERS = (
-    "aarch64-linux-gnu-gcc",
-    "arm-linux-gnueabihf-gcc",
-    "i686-linux-gnu-gcc",
-    "powerpc64-linux-gnu-gcc",
-    "riscv64-linux-gnu-gcc",
-    "s390x-linux-gnu-gcc",
-)
-TRIAL_SOURCE = "void twice(float *x, long n) { for (long i = 0; i < n; ++i) x[i] = 2 * x[i]; }\n"
-TRIAL_PROTOTYPE = "void twice(float *x, long n)"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked for.
-
-    Attributes:
-        section: "build", "link", "load" or "run".
-        name: what was looked for.
-        ok: whether it is there and works.
-        needed: whether mblob is of no use here without it.
-        version: what it says of itself, or why it does not work.
-        place: where it was found, "" for nowhere.
-    """
-
-    section: str
-    name: str
-    ok: bool
-    needed: bool
-    version: str
-    place: str = ""
 
 
 def configure(verbs: Any) -> None:
@@ -70,6 +30,10 @@ def configure(verbs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look, try, print. Exit code 6 when something needed is missing."""
+    from dataclasses import asdict
+
+    from mblob.cli.machine import build_findings, link_findings, load_findings
+
     findings = [*build_findings(), *load_findings(), *link_findings()]
     ok = all(f.ok for f in findings if f.needed)
     if args.json:
@@ -77,11 +41,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         for line in report_lines(findings):
             print(line)
-        print(
-            "this machine can build, load and run"
-            if ok
-            else "something needed is missing: see the lines with !!"
-        )
+        print("this machine can build, load and run" if ok else "something needed is missing: see the lines with !!")
     return 0 if ok else INCOMPATIBLE
 
 
@@ -94,134 +54,3 @@ def report_lines(findings: list[Finding]) -> Iterator[str]:
             yield section
         mark = "ok" if f.ok else "!!" if f.needed else "--"
         yield f"  {mark}  {f.name:<24} {one_line(f.version)}" + (f"  [{f.place}]" if f.place else "")
-
-
-# -- build ------------------------------------------------------------------------------------------------
-
-
-def build_findings() -> Iterator[Finding]:
-    """Compilers: for C (needed), for C++, and for other machines."""
-    yield tool("build", "C compiler", os.environ.get("CC") or "cc", needed=True)
-    yield tool("build", "C++ compiler", os.environ.get("CXX") or "c++")
-    for name in CROSS_COMPILERS:
-        yield tool("build", name, name)
-
-
-def tool(section: str, name: str, command: str, *, needed: bool = False) -> Finding:
-    """Look for a program and ask its version."""
-    words = command.split()
-    place = shutil.which(words[0]) if words else None
-    if place is None:
-        return Finding(section, name, False, needed, f"{command!r} is not on PATH")
-    try:
-        done = subprocess.run(
-            [place, *words[1:], "--version"], capture_output=True, text=True, errors="replace", timeout=20
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding(section, name, False, needed, str(error), place)
-    lines = (done.stdout or done.stderr).splitlines() or ["says no version"]
-    return Finding(section, name, done.returncode == 0, needed, lines[0], place)
-
-
-# -- load -------------------------------------------------------------------------------------------------
-
-
-def load_findings() -> Iterator[Finding]:
-    """The C runtime, the loaders it knows, and what the system lets it do."""
-    yield Finding("load", "Python", True, True, sys.version.split()[0], sys.executable)
-    yield attempt("load", "C runtime", native_runtime, needed=True)
-    yield attempt("load", "plug-ins", plug_ins)
-    yield attempt("load", "open from memory", memory_file)
-
-
-def attempt(section: str, name: str, look: Callable[[], tuple[str, str]], *, needed: bool = False) -> Finding:
-    """A finding from a function that returns (version, place), or raises."""
-    try:
-        version, place = look()
-    except Exception as error:  # whatever is wrong with this machine is what the report is about
-        return Finding(section, name, False, needed, f"{type(error).__name__}: {error}")
-    return Finding(section, name, True, needed, version, place)
-
-
-def native_runtime() -> tuple[str, str]:
-    """The C runtime: version of its interface, and which file it is."""
-    import loader
-    from loader.runtime import lib
-
-    place = next((Path(loader.__file__).parent / "_lib").glob("libmblob.so*"), "")
-    return f"libmblob, ABI {lib.mblob_abi_version()}", str(place)
-
-
-def memory_file() -> tuple[str, str]:
-    """Whether a library can be opened from bytes: that takes a memory file that may be executed."""
-    os.close(os.memfd_create("mblob-doctor", 0))
-    setting = Path("/proc/sys/vm/memfd_noexec")
-    level = setting.read_text().strip() if setting.exists() else "0"
-    if level == "2":
-        raise OSError(f"{setting} is 2: this system refuses to execute memory files")
-    return "memfd_create", ""
-
-
-def plug_ins() -> tuple[str, str]:
-    """Loaders that installed distributions announce."""
-    from importlib.metadata import entry_points
-
-    # Before Python 3.10 entry_points() takes no group and gives a dict.
-    if sys.version_info >= (3, 10):
-        found = list(entry_points(group="mblob.loaders"))
-    else:
-        found = list(entry_points().get("mblob.loaders", ()))
-    return ", ".join(f"{e.name} = {e.value}" for e in found) or "none", ""
-
-
-# -- link and run -----------------------------------------------------------------------------------------
-
-
-def link_findings() -> Iterator[Finding]:
-    """One trial with the compiler's own linker (needed), and one with each linker that is installed."""
-    yield attempt("link and run", "default linker", partial(trial, []), needed=True)
-    yield attempt("link and run", "registered loaders", registered_loaders)
-    for name in LINKERS:
-        linker = tool("link and run", f"ld.{name}", f"ld.{name}")
-        if linker.ok:
-            works = attempt("link and run", linker.name, partial(trial, [f"-fuse-ld={name}"]))
-            if not works.ok:
-                linker = replace(linker, ok=False, version=works.version)
-        yield linker
-
-
-def trial(options: list[str]) -> tuple[str, str]:
-    """Compile, pack, load and call a small kernel.
-
-    Raises:
-        Exception: whatever step of it failed.
-    """
-    import mblob
-
-    with tempfile.TemporaryDirectory(prefix="mblob-doctor-") as folder:
-        path = Path(folder) / "trial.so"
-        module = mblob.csource_module(TRIAL_SOURCE, functions=[TRIAL_PROTOTYPE])
-        module.import_module(mblob.blob_module("mblob.doctor", b"payload"))
-        mblob.export_library(module, path, options=options)
-        loaded = mblob.load_module(path)
-        values = array.array("f", [1, 2, 3])
-        loaded["twice"](values, len(values))
-        if list(values) != [2, 4, 6] or bytes(loaded.imported_modules[0].payload) != b"payload":
-            raise RuntimeError(f"the trial kernel gave {list(values)}, expected [2, 4, 6]")
-    return "compiled, packed, loaded and called a kernel", ""
-
-
-def registered_loaders() -> tuple[str, str]:
-    """Type keys that modules can be loaded for, as the error about an unknown one lists them."""
-    import mblob
-
-    with tempfile.TemporaryDirectory(prefix="mblob-doctor-") as folder:
-        path = Path(folder) / "unknown.so"
-        module = mblob.csource_module(TRIAL_SOURCE)
-        module.import_module(mblob.json_module("mblob.doctor.unknown", "x", '{"nodes": []}', []))
-        mblob.export_library(module, path)
-        try:
-            mblob.load_module(path)
-        except mblob.LoaderMissingError as error:
-            return ", ".join(error.available) or "none", ""
-    raise RuntimeError("a module of an unknown type key was loaded without an error")

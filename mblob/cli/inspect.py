@@ -121,6 +121,4 @@ def _blob_text(library: Library) -> str:
     text = f"{blob.dialect}, {human_size(blob.size)} at {library.blob_offset:#x}"
     if blob.index_offset is None:
         return f"{text}, no index"
-    return (
-        f"{text}, index by {one_line(blob.producer) or 'unknown'} for {one_line(blob.target) or 'any target'}"
-    )
+    return f"{text}, index by {one_line(blob.producer) or 'unknown'} for {one_line(blob.target) or 'any target'}"

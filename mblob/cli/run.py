@@ -38,9 +38,7 @@ def configure(verbs: Any) -> None:
     parser.add_argument("file", metavar="FILE", help="shared library")
     parser.add_argument("function", metavar="FUNC", help="function to call")
     parser.add_argument("arguments", metavar="ARG", nargs="*", help="its arguments, in order")
-    parser.add_argument(
-        "-o", "--output", metavar="OUT.npz", type=Path, help="write outputs here, as out0, out1, ..."
-    )
+    parser.add_argument("-o", "--output", metavar="OUT.npz", type=Path, help="write outputs here, as out0, out1, ...")
     parser.add_argument("--json", action="store_true", help="one JSON object, schema mblob/run/1, on stdout")
     parser.set_defaults(run=run)
 
@@ -63,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     except (TypeError, ValueError) as error:
         if isinstance(error, mblob.MblobError):
             raise
-        raise UsageError(f"{args.function}: {error}") from error
+        raise UsageError(str(error)) from error
     if args.output is not None:
         write_outputs(args.output, outputs)
     print_result(args, result, outputs)
@@ -98,9 +96,7 @@ def make_output(position: int, dtype: str, shape: str) -> np.ndarray[Any, Any]:
             raise ValueError
         return np.zeros(sizes, kind)
     except (TypeError, ValueError):
-        raise UsageError(
-            f"{where}: expected a number type of numpy and a shape, such as float32[2,3]"
-        ) from None
+        raise UsageError(f"{where}: expected a number type of numpy and a shape, such as float32[2,3]") from None
     except MemoryError:
         raise UsageError(f"{where}: this machine has no memory for an array of that shape") from None
 
@@ -150,9 +146,7 @@ def read_number(position: int, word: str) -> int | float:
             return kind(word)
         except ValueError:
             continue
-    raise UsageError(
-        f"argument {position}: expected x.npy, x.npz:key, a number, or DTYPE[SHAPE], found {word!r}"
-    )
+    raise UsageError(f"argument {position}: expected x.npy, x.npz:key, a number, or DTYPE[SHAPE], found {word!r}")
 
 
 def write_outputs(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any
+
 
 # TVM 0.11 and later; spec of the values: DLDeviceType, and TVM's own from 32 on.
 NAMES = {

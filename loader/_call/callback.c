@@ -1,0 +1,149 @@
+/* callback.c - functions of the runtime that call Python.
+ *
+ * An exception in Python becomes an error return with its text. It is also kept for the thread, so that the
+ * Python code that called the kernel that called back gets the very exception object. */
+#include "call.h"
+
+#include <string.h>
+
+static const char pending_key[] = "mblob: exception of a callback";
+static __thread bool pending; /* something is kept on this thread */
+
+static PyObject *pending_slot(void) {
+  PyObject *dict = PyThreadState_GetDict();
+  return dict ? PyDict_GetItemString(dict, pending_key) : NULL;
+}
+
+void call_callback_forget(void) {
+  if (!pending) return;
+  pending = false;
+  PyObject *dict = PyThreadState_GetDict();
+  if (dict != NULL && PyDict_DelItemString(dict, pending_key) != 0) PyErr_Clear();
+}
+
+bool call_callback_reraise(const char *message) {
+  PyObject *kept = pending ? pending_slot() : NULL;
+  if (kept == NULL) return false;
+  Py_INCREF(kept);
+  call_callback_forget();
+  PyObject *exception = PyTuple_GET_ITEM(kept, 0);
+  const char *text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kept, 1));
+  /* A runtime in between may have put words around the text; another error since then has not got it. */
+  bool same = text != NULL && strstr(message, text) != NULL;
+  if (same) PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+  else PyErr_Clear();
+  Py_DECREF(kept);
+  return same;
+}
+
+/* "ValueError: text" on one line, without the traceback. */
+static PyObject *describe(PyObject *exception) {
+  PyObject *text = PyObject_Str(exception);
+  if (text == NULL) {
+    PyErr_Clear();
+    text = PyUnicode_FromString("(no text)");
+  }
+  PyObject *line = text ? PyUnicode_FromFormat("%s: %U", Py_TYPE(exception)->tp_name, text) : NULL;
+  Py_XDECREF(text);
+  PyObject *plain = line ? PyUnicode_AsEncodedString(line, "utf-8", "backslashreplace") : NULL;
+  Py_XDECREF(line);
+  PyObject *result = plain ? PyUnicode_DecodeUTF8(PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain), "replace") : NULL;
+  Py_XDECREF(plain);
+  return result;
+}
+
+/* Turn the current exception into the runtime's error of this thread. */
+int call_callback_keep(void) {
+  PyObject *type, *exception, *traceback;
+  PyErr_Fetch(&type, &exception, &traceback);
+  PyErr_NormalizeException(&type, &exception, &traceback);
+  if (traceback != NULL) PyException_SetTraceback(exception, traceback);
+  PyObject *text = describe(exception);
+  const char *message = text ? PyUnicode_AsUTF8(text) : NULL;
+  mblob_set_error(MBLOB_E_KERNEL, message ? message : "a Python callback failed");
+  PyObject *dict = PyThreadState_GetDict();
+  PyObject *kept = message ? PyTuple_Pack(2, exception, text) : NULL;
+  if (dict != NULL && kept != NULL && PyDict_SetItemString(dict, pending_key, kept) == 0) pending = true;
+  PyErr_Clear();
+  Py_XDECREF(kept);
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(exception);
+  Py_XDECREF(traceback);
+  return -1;
+}
+
+/* Give `result` to the caller of the function. The runtime copies text and takes references of its own. */
+static bool set_result(PyObject *result, TVMRetValueHandle ret) {
+  if (result == Py_None) return true;
+  PyObject *name = PyUnicode_FromString("result of a Python function");
+  if (name == NULL) return false;
+  call_frame frame;
+  bool ok = call_frame_init(&frame, name, 1) && call_convert_argument(&frame, 0, result);
+  if (ok && frame.slots[0].is_tensor) {
+    ok = call_frame_error(&frame, 0, PyExc_TypeError, "a Python function called by a kernel cannot return an array; "
+                          "write into one that the kernel passes");
+  }
+  if (ok) {
+    TVMValue value = frame.values[0];
+    int code = frame.codes[0];
+    if (call_tvm.set_return(ret, &value, &code, 1) != 0) {
+      PyErr_Format(PyExc_RuntimeError, "result of a Python function: %s", mblob_last_error());
+      ok = false;
+    }
+  }
+  call_frame_release(&frame);
+  Py_DECREF(name);
+  return ok;
+}
+
+static int call_python(PyObject *callable, TVMValue *args, const int *codes, int count, TVMRetValueHandle ret) {
+  PyObject **objects = PyMem_Calloc((size_t)count + 1, sizeof *objects);
+  if (objects == NULL) {
+    PyErr_NoMemory();
+    return call_callback_keep();
+  }
+  bool ok = true;
+  for (int i = 0; ok && i < count; ++i) {
+    objects[i] = call_convert_borrowed(args[i], codes[i]);
+    ok = objects[i] != NULL;
+  }
+  PyObject *result = ok ? PyObject_Vectorcall(callable, objects, (size_t)count, NULL) : NULL;
+  int status = result != NULL && set_result(result, ret) ? 0 : call_callback_keep();
+  Py_XDECREF(result);
+  for (int i = 0; i < count && objects[i] != NULL; ++i) {
+    if (codes[i] == kTVMDLTensorHandle || codes[i] == kTVMNDArrayHandle) call_tensor_detach(objects[i]);
+    Py_DECREF(objects[i]);
+  }
+  PyMem_Free(objects);
+  return status;
+}
+
+static int trampoline(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+  if (!Py_IsInitialized()) {
+    mblob_set_error(MBLOB_E_KERNEL, "a Python function was called after the interpreter ended");
+    return -1;
+  }
+  PyGILState_STATE state = PyGILState_Ensure();
+  int status = call_python(resource, args, codes, count, ret);
+  PyGILState_Release(state);
+  return status;
+}
+
+static void finalize(void *resource) {
+  if (!Py_IsInitialized()) return; /* the process ends; its memory goes with it */
+  PyGILState_STATE state = PyGILState_Ensure();
+  Py_DECREF((PyObject *)resource);
+  PyGILState_Release(state);
+}
+
+mblob_function *call_callback_new(PyObject *callable) {
+  mblob_function *function = NULL;
+  Py_INCREF(callable);
+  if (mblob_function_create(trampoline, callable, finalize, &function) != MBLOB_OK) {
+    Py_DECREF(callable);
+    PyErr_Format(PyExc_MemoryError, "no function made of %R: %s", callable, mblob_last_error());
+    return NULL;
+  }
+  return function;
+}

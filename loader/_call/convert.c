@@ -1,0 +1,264 @@
+/* convert.c - one Python argument to a TVMValue and its type code. */
+#include "call.h"
+
+#include <string.h>
+
+static bool set_handle(call_frame *frame, int i, void *handle, int code) {
+  frame->values[i].v_handle = handle;
+  frame->codes[i] = code;
+  return true;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------------- */
+
+static bool convert_int(call_frame *frame, int i, PyObject *arg) {
+  const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
+  if (p != NULL && p->kind == PARAM_FLOAT) {
+    double value = PyLong_AsDouble(arg);
+    if (value == -1.0 && PyErr_Occurred()) return false;
+    frame->values[i].v_float64 = value;
+    frame->codes[i] = kTVMArgFloat;
+    return true;
+  }
+  if (p != NULL && p->kind == PARAM_POINTER) {
+    return call_frame_error(frame, i, PyExc_TypeError, "expected an array, found the number %R", arg);
+  }
+  int overflow;
+  long long value = PyLong_AsLongLongAndOverflow(arg, &overflow);
+  if (overflow != 0) {
+    return call_frame_error(frame, i, PyExc_OverflowError, "the int does not fit into 64 bits, the widest a function takes");
+  }
+  frame->values[i].v_int64 = value;
+  frame->codes[i] = kTVMArgInt;
+  return value != -1 || !PyErr_Occurred();
+}
+
+static bool convert_float(call_frame *frame, int i, double value) {
+  const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
+  if (p != NULL && (p->kind == PARAM_INT || p->kind == PARAM_POINTER)) {
+    return call_frame_error(frame, i, PyExc_TypeError, "expected %s, found a float",
+                            p->kind == PARAM_INT ? "an int" : "an array");
+  }
+  frame->values[i].v_float64 = value;
+  frame->codes[i] = kTVMArgFloat;
+  return true;
+}
+
+/* ---- text ------------------------------------------------------------------------------------------ */
+
+static bool convert_str(call_frame *frame, int i, PyObject *arg) {
+  Py_ssize_t size;
+  const char *text = PyUnicode_AsUTF8AndSize(arg, &size);
+  if (text == NULL) return false;
+  if (strlen(text) != (size_t)size) {
+    return call_frame_error(frame, i, PyExc_ValueError, "the str has a NUL inside, functions see it end there; pass bytes");
+  }
+  frame->values[i].v_str = text;
+  frame->codes[i] = kTVMStr;
+  return true;
+}
+
+static bool convert_bytes(call_frame *frame, int i, const char *data, Py_ssize_t size) {
+  TVMByteArray *bytes = &frame->slots[i].u.bytes;
+  bytes->data = data;
+  bytes->size = (size_t)size;
+  return set_handle(frame, i, bytes, kTVMBytes);
+}
+
+/* ---- buffers --------------------------------------------------------------------------------------- */
+
+/* numpy's scalars have the buffer protocol as 0-d arrays do; unlike arrays they are hashable values. */
+static bool is_scalar_value(PyObject *arg, const Py_buffer *view) {
+  return view->ndim == 0 && view->readonly && Py_TYPE(arg)->tp_hash != PyObject_HashNotImplemented;
+}
+
+static bool convert_scalar_value(call_frame *frame, int i, PyObject *arg, DLDataType dtype) {
+  if (dtype.code == kDLFloat) {
+    double value = PyFloat_AsDouble(arg);
+    return !(value == -1.0 && PyErr_Occurred()) && convert_float(frame, i, value);
+  }
+  if (dtype.code != kDLInt && dtype.code != kDLUInt) {
+    return call_frame_error(frame, i, PyExc_TypeError, "a complex number is no argument of a function; pass an array");
+  }
+  PyObject *number = dtype.bits == 1 ? PyBool_FromLong(PyObject_IsTrue(arg)) : PyNumber_Index(arg);
+  if (number == NULL) return false;
+  bool ok = convert_int(frame, i, number);
+  Py_DECREF(number);
+  return ok;
+}
+
+/* ctypes pointers (c_void_p, POINTER(c_float)) export their own bytes, format "P" or "&...". */
+static bool is_ctypes_pointer(const Py_buffer *view) {
+  const char *f = view->format;
+  if (f == NULL || view->ndim != 0 || view->itemsize != (Py_ssize_t)sizeof(void *)) return false;
+  if (*f == '<' || *f == '@' || *f == '=') ++f;
+  return *f == '&' || (f[0] == 'P' && f[1] == '\0');
+}
+
+static bool bad_format(call_frame *frame, int i, const Py_buffer *view) {
+  const char *f = view->format ? view->format : "B";
+  const char *what = *f == '>' || *f == '!'                      ? "big-endian numbers"
+                     : strchr(f, 'O') != NULL                    ? "Python objects"
+                     : strchr(f, '{') != NULL || strchr(f, ':') != NULL ? "structures"
+                                                                 : "no plain numbers";
+  return call_frame_error(frame, i, PyExc_TypeError,
+                          "the elements (format \"%s\") are %s; convert with astype to a native number type", f, what);
+}
+
+static bool is_contiguous(const Py_buffer *view) {
+  if (view->strides == NULL || view->len == 0) return true;
+  Py_ssize_t expected = view->itemsize;
+  for (int d = view->ndim - 1; d >= 0; --d) {
+    if (view->shape[d] != 1 && view->strides[d] != expected) return false;
+    expected *= view->shape[d];
+  }
+  return view->suboffsets == NULL;
+}
+
+static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
+  call_slot *slot = &frame->slots[i];
+  Py_buffer *view = &slot->u.view;
+  if (PyObject_GetBuffer(arg, view, PyBUF_FULL_RO) != 0) {
+    if (PyErr_ExceptionMatches(PyExc_MemoryError)) return false;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    call_frame_error(frame, i, PyExc_TypeError, "%s gives no numbers: %S; convert it to a native number type",
+                     Py_TYPE(arg)->tp_name, value ? value : Py_None);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return false;
+  }
+  slot->kind = SLOT_BUFFER;
+  DLTensor *t = &slot->tensor;
+  if (!call_dtype_from_format(view->format, view->itemsize, &t->dtype)) {
+    if (is_ctypes_pointer(view)) {
+      void *pointer;
+      memcpy(&pointer, view->buf, sizeof pointer);
+      return set_handle(frame, i, pointer, kTVMOpaqueHandle);
+    }
+    return bad_format(frame, i, view);
+  }
+  if (is_scalar_value(arg, view)) return convert_scalar_value(frame, i, arg, t->dtype);
+  if (!is_contiguous(view)) {
+    return call_frame_error(frame, i, PyExc_ValueError,
+                            "the array is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back");
+  }
+  slot->is_tensor = true;
+  slot->readonly = view->readonly != 0;
+  t->data = view->buf;
+  t->device.device_type = kDLCPU;
+  t->device.device_id = 0;
+  t->ndim = view->ndim;
+  t->shape = (int64_t *)view->shape;
+  t->strides = NULL;
+  t->byte_offset = 0;
+  return call_frame_tensor(frame, i, "array");
+}
+
+/* ---- our own types ----------------------------------------------------------------------------------- */
+
+static bool convert_tensor(call_frame *frame, int i, PyObject *arg) {
+  call_slot *slot = &frame->slots[i];
+  const call_tensor *tensor = (const call_tensor *)arg;
+  if (!call_tensor_valid(tensor)) return false;
+  slot->tensor = tensor->dl;
+  slot->is_tensor = true;
+  slot->readonly = tensor->readonly;
+  return call_frame_tensor(frame, i, "tensor");
+}
+
+static bool convert_module(call_frame *frame, int i, PyObject *arg) {
+  PyObject *address = PyObject_CallFunctionObjArgs(call_hook.module_handle, arg, NULL);
+  if (address == NULL) return false;
+  void *handle = PyLong_AsVoidPtr(address);
+  Py_DECREF(address);
+  if (handle == NULL && PyErr_Occurred()) return false;
+  return set_handle(frame, i, handle, kTVMModuleHandle);
+}
+
+static bool convert_device(call_frame *frame, int i, PyObject *arg) {
+  static const char *const names[] = {"device_type", "device_id"};
+  int32_t fields[2];
+  for (int k = 0; k < 2; ++k) {
+    PyObject *field = PyObject_GetAttrString(arg, names[k]);
+    if (field == NULL) return false;
+    long value = PyLong_AsLong(field);
+    Py_DECREF(field);
+    if (value == -1 && PyErr_Occurred()) return false;
+    fields[k] = (int32_t)value;
+  }
+  frame->values[i].v_int64 = 0;
+  frame->values[i].v_device.device_type = (DLDeviceType)fields[0];
+  frame->values[i].v_device.device_id = fields[1];
+  frame->codes[i] = kDLDevice;
+  return true;
+}
+
+static bool convert_callable(call_frame *frame, int i, PyObject *arg) {
+  mblob_function *function = call_callback_new(arg);
+  if (function == NULL) return false;
+  frame->slots[i].kind = SLOT_FUNCTION;
+  frame->slots[i].u.function = function;
+  return set_handle(frame, i, function, kTVMPackedFuncHandle);
+}
+
+/* ---- all of them --------------------------------------------------------------------------------------- */
+
+static bool convert_other(call_frame *frame, int i, PyObject *arg) {
+  PyTypeObject *type = Py_TYPE(arg);
+  if (PyObject_TypeCheck(arg, &call_tensor_type)) return convert_tensor(frame, i, arg);
+  if (PyFloat_Check(arg)) return convert_float(frame, i, PyFloat_AS_DOUBLE(arg));
+  if (PyLong_Check(arg)) return convert_int(frame, i, arg);
+  if (PyUnicode_Check(arg)) return convert_str(frame, i, arg);
+  if (PyBytes_Check(arg)) return convert_bytes(frame, i, PyBytes_AS_STRING(arg), PyBytes_GET_SIZE(arg));
+  if (PyByteArray_Check(arg)) {
+    /* exported for the call, so that nobody resizes it meanwhile */
+    call_slot *slot = &frame->slots[i];
+    Py_buffer view;
+    if (PyObject_GetBuffer(arg, &view, PyBUF_SIMPLE) != 0) return false;
+    PyObject *copy = PyBytes_FromStringAndSize(view.buf, view.len);
+    PyBuffer_Release(&view);
+    if (copy == NULL) return false;
+    int failed = PyObject_GetBuffer(copy, &slot->u.view, PyBUF_SIMPLE);
+    Py_DECREF(copy); /* the view holds it */
+    if (failed) return false;
+    slot->kind = SLOT_BUFFER;
+    slot->tensor.data = NULL;
+    /* the byte array lies in the tensor, which is not used as one */
+    _Static_assert(sizeof(TVMByteArray) <= sizeof(DLTensor), "room for a TVMByteArray");
+    TVMByteArray bytes = {slot->u.view.buf, (size_t)slot->u.view.len};
+    memcpy(&slot->tensor, &bytes, sizeof bytes);
+    return set_handle(frame, i, &slot->tensor, kTVMBytes);
+  }
+  if (type == &call_function_type) return set_handle(frame, i, call_function_handle(arg), kTVMPackedFuncHandle);
+  if (PyObject_TypeCheck(arg, (PyTypeObject *)call_hook.module_class)) return convert_module(frame, i, arg);
+  if (PyObject_TypeCheck(arg, (PyTypeObject *)call_hook.device_class)) return convert_device(frame, i, arg);
+  if (PyObject_CheckBuffer(arg)) return convert_buffer(frame, i, arg);
+  bool absent;
+  if (call_dlpack_argument(frame, i, arg, &absent)) return true;
+  if (!absent) return false;
+  if (PyCallable_Check(arg)) return convert_callable(frame, i, arg);
+  return call_frame_error(frame, i, PyExc_TypeError,
+                          "expected an array, a number, str, bytes, None, a Tensor, a Module, a Device or a function, "
+                          "found %s; make it an array with numpy.asarray(x)",
+                          type->tp_name);
+}
+
+bool call_convert_argument(call_frame *frame, int i, PyObject *arg) {
+  call_slot *slot = &frame->slots[i];
+  slot->kind = SLOT_NONE;
+  slot->is_tensor = slot->readonly = slot->misaligned = slot->shared = false;
+  slot->copy = slot->snapshot = NULL;
+  frame->count = i + 1;
+  PyTypeObject *type = Py_TYPE(arg);
+  if (type == &PyLong_Type) return convert_int(frame, i, arg);
+  if (type == &PyFloat_Type) return convert_float(frame, i, PyFloat_AS_DOUBLE(arg));
+  if (arg == Py_None) return set_handle(frame, i, NULL, kTVMNullptr);
+  /* Arrays are the common case: no base class to ask about, and a buffer. */
+  if (type->tp_base == &PyBaseObject_Type && type->tp_as_buffer != NULL && type->tp_as_buffer->bf_getbuffer != NULL &&
+      type != &PyBytes_Type && type != &PyByteArray_Type && type != &call_tensor_type) {
+    return convert_buffer(frame, i, arg);
+  }
+  return convert_other(frame, i, arg);
+}

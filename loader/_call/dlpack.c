@@ -1,0 +1,298 @@
+/* dlpack.c - tensors in and out through DLPack capsules (dlpack.h; the Python protocol of the array API). */
+#include "call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char plain_name[] = "dltensor";
+static const char plain_used[] = "used_dltensor";
+static const char versioned_name[] = "dltensor_versioned";
+static const char versioned_used[] = "used_dltensor_versioned";
+
+/* TVM writes bool as {uint, 1 bit}; DLPack 1.0 has a code of its own for one-byte bool. */
+static DLDataType from_dlpack_dtype(DLDataType dtype) {
+  if (dtype.code == kDLBool && dtype.bits == 8) {
+    dtype.code = kDLUInt;
+    dtype.bits = 1;
+  }
+  return dtype;
+}
+
+static DLDataType to_dlpack_dtype(DLDataType dtype) {
+  if (dtype.code == kDLUInt && dtype.bits == 1) {
+    dtype.code = kDLBool;
+    dtype.bits = 8;
+  }
+  return dtype;
+}
+
+/* ---- import ------------------------------------------------------------------------------------------ */
+
+/* A tensor taken out of a capsule: ours to delete. */
+typedef struct taken {
+  DLManagedTensor *plain; /* one of the two is set */
+  DLManagedTensorVersioned *versioned;
+  DLTensor tensor;
+  bool readonly;
+} taken;
+
+static void taken_release(const taken *t) {
+  if (t->plain != NULL && t->plain->deleter != NULL) t->plain->deleter(t->plain);
+  if (t->versioned != NULL && t->versioned->deleter != NULL) t->versioned->deleter(t->versioned);
+}
+
+static bool take(PyObject *capsule, taken *out) {
+  memset(out, 0, sizeof *out);
+  if (PyCapsule_IsValid(capsule, versioned_name)) {
+    DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, versioned_name);
+    if (managed->version.major != DLPACK_MAJOR_VERSION) {
+      PyErr_Format(PyExc_BufferError, "DLPack version %u, expected %d", (unsigned)managed->version.major,
+                   DLPACK_MAJOR_VERSION);
+      return false;
+    }
+    if (PyCapsule_SetName(capsule, versioned_used) != 0) return false;
+    out->versioned = managed;
+    out->tensor = managed->dl_tensor;
+    out->readonly = (managed->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
+  } else if (PyCapsule_IsValid(capsule, plain_name)) {
+    DLManagedTensor *managed = PyCapsule_GetPointer(capsule, plain_name);
+    if (PyCapsule_SetName(capsule, plain_used) != 0) return false;
+    out->plain = managed;
+    out->tensor = managed->dl_tensor;
+  } else {
+    PyErr_Format(PyExc_TypeError, "expected a DLPack capsule nobody has used, found %R", capsule);
+    return false;
+  }
+  out->tensor.dtype = from_dlpack_dtype(out->tensor.dtype);
+  return true;
+}
+
+/* Ask for the versioned form first; producers from before DLPack 1.0 do not know the keyword. */
+static PyObject *ask_capsule(PyObject *method) {
+  PyObject *kwargs = Py_BuildValue("{s:(ii)}", "max_version", DLPACK_MAJOR_VERSION, 0);
+  PyObject *empty = PyTuple_New(0);
+  PyObject *capsule = kwargs != NULL && empty != NULL ? PyObject_Call(method, empty, kwargs) : NULL;
+  if (capsule == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
+    PyErr_Clear();
+    capsule = PyObject_CallNoArgs(method);
+  }
+  Py_XDECREF(kwargs);
+  Py_XDECREF(empty);
+  return capsule;
+}
+
+bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent) {
+  PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(obj), "__dlpack__");
+  *absent = method == NULL && PyErr_ExceptionMatches(PyExc_AttributeError);
+  if (method == NULL) {
+    if (*absent) PyErr_Clear();
+    return false;
+  }
+  Py_DECREF(method);
+  method = PyObject_GetAttrString(obj, "__dlpack__");
+  PyObject *capsule = method ? ask_capsule(method) : NULL;
+  Py_XDECREF(method);
+  if (capsule == NULL) return false;
+  taken t;
+  bool ok = take(capsule, &t);
+  Py_DECREF(capsule);
+  if (!ok) return false;
+  call_slot *slot = &frame->slots[i];
+  if (t.versioned != NULL) {
+    slot->kind = SLOT_DLPACK_VERSIONED;
+    slot->u.versioned = t.versioned;
+  } else {
+    slot->kind = SLOT_DLPACK;
+    slot->u.managed = t.plain;
+  }
+  slot->tensor = t.tensor;
+  slot->is_tensor = true;
+  slot->readonly = t.readonly;
+  return call_frame_tensor(frame, i, "tensor");
+}
+
+static void release_taken(void *arg) {
+  taken_release(arg);
+  PyMem_Free(arg);
+}
+
+PyObject *call_dlpack_import(PyObject *obj) {
+  PyObject *capsule;
+  if (PyCapsule_CheckExact(obj)) {
+    capsule = Py_NewRef(obj);
+  } else {
+    PyObject *method = PyObject_GetAttrString(obj, "__dlpack__");
+    if (method == NULL) {
+      PyErr_Clear();
+      return PyErr_Format(PyExc_TypeError, "from_dlpack: expected an object with __dlpack__, found %s",
+                          Py_TYPE(obj)->tp_name);
+    }
+    capsule = ask_capsule(method);
+    Py_DECREF(method);
+    if (capsule == NULL) return NULL;
+  }
+  taken *t = PyMem_Malloc(sizeof *t);
+  if (t == NULL) {
+    Py_DECREF(capsule);
+    return PyErr_NoMemory();
+  }
+  bool ok = take(capsule, t);
+  Py_DECREF(capsule);
+  if (!ok) {
+    PyMem_Free(t);
+    return NULL;
+  }
+  PyObject *tensor = call_tensor_over(&t->tensor, NULL, release_taken, t, t->readonly);
+  if (tensor == NULL) release_taken(t);
+  return tensor;
+}
+
+/* ---- export ------------------------------------------------------------------------------------------ */
+
+/* What a capsule holds: the managed tensor, its strides, and the Tensor that owns the memory. */
+typedef struct exported {
+  union {
+    DLManagedTensor plain;
+    DLManagedTensorVersioned versioned;
+  } u;
+  PyObject *tensor;
+  int64_t strides[CALL_TENSOR_NDIM_MAX];
+} exported;
+
+static void exported_free(exported *e) {
+  /* The consumer may be any thread, and the last one after Python has ended. */
+  if (Py_IsInitialized()) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    Py_DECREF(e->tensor);
+    PyGILState_Release(state);
+  }
+  free(e);
+}
+
+static void delete_plain(DLManagedTensor *self) { exported_free(self->manager_ctx); }
+static void delete_versioned(DLManagedTensorVersioned *self) { exported_free(self->manager_ctx); }
+
+/* Runs the deleter of a capsule that nobody used. */
+static void capsule_end(PyObject *capsule) {
+  if (PyCapsule_IsValid(capsule, plain_name)) {
+    DLManagedTensor *managed = PyCapsule_GetPointer(capsule, plain_name);
+    managed->deleter(managed);
+  } else if (PyCapsule_IsValid(capsule, versioned_name)) {
+    DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, versioned_name);
+    managed->deleter(managed);
+  }
+}
+
+static PyObject *make_capsule(PyObject *object, bool versioned, bool copied) {
+  call_tensor *tensor = (call_tensor *)object;
+  exported *e = calloc(1, sizeof *e);
+  if (e == NULL) return PyErr_NoMemory();
+  DLTensor dl = tensor->dl;
+  dl.dtype = to_dlpack_dtype(dl.dtype);
+  int64_t stride = 1;
+  for (int d = dl.ndim - 1; d >= 0; --d) {
+    e->strides[d] = stride;
+    if (tensor->nbytes != 0) stride *= dl.shape[d];
+  }
+  dl.strides = dl.ndim > 0 ? e->strides : NULL; /* DLPack 1.2 wants them spelled out */
+  e->tensor = Py_NewRef(object);
+  PyObject *capsule;
+  if (versioned) {
+    e->u.versioned.version.major = DLPACK_MAJOR_VERSION;
+    e->u.versioned.version.minor = 0;
+    e->u.versioned.manager_ctx = e;
+    e->u.versioned.deleter = delete_versioned;
+    e->u.versioned.flags = (tensor->readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) |
+                           (copied ? DLPACK_FLAG_BITMASK_IS_COPIED : 0);
+    e->u.versioned.dl_tensor = dl;
+    capsule = PyCapsule_New(&e->u.versioned, versioned_name, capsule_end);
+  } else {
+    e->u.plain.dl_tensor = dl;
+    e->u.plain.manager_ctx = e;
+    e->u.plain.deleter = delete_plain;
+    capsule = PyCapsule_New(&e->u.plain, plain_name, capsule_end);
+  }
+  if (capsule == NULL) exported_free(e);
+  return capsule;
+}
+
+typedef struct export_options {
+  PyObject *stream, *max_version, *dl_device, *copy;
+} export_options;
+
+static bool parse_options(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, export_options *o) {
+  o->stream = o->max_version = o->dl_device = o->copy = Py_None;
+  if (nargs > 1) {
+    PyErr_Format(PyExc_TypeError, "__dlpack__: takes stream, max_version, dl_device, copy as keywords, found %zd values",
+                 nargs);
+    return false;
+  }
+  if (nargs == 1) o->stream = args[0];
+  for (Py_ssize_t k = 0; kwnames != NULL && k < PyTuple_GET_SIZE(kwnames); ++k) {
+    PyObject *name = PyTuple_GET_ITEM(kwnames, k);
+    PyObject *value = args[nargs + k];
+    if (PyUnicode_CompareWithASCIIString(name, "stream") == 0) o->stream = value;
+    else if (PyUnicode_CompareWithASCIIString(name, "max_version") == 0) o->max_version = value;
+    else if (PyUnicode_CompareWithASCIIString(name, "dl_device") == 0) o->dl_device = value;
+    else if (PyUnicode_CompareWithASCIIString(name, "copy") == 0) o->copy = value;
+    else {
+      PyErr_Format(PyExc_TypeError, "__dlpack__: unknown keyword %R", name);
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Whether the consumer understands version 1; its (major, minor), or None for what came before. */
+static int wants_versioned(PyObject *max_version) {
+  if (max_version == Py_None) return 0;
+  int major, minor;
+  if (!PyTuple_Check(max_version) || !PyArg_ParseTuple(max_version, "ii", &major, &minor)) {
+    PyErr_Format(PyExc_TypeError, "__dlpack__: max_version: expected (major, minor), found %R", max_version);
+    return -1;
+  }
+  return major >= DLPACK_MAJOR_VERSION;
+}
+
+static bool check_device(const call_tensor *tensor, PyObject *wanted) {
+  if (wanted == Py_None) return true;
+  int type, id;
+  if (!PyTuple_Check(wanted) || !PyArg_ParseTuple(wanted, "ii", &type, &id)) {
+    PyErr_Format(PyExc_TypeError, "__dlpack__: dl_device: expected (device_type, device_id), found %R", wanted);
+    return false;
+  }
+  if (type == (int)tensor->dl.device.device_type && id == tensor->dl.device.device_id) return true;
+  PyErr_Format(PyExc_BufferError, "__dlpack__: the tensor is on device (%d, %d) and is not moved to (%d, %d)",
+               (int)tensor->dl.device.device_type, (int)tensor->dl.device.device_id, type, id);
+  return false;
+}
+
+static PyObject *copy_of(call_tensor *tensor) {
+  PyObject *copy = call_tensor_empty(&tensor->dl);
+  if (copy != NULL && tensor->nbytes != 0) memcpy(((call_tensor *)copy)->dl.data, tensor->dl.data, tensor->nbytes);
+  return copy;
+}
+
+PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+  call_tensor *tensor = (call_tensor *)object;
+  export_options options;
+  if (!parse_options(args, nargs, kwnames, &options)) return NULL;
+  int versioned = wants_versioned(options.max_version);
+  if (versioned < 0 || !check_device(tensor, options.dl_device)) return NULL;
+  if (options.stream != Py_None && tensor->dl.device.device_type == kDLCPU) {
+    long stream = PyLong_Check(options.stream) ? PyLong_AsLong(options.stream) : 0;
+    if (stream == -1 && PyErr_Occurred()) PyErr_Clear();
+    if (stream != -1) return PyErr_Format(PyExc_BufferError, "__dlpack__: a cpu tensor has no stream, found %R", options.stream);
+  }
+  int copy = options.copy == Py_None ? 0 : PyObject_IsTrue(options.copy);
+  if (copy < 0) return NULL;
+  if (!copy && !versioned && tensor->readonly) {
+    return PyErr_Format(PyExc_BufferError,
+                        "__dlpack__: a read-only tensor needs a consumer of DLPack 1.0 (max_version=(1, 0)), or copy=True");
+  }
+  PyObject *source = copy ? copy_of(tensor) : Py_NewRef(object);
+  if (source == NULL) return NULL;
+  PyObject *capsule = make_capsule(source, versioned != 0, copy != 0);
+  Py_DECREF(source);
+  return capsule;
+}

@@ -1,0 +1,147 @@
+/* frame.c - the arguments of one call: their storage, and the checks that every tensor among them passes. */
+#include "call.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count) {
+  frame->name = name;
+  frame->parameters = NULL;
+  frame->alignment = 0;
+  frame->misaligned = false;
+  frame->heap = NULL;
+  frame->count = 0;
+  frame->values = frame->inline_values;
+  frame->codes = frame->inline_codes;
+  frame->slots = frame->inline_slots;
+  if (count > CALL_INLINE_ARGS) {
+    if (count > 65536) {
+      PyErr_Format(PyExc_TypeError, "%U: %zd arguments, at most 65536 can be passed", name, count);
+      return false;
+    }
+    size_t n = (size_t)count;
+    size_t each = sizeof(call_slot) + sizeof(TVMValue) + sizeof(int);
+    char *heap = PyMem_Malloc(n * each);
+    if (heap == NULL) {
+      PyErr_NoMemory();
+      return false;
+    }
+    frame->heap = heap;
+    frame->slots = (call_slot *)(void *)heap;
+    frame->values = (TVMValue *)(void *)(heap + n * sizeof(call_slot));
+    frame->codes = (int *)(void *)(heap + n * (sizeof(call_slot) + sizeof(TVMValue)));
+  }
+  return true;
+}
+
+static void slot_release(call_slot *slot) {
+  if (slot->copy != NULL && !slot->shared) free(slot->copy);
+  free(slot->snapshot);
+  switch (slot->kind) {
+    case SLOT_BUFFER:
+      PyBuffer_Release(&slot->u.view);
+      break;
+    case SLOT_DLPACK:
+      if (slot->u.managed->deleter != NULL) slot->u.managed->deleter(slot->u.managed);
+      break;
+    case SLOT_DLPACK_VERSIONED:
+      if (slot->u.versioned->deleter != NULL) slot->u.versioned->deleter(slot->u.versioned);
+      break;
+    case SLOT_FUNCTION: {
+      mblob_function *function = slot->u.function;
+      Py_BEGIN_ALLOW_THREADS
+      mblob_function_release(function);
+      Py_END_ALLOW_THREADS
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+void call_frame_release(call_frame *frame) {
+  PyObject *type = NULL, *value = NULL, *traceback = NULL;
+  bool failed = PyErr_Occurred() != NULL;
+  if (failed) PyErr_Fetch(&type, &value, &traceback); /* a deleter may run Python code */
+  for (int i = 0; i < frame->count; ++i) {
+    call_slot *slot = &frame->slots[i];
+    if (slot->kind != SLOT_NONE || slot->copy != NULL) slot_release(slot);
+  }
+  if (frame->heap != NULL) PyMem_Free(frame->heap);
+  if (failed) PyErr_Restore(type, value, traceback);
+}
+
+bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  PyObject *text = PyUnicode_FromFormatV(format, args);
+  va_end(args);
+  if (text != NULL) {
+    PyErr_Format(type, "%U: argument %d: %U", frame->name, i + 1, text);
+    Py_DECREF(text);
+  }
+  return false;
+}
+
+/* Whether data of type `found` may go where the signature says `expected`. */
+static bool dtype_fits(DLDataType found, DLDataType expected) {
+  if (expected.bits == 0 || call_dtype_equal(found, expected)) return true;
+  /* bool arrays are bytes in memory; C code takes them as uint8_t too */
+  bool found_byte = found.code == kDLUInt && (found.bits == 1 || found.bits == 8) && found.lanes == 1;
+  bool expected_byte = expected.code == kDLUInt && (expected.bits == 1 || expected.bits == 8);
+  return found_byte && expected_byte;
+}
+
+static bool check_parameter(call_frame *frame, int i) {
+  const call_parameter *p = &frame->parameters[i];
+  const call_slot *slot = &frame->slots[i];
+  if (p->kind == PARAM_INT || p->kind == PARAM_FLOAT) {
+    return call_frame_error(frame, i, PyExc_TypeError, "expected %s, found an array; pass a number",
+                            p->kind == PARAM_INT ? "an int" : "a float");
+  }
+  if (p->kind != PARAM_POINTER) return true;
+  if (!dtype_fits(slot->tensor.dtype, p->dtype)) {
+    char found[48], expected[48];
+    call_dtype_text(slot->tensor.dtype, found);
+    call_dtype_text(p->dtype, expected);
+    return call_frame_error(frame, i, PyExc_TypeError, "expected an array of %s, found %s; convert it with astype(\"%s\")",
+                            expected, found, expected);
+  }
+  if (slot->readonly && !p->is_const) {
+    return call_frame_error(frame, i, PyExc_ValueError,
+                            "the array is read-only and the function writes to it; pass a writable one");
+  }
+  return true;
+}
+
+/* Device memory that the processor reads through the same pointer. */
+static bool on_host(DLDevice device) { return device.device_type == kDLCPU || device.device_type == kDLCUDAHost; }
+
+bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
+  call_slot *slot = &frame->slots[i];
+  DLTensor *t = &slot->tensor;
+  if (t->strides != NULL) {
+    if (!call_tensor_compact(t)) {
+      return call_frame_error(frame, i, PyExc_ValueError,
+                              "the %s is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back",
+                              kind);
+    }
+    t->strides = NULL;
+  }
+  if (on_host(t->device)) {
+    if (t->byte_offset != 0) {
+      t->data = (char *)t->data + t->byte_offset;
+      t->byte_offset = 0;
+    }
+    size_t itemsize = call_dtype_size(t->dtype);
+    if (t->dtype.code == kDLComplex) itemsize /= 2;
+    size_t alignment = frame->alignment != 0 ? frame->alignment : itemsize & (~itemsize + 1);
+    if (((uintptr_t)t->data & (alignment - 1)) != 0) {
+      slot->misaligned = true;
+      frame->misaligned = true;
+    }
+  }
+  frame->values[i].v_handle = t;
+  frame->codes[i] = kTVMDLTensorHandle;
+  return frame->parameters == NULL || check_parameter(frame, i);
+}

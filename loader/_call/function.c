@@ -1,0 +1,185 @@
+/* function.c - PackedFunction: a function of a library as a Python callable. */
+#include "call.h"
+
+#include <structmember.h>
+
+typedef struct function_object {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  mblob_function *handle;
+  PyObject *name;
+  PyObject *owner; /* the Module it came from: keeps what its kernels may look up, or None */
+  PyObject *weakrefs;
+  call_parameter *parameters; /* NULL if the library recorded none */
+  int parameter_count;        /* -1 if not recorded */
+  uint32_t alignment;
+} function_object;
+
+mblob_function *call_function_handle(PyObject *function) { return ((function_object *)function)->handle; }
+
+/* ---- the call ---------------------------------------------------------------------------------------- */
+
+static void raise_failure(function_object *self, int status) {
+  if (call_callback_reraise(mblob_last_error())) return;
+  PyObject *nothing = PyObject_CallFunction(call_hook.raise_status, "iO", status, self->name);
+  Py_XDECREF(nothing);
+  if (!PyErr_Occurred()) PyErr_Format(PyExc_RuntimeError, "%U: failed with status %d", self->name, status);
+}
+
+static bool check_count(const function_object *self, Py_ssize_t count) {
+  if (self->parameter_count < 0 || count == self->parameter_count) return true;
+  PyErr_Format(PyExc_TypeError, "%U: expected %d arguments (%s), found %zd", self->name, self->parameter_count,
+               mblob_function_signature(self->handle), count);
+  return false;
+}
+
+static PyObject *invoke(function_object *self, call_frame *frame) {
+  if (frame->misaligned && !call_align_in(frame)) return NULL;
+  TVMValue ret = {.v_int64 = 0};
+  int ret_code = kTVMNullptr;
+  int status;
+  Py_BEGIN_ALLOW_THREADS
+  status = mblob_function_call(self->handle, frame->values, frame->codes, frame->count, &ret, &ret_code);
+  Py_END_ALLOW_THREADS
+  if (frame->misaligned) call_align_out(frame);
+  if (status != MBLOB_OK) {
+    raise_failure(self, status);
+    return NULL;
+  }
+  call_callback_forget();
+  if (ret_code == kTVMNullptr) Py_RETURN_NONE;
+  return call_convert_result(ret, ret_code, self->owner);
+}
+
+static PyObject *function_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+  function_object *self = (function_object *)callable;
+  Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+  if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0) {
+    return PyErr_Format(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->name, kwnames);
+  }
+  if (!check_count(self, count)) return NULL;
+  call_frame frame;
+  if (!call_frame_init(&frame, self->name, count)) return NULL;
+  frame.parameters = self->parameters;
+  frame.alignment = self->alignment;
+  bool ok = true;
+  for (Py_ssize_t i = 0; ok && i < count; ++i) ok = call_convert_argument(&frame, (int)i, args[i]);
+  Py_INCREF(self); /* a callback may drop the last other reference */
+  PyObject *result = ok ? invoke(self, &frame) : NULL;
+  call_frame_release(&frame);
+  Py_DECREF(self);
+  return result;
+}
+
+/* ---- the object ---------------------------------------------------------------------------------------- */
+
+PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *owner) {
+  function_object *self = PyObject_GC_New(function_object, &call_function_type);
+  if (self == NULL) {
+    mblob_function_release(handle);
+    return NULL;
+  }
+  self->vectorcall = function_vectorcall;
+  self->handle = handle;
+  self->name = Py_NewRef(name);
+  self->owner = Py_NewRef(owner ? owner : Py_None);
+  self->weakrefs = NULL;
+  self->alignment = mblob_function_alignment(handle);
+  self->parameter_count = call_signature_parse(mblob_function_signature(handle), &self->parameters);
+  PyObject_GC_Track(self);
+  if (self->parameter_count == -2) {
+    Py_DECREF(self);
+    return PyErr_NoMemory();
+  }
+  return (PyObject *)self;
+}
+
+static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"address", "name", "owner", NULL};
+  PyObject *address, *name, *owner;
+  (void)type;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OUO", names, &address, &name, &owner)) return NULL;
+  void *handle = PyLong_AsVoidPtr(address);
+  if (handle == NULL) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "PackedFunction: the address is 0");
+    return NULL;
+  }
+  return call_function_wrap(handle, name, owner);
+}
+
+static int function_traverse(PyObject *object, visitproc visit, void *arg) {
+  Py_VISIT(((function_object *)object)->owner);
+  return 0;
+}
+
+static int function_clear(PyObject *object) {
+  /* The owner only keeps modules; the function itself stays callable. */
+  function_object *self = (function_object *)object;
+  PyObject *owner = self->owner;
+  self->owner = Py_NewRef(Py_None);
+  Py_XDECREF(owner);
+  return 0;
+}
+
+static void function_dealloc(PyObject *object) {
+  function_object *self = (function_object *)object;
+  PyObject_GC_UnTrack(self);
+  if (self->weakrefs != NULL) PyObject_ClearWeakRefs(object);
+  mblob_function *handle = self->handle;
+  /* The last reference closes a library: destructors run, and other threads may wait for the GIL in there. */
+  Py_BEGIN_ALLOW_THREADS
+  mblob_function_release(handle);
+  Py_END_ALLOW_THREADS
+  PyMem_Free(self->parameters);
+  Py_XDECREF(self->name);
+  Py_XDECREF(self->owner);
+  PyObject_GC_Del(self);
+}
+
+static PyObject *function_repr(PyObject *object) {
+  return PyUnicode_FromFormat("<mblob.PackedFunction %U>", ((function_object *)object)->name);
+}
+
+static PyObject *get_signature(PyObject *object, void *closure) {
+  (void)closure;
+  return PyUnicode_DecodeUTF8(mblob_function_signature(((function_object *)object)->handle),
+                              (Py_ssize_t)strlen(mblob_function_signature(((function_object *)object)->handle)), "replace");
+}
+
+static PyObject *get_address(PyObject *object, void *closure) {
+  (void)closure;
+  return PyLong_FromVoidPtr(((function_object *)object)->handle);
+}
+
+static PyMemberDef function_members[] = {
+    {"__name__", T_OBJECT, offsetof(function_object, name), READONLY, NULL},
+    {"name", T_OBJECT, offsetof(function_object, name), READONLY, PyDoc_STR("name it was found under")},
+    {"alignment", T_UINT, offsetof(function_object, alignment), READONLY,
+     PyDoc_STR("bytes that tensor data must be aligned to; 0: its element's size. Other data is copied for the call")},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef function_getset[] = {
+    {"signature", get_signature, NULL, PyDoc_STR("C argument types that the library recorded, \"\" if none"), NULL},
+    {"address", get_address, NULL, PyDoc_STR("address of its mblob_function, borrowed"), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyTypeObject call_function_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "mblob.PackedFunction",
+    .tp_basicsize = sizeof(function_object),
+    .tp_dealloc = function_dealloc,
+    .tp_vectorcall_offset = offsetof(function_object, vectorcall),
+    .tp_repr = function_repr,
+    .tp_call = PyVectorcall_Call,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_doc = PyDoc_STR("A function of a library. Call it with arrays, numbers, str, bytes, None, modules, functions.\n\n"
+                        "It keeps its library loaded. The GIL is released during the call."),
+    .tp_traverse = function_traverse,
+    .tp_clear = function_clear,
+    .tp_weaklistoffset = offsetof(function_object, weakrefs),
+    .tp_members = function_members,
+    .tp_getset = function_getset,
+    .tp_new = function_new,
+};

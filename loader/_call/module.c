@@ -1,0 +1,195 @@
+/* module.c - the extension module `loader._call`: its types and functions. */
+#include "call.h"
+
+#include <string.h>
+
+call_hooks call_hook;
+
+static bool set_hook(PyObject **hook, PyObject *value) {
+  PyObject *old = *hook;
+  *hook = Py_NewRef(value);
+  Py_XDECREF(old);
+  return true;
+}
+
+static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"module_class", "module_handle", "wrap_module", "device_class", "tensor_class",
+                          "raise_status", NULL};
+  PyObject *module_class, *module_handle, *wrap_module, *device_class, *tensor_class, *raise_status;
+  (void)module;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOO!O!O", names, &PyType_Type, &module_class, &module_handle,
+                                   &wrap_module, &PyType_Type, &device_class, &PyType_Type, &tensor_class,
+                                   &raise_status)) {
+    return NULL;
+  }
+  if (!PyType_IsSubtype((PyTypeObject *)tensor_class, &call_tensor_type)) {
+    return PyErr_Format(PyExc_TypeError, "set_hooks: tensor_class must derive from TensorBase");
+  }
+  set_hook(&call_hook.module_class, module_class);
+  set_hook(&call_hook.module_handle, module_handle);
+  set_hook(&call_hook.wrap_module, wrap_module);
+  set_hook(&call_hook.device_class, device_class);
+  set_hook(&call_hook.tensor_class, tensor_class);
+  set_hook(&call_hook.raise_status, raise_status);
+  Py_RETURN_NONE;
+}
+
+static PyObject *callback(PyObject *module, PyObject *callable) {
+  (void)module;
+  if (!PyCallable_Check(callable)) {
+    return PyErr_Format(PyExc_TypeError, "expected a callable, found %s", Py_TYPE(callable)->tp_name);
+  }
+  mblob_function *function = call_callback_new(callable);
+  return function ? PyLong_FromVoidPtr(function) : NULL;
+}
+
+static PyObject *keep_exception(PyObject *module, PyObject *exception) {
+  (void)module;
+  if (!PyExceptionInstance_Check(exception)) {
+    return PyErr_Format(PyExc_TypeError, "expected an exception, found %s", Py_TYPE(exception)->tp_name);
+  }
+  PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+  call_callback_keep();
+  Py_RETURN_NONE;
+}
+
+/* shape (a sequence of ints) and dtype (code, bits, lanes) to a DLTensor on the processor. */
+static bool parse_layout(PyObject *shape, PyObject *dtype, DLTensor *dl, int64_t extents[CALL_TENSOR_NDIM_MAX]) {
+  unsigned char code, bits;
+  unsigned short lanes;
+  if (!PyArg_ParseTuple(dtype, "bbH", &code, &bits, &lanes)) return false;
+  if (bits == 0 || lanes == 0) {
+    PyErr_SetString(PyExc_ValueError, "tensor: a data type has at least 1 bit and 1 lane");
+    return false;
+  }
+  Py_ssize_t ndim = PyTuple_GET_SIZE(shape);
+  if (ndim > CALL_TENSOR_NDIM_MAX) {
+    PyErr_Format(PyExc_ValueError, "tensor: %zd dimensions, expected at most %d", ndim, CALL_TENSOR_NDIM_MAX);
+    return false;
+  }
+  for (Py_ssize_t d = 0; d < ndim; ++d) {
+    extents[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, d));
+    if (extents[d] == -1 && PyErr_Occurred()) return false;
+  }
+  memset(dl, 0, sizeof *dl);
+  dl->device.device_type = kDLCPU;
+  dl->ndim = (int32_t)ndim;
+  dl->dtype.code = code;
+  dl->dtype.bits = bits;
+  dl->dtype.lanes = lanes;
+  dl->shape = extents;
+  return true;
+}
+
+static PyObject *tensor_empty(PyObject *module, PyObject *args) {
+  PyObject *shape, *dtype;
+  DLTensor dl;
+  int64_t extents[CALL_TENSOR_NDIM_MAX];
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &shape, &PyTuple_Type, &dtype)) return NULL;
+  return parse_layout(shape, dtype, &dl, extents) ? call_tensor_empty(&dl) : NULL;
+}
+
+static PyObject *tensor_view(PyObject *module, PyObject *args) {
+  PyObject *source, *shape, *dtype;
+  DLTensor dl;
+  int64_t extents[CALL_TENSOR_NDIM_MAX];
+  (void)module;
+  if (!PyArg_ParseTuple(args, "OO!O!", &source, &PyTuple_Type, &shape, &PyTuple_Type, &dtype)) return NULL;
+  if (!parse_layout(shape, dtype, &dl, extents)) return NULL;
+  PyObject *view = PyMemoryView_FromObject(source);
+  if (view == NULL) return NULL;
+  const Py_buffer *buffer = PyMemoryView_GET_BUFFER(view);
+  size_t nbytes;
+  PyObject *tensor = NULL;
+  if (!PyBuffer_IsContiguous(buffer, 'C')) {
+    PyErr_SetString(PyExc_ValueError, "tensor: the buffer is not contiguous");
+  } else if (!call_tensor_size(&dl, &nbytes) || nbytes != (size_t)buffer->len) {
+    PyErr_Format(PyExc_ValueError, "tensor: a buffer of %zd bytes does not match dtype and shape %R", buffer->len, shape);
+  } else {
+    dl.data = buffer->buf;
+    tensor = call_tensor_over(&dl, view, NULL, NULL, buffer->readonly != 0);
+  }
+  Py_DECREF(view);
+  return tensor;
+}
+
+static PyObject *tensor_retype(PyObject *module, PyObject *args) {
+  PyObject *source, *dtype;
+  DLTensor dl;
+  int64_t extents[CALL_TENSOR_NDIM_MAX];
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!O!", &call_tensor_type, &source, &PyTuple_Type, &dtype)) return NULL;
+  call_tensor *tensor = (call_tensor *)source;
+  if (!call_tensor_valid(tensor)) return NULL;
+  PyObject *no_shape = PyTuple_New(0);
+  bool ok = no_shape != NULL && parse_layout(no_shape, dtype, &dl, extents);
+  Py_XDECREF(no_shape);
+  if (!ok) return NULL;
+  DLDataType wanted = dl.dtype;
+  dl = tensor->dl;
+  dl.dtype = wanted;
+  return call_tensor_over(&dl, source, NULL, NULL, tensor->readonly);
+}
+
+static PyObject *tensor_from_dlpack(PyObject *module, PyObject *source) {
+  (void)module;
+  return call_dlpack_import(source);
+}
+
+static PyObject *dtype_of_format(PyObject *module, PyObject *args) {
+  const char *format;
+  Py_ssize_t itemsize;
+  DLDataType dtype;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "sn", &format, &itemsize)) return NULL;
+  if (!call_dtype_from_format(format, itemsize, &dtype)) Py_RETURN_NONE;
+  return Py_BuildValue("(iii)", dtype.code, dtype.bits, dtype.lanes);
+}
+
+static PyMethodDef methods[] = {
+    {"set_hooks", (PyCFunction)(void (*)(void))set_hooks, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("Give the module the Python classes and functions it needs.")},
+    {"callback", callback, METH_O,
+     PyDoc_STR("callback(callable) -> address of a new mblob_function that calls it; the caller owns the reference.")},
+    {"keep_exception", keep_exception, METH_O,
+     PyDoc_STR("keep_exception(exc): make it this thread's error of the runtime, to be raised again by the caller.")},
+    {"tensor_empty", tensor_empty, METH_VARARGS, PyDoc_STR("tensor_empty(shape, (code, bits, lanes)) -> Tensor")},
+    {"tensor_view", tensor_view, METH_VARARGS,
+     PyDoc_STR("tensor_view(buffer, shape, (code, bits, lanes)) -> Tensor over the buffer's memory")},
+    {"tensor_retype", tensor_retype, METH_VARARGS,
+     PyDoc_STR("tensor_retype(tensor, (code, bits, lanes)) -> Tensor over the same memory, elements of that type")},
+    {"tensor_from_dlpack", tensor_from_dlpack, METH_O, PyDoc_STR("tensor_from_dlpack(obj or capsule) -> Tensor, no copy")},
+    {"dtype_of_format", dtype_of_format, METH_VARARGS,
+     PyDoc_STR("dtype_of_format(format, itemsize) -> (code, bits, lanes) or None")},
+    {NULL, NULL, 0, NULL},
+};
+
+static int execute(PyObject *module) {
+  static const struct {
+    const char *name;
+    PyTypeObject *type;
+  } types[] = {{"PackedFunction", &call_function_type}, {"TensorBase", &call_tensor_type}, {"Memory", &call_memory_type}};
+  if (!call_runtime_bind()) return -1;
+  for (size_t i = 0; i < sizeof types / sizeof types[0]; ++i) {
+    if (PyType_Ready(types[i].type) != 0) return -1;
+    if (PyModule_AddObject(module, types[i].name, Py_NewRef((PyObject *)types[i].type)) != 0) return -1;
+  }
+  return 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)(uintptr_t)execute},
+    {0, NULL},
+};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "loader._call",
+    .m_doc = PyDoc_STR("Calling functions of libraries, tensors, callbacks: the part of the run side that must be fast."),
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__call(void);
+PyMODINIT_FUNC PyInit__call(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,112 @@
+/* result.c - what functions return, and what they pass to Python callbacks, as Python objects. */
+#include "call.h"
+
+#include <string.h>
+
+static PyObject *text_object(const char *text, size_t size) {
+  return PyUnicode_DecodeUTF8(text, (Py_ssize_t)size, "surrogateescape");
+}
+
+static PyObject *device_object(DLDevice device) {
+  return PyObject_CallFunction(call_hook.device_class, "ii", (int)device.device_type, (int)device.device_id);
+}
+
+static PyObject *dtype_object(DLDataType dtype) {
+  char text[48];
+  call_dtype_text(dtype, text);
+  return PyUnicode_FromString(text);
+}
+
+static void array_release(void *array) { call_tvm.array_free(array); }
+
+static PyObject *array_object(void *handle) {
+  PyObject *tensor = call_tensor_over(handle, NULL, array_release, handle, false);
+  if (tensor == NULL) call_tvm.array_free(handle);
+  return tensor;
+}
+
+static PyObject *module_object(mblob_module *module) {
+  PyObject *wrapped = PyObject_CallFunction(call_hook.wrap_module, "N", PyLong_FromVoidPtr(module));
+  if (wrapped == NULL) mblob_module_release(module);
+  return wrapped;
+}
+
+static PyObject *function_object(mblob_function *function, PyObject *owner) {
+  PyObject *name = PyUnicode_FromString("function");
+  if (name == NULL) {
+    mblob_function_release(function);
+    return NULL;
+  }
+  PyObject *wrapped = call_function_wrap(function, name, owner);
+  Py_DECREF(name);
+  return wrapped;
+}
+
+/* Codes that mean the same whoever holds the value. NULL without an exception: not one of them. */
+static PyObject *plain_object(TVMValue value, int code) {
+  switch (code) {
+    case kTVMArgInt:
+      return PyLong_FromLongLong(value.v_int64);
+    case 1: /* kDLUInt */
+      return PyLong_FromUnsignedLongLong((unsigned long long)value.v_int64);
+    case kTVMArgFloat:
+      return PyFloat_FromDouble(value.v_float64);
+    case kTVMOpaqueHandle:
+      return PyLong_FromVoidPtr(value.v_handle);
+    case kTVMNullptr:
+      Py_RETURN_NONE;
+    case kTVMDataType:
+      return dtype_object(value.v_type);
+    case kDLDevice:
+      return device_object(value.v_device);
+    case kTVMStr:
+      return text_object(value.v_str, strlen(value.v_str));
+    case kTVMBytes: {
+      const TVMByteArray *bytes = value.v_handle;
+      return PyBytes_FromStringAndSize(bytes->data, (Py_ssize_t)bytes->size);
+    }
+    case kTVMArgBool:
+      return PyBool_FromLong(value.v_int64 != 0);
+    default:
+      return NULL;
+  }
+}
+
+static PyObject *unknown_code(int code) {
+  PyErr_Format(PyExc_TypeError, "a value of type code %d has no meaning in Python (classic TVM objects are not supported)",
+               code);
+  return NULL;
+}
+
+PyObject *call_convert_result(TVMValue value, int code, PyObject *owner) {
+  switch (code) {
+    case kTVMModuleHandle:
+      return module_object(value.v_handle);
+    case kTVMPackedFuncHandle:
+      return function_object(value.v_handle, owner);
+    case kTVMNDArrayHandle:
+      return array_object(value.v_handle);
+    case kTVMDLTensorHandle:
+      return call_tensor_over(value.v_handle, owner, NULL, NULL, false);
+    default: {
+      PyObject *plain = plain_object(value, code);
+      return plain != NULL || PyErr_Occurred() ? plain : unknown_code(code);
+    }
+  }
+}
+
+PyObject *call_convert_borrowed(TVMValue value, int code) {
+  switch (code) {
+    case kTVMModuleHandle:
+      return module_object(mblob_module_retain(value.v_handle));
+    case kTVMPackedFuncHandle:
+      return function_object(mblob_function_retain(value.v_handle), NULL);
+    case kTVMNDArrayHandle:
+    case kTVMDLTensorHandle:
+      return call_tensor_over(value.v_handle, NULL, NULL, NULL, false);
+    default: {
+      PyObject *plain = plain_object(value, code);
+      return plain != NULL || PyErr_Occurred() ? plain : unknown_code(code);
+    }
+  }
+}

@@ -1,0 +1,128 @@
+/* signature.c - read the C argument types that a library recorded for a function ("const float *, int64_t").
+ *
+ * Only what can be told for sure becomes a check; everything else is PARAM_ANY and left to the function. */
+#include "call.h"
+
+#include <string.h>
+
+typedef struct named_type {
+  const char *name;
+  uint8_t code, bits;
+} named_type;
+
+static const named_type types[] = {
+    {"float", kDLFloat, 32},     {"double", kDLFloat, 64},   {"_Float16", kDLFloat, 16},  {"__fp16", kDLFloat, 16},
+    {"__bf16", kDLBfloat, 16},   {"int8_t", kDLInt, 8},      {"int16_t", kDLInt, 16},     {"int32_t", kDLInt, 32},
+    {"int64_t", kDLInt, 64},     {"uint8_t", kDLUInt, 8},    {"uint16_t", kDLUInt, 16},   {"uint32_t", kDLUInt, 32},
+    {"uint64_t", kDLUInt, 64},   {"intptr_t", kDLInt, 64},   {"uintptr_t", kDLUInt, 64},  {"size_t", kDLUInt, 64},
+    {"ssize_t", kDLInt, 64},     {"ptrdiff_t", kDLInt, 64},  {"_Bool", kDLUInt, 1},       {"bool", kDLUInt, 1},
+};
+
+/* Words of one parameter, counted. */
+typedef struct words {
+  int long_, short_, unsigned_, signed_, int_, char_, unknown;
+  const named_type *named;
+} words;
+
+static bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static void add_word(words *w, const char *at, size_t size) {
+#define IS(text) (size == sizeof(text) - 1 && memcmp(at, text, size) == 0)
+  if (IS("restrict") || IS("__restrict") || IS("__restrict__") || IS("volatile") || IS("const") || IS("struct")) return;
+  if (IS("long")) ++w->long_;
+  else if (IS("short")) ++w->short_;
+  else if (IS("unsigned")) ++w->unsigned_;
+  else if (IS("signed")) ++w->signed_;
+  else if (IS("int")) ++w->int_;
+  else if (IS("char")) ++w->char_;
+  else {
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; ++i) {
+      if (strlen(types[i].name) == size && memcmp(types[i].name, at, size) == 0) {
+        if (w->named == NULL && !w->unknown) w->named = &types[i];
+        return;
+      }
+    }
+    /* A parameter's own name may follow its type; before the type it is a type nobody knows. */
+    if (w->named == NULL && !w->long_ && !w->short_ && !w->unsigned_ && !w->signed_ && !w->int_ && !w->char_)
+      ++w->unknown;
+  }
+#undef IS
+}
+
+static DLDataType base_type(const words *w) {
+  DLDataType none = {0, 0, 1};
+  if (w->unknown || w->char_) return none; /* char data may be text, int8 or uint8 */
+  if (w->named != NULL) {
+    if (w->long_ || w->short_ || w->unsigned_ || w->signed_) return none; /* long double */
+    DLDataType dtype = {w->named->code, w->named->bits, 1};
+    return dtype;
+  }
+  if (!w->long_ && !w->short_ && !w->unsigned_ && !w->signed_ && !w->int_) return none;
+  size_t size = w->long_ > 1 ? sizeof(long long) : w->long_ ? sizeof(long) : w->short_ ? sizeof(short) : sizeof(int);
+  DLDataType dtype = {w->unsigned_ ? kDLUInt : kDLInt, (uint8_t)(size * 8), 1};
+  return dtype;
+}
+
+static call_parameter parse_one(const char *at, const char *end) {
+  call_parameter p = {PARAM_ANY, false, {0, 0, 1}};
+  words w = {0, 0, 0, 0, 0, 0, 0, NULL};
+  int stars = 0;
+  bool is_const = false;
+  while (at < end) {
+    if (*at == '*' || *at == '[') {
+      ++stars;
+      if (*at == '[') break; /* dimensions follow: an array parameter is a pointer */
+      ++at;
+    } else if (is_word(*at)) {
+      const char *start = at;
+      while (at < end && is_word(*at)) ++at;
+      size_t size = (size_t)(at - start);
+      if (size == 5 && memcmp(start, "const", 5) == 0) is_const |= stars == 0;
+      else if (stars == 0) add_word(&w, start, size);
+    } else {
+      ++at;
+    }
+  }
+  DLDataType base = base_type(&w);
+  if (stars > 0) {
+    p.kind = PARAM_POINTER;
+    p.is_const = is_const;
+    if (stars == 1) p.dtype = base;
+    else p.is_const = true; /* pointers to pointers are nothing an array could be */
+  } else if (base.bits != 0) {
+    p.kind = base.code == kDLFloat || base.code == kDLBfloat ? PARAM_FLOAT : PARAM_INT;
+  }
+  return p;
+}
+
+int call_signature_parse(const char *text, call_parameter **out) {
+  *out = NULL;
+  while (*text == ' ') ++text;
+  if (*text == '\0' || *text == '?') return -1;
+  if (strcmp(text, "void") == 0) return 0;
+  int count = 1;
+  int depth = 0;
+  for (const char *p = text; *p; ++p) {
+    depth += *p == '(' || *p == '[';
+    depth -= *p == ')' || *p == ']';
+    if (*p == ',' && depth == 0) ++count;
+  }
+  call_parameter *parameters = PyMem_Calloc((size_t)count, sizeof *parameters);
+  if (parameters == NULL) return -2;
+  const char *start = text;
+  int i = 0;
+  depth = 0;
+  for (const char *p = text;; ++p) {
+    depth += *p == '(' || *p == '[';
+    depth -= *p == ')' || *p == ']';
+    if (*p == '\0' || (*p == ',' && depth == 0)) {
+      if (i < count) parameters[i++] = parse_one(start, p);
+      start = p + 1;
+      if (*p == '\0') break;
+    }
+  }
+  *out = parameters;
+  return count;
+}

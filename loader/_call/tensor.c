@@ -1,0 +1,302 @@
+/* tensor.c - TensorBase: a compact n-dimensional array that owns its memory or views somebody's.
+ *
+ * loader/tensor.py adds what needs no C (numpy(), copyfrom(), ...). */
+#include "call.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <structmember.h>
+
+#define SELF(object) ((call_tensor *)(object))
+
+/* ---- sizes --------------------------------------------------------------------------------------------- */
+
+bool call_tensor_compact(const DLTensor *dl) {
+  int64_t expected = 1;
+  for (int d = 0; d < dl->ndim; ++d) {
+    if (dl->shape[d] == 0) return true;
+  }
+  for (int d = dl->ndim - 1; d >= 0; --d) {
+    if (dl->shape[d] != 1 && dl->strides[d] != expected) return false;
+    if (__builtin_mul_overflow(expected, dl->shape[d], &expected)) return false;
+  }
+  return true;
+}
+
+bool call_tensor_size(const DLTensor *dl, size_t *nbytes) {
+  size_t size = call_dtype_size(dl->dtype);
+  bool overflow = false;
+  for (int d = 0; d < dl->ndim; ++d) {
+    if (dl->shape[d] < 0) return false;
+    if (dl->shape[d] == 0) {
+      *nbytes = 0;
+      return true;
+    }
+    overflow |= __builtin_mul_overflow(size, (size_t)dl->shape[d], &size);
+  }
+  *nbytes = size;
+  return !overflow && size <= PY_SSIZE_T_MAX;
+}
+
+/* ---- making one ------------------------------------------------------------------------------------------ */
+
+static bool set_layout(call_tensor *self, const DLTensor *dl) {
+  int ndim = dl->ndim;
+  if (ndim < 0 || ndim > CALL_TENSOR_NDIM_MAX) {
+    PyErr_Format(PyExc_ValueError, "tensor: %d dimensions, expected 0 to %d", ndim, CALL_TENSOR_NDIM_MAX);
+    return false;
+  }
+  if (dl->strides != NULL && !call_tensor_compact(dl)) {
+    PyErr_SetString(PyExc_ValueError, "tensor: not contiguous; make a contiguous copy first");
+    return false;
+  }
+  if (!call_tensor_size(dl, &self->nbytes)) {
+    PyErr_SetString(PyExc_ValueError, "tensor: a negative dimension, or more bytes than memory has addresses");
+    return false;
+  }
+  self->shape = PyMem_Calloc((size_t)ndim + 1, sizeof *self->shape);
+  self->strides = PyMem_Calloc((size_t)ndim + 1, sizeof *self->strides);
+  if (self->shape == NULL || self->strides == NULL) {
+    PyErr_NoMemory();
+    return false;
+  }
+  if (ndim > 0) memcpy(self->shape, dl->shape, (size_t)ndim * sizeof *self->shape);
+  self->shape[ndim] = dl->dtype.lanes;
+  int64_t stride = (dl->dtype.bits + 7) / 8;
+  for (int d = ndim; d >= 0; --d) {
+    self->strides[d] = stride;
+    if (self->nbytes != 0) stride *= self->shape[d]; /* cannot overflow: nbytes did not */
+  }
+  return true;
+}
+
+PyObject *call_tensor_over(const DLTensor *dl, PyObject *owner, void (*release)(void *), void *arg, bool readonly) {
+  PyTypeObject *type = call_hook.tensor_class ? (PyTypeObject *)call_hook.tensor_class : &call_tensor_type;
+  call_tensor *self = SELF(type->tp_alloc(type, 0));
+  if (self == NULL) return NULL;
+  if (!set_layout(self, dl)) {
+    Py_DECREF(self);
+    return NULL;
+  }
+  self->dl = *dl;
+  self->dl.shape = self->shape;
+  self->dl.strides = NULL;
+  if (dl->device.device_type == kDLCPU || dl->device.device_type == kDLCUDAHost) {
+    self->dl.data = (char *)dl->data + dl->byte_offset;
+    self->dl.byte_offset = 0;
+  }
+  self->readonly = readonly;
+  self->release = release;
+  self->release_arg = arg;
+  self->owner = owner ? Py_NewRef(owner) : NULL;
+  return (PyObject *)self;
+}
+
+PyObject *call_tensor_empty(const DLTensor *like) {
+  DLTensor dl = *like;
+  dl.data = NULL;
+  dl.strides = NULL;
+  dl.byte_offset = 0;
+  dl.device.device_type = kDLCPU;
+  dl.device.device_id = 0;
+  PyObject *object = call_tensor_over(&dl, NULL, NULL, NULL, false);
+  if (object == NULL) return NULL;
+  call_tensor *self = SELF(object);
+  if (posix_memalign(&self->memory, CALL_TENSOR_ALIGNMENT, self->nbytes ? self->nbytes : 1) != 0) {
+    self->memory = NULL;
+    PyErr_Format(PyExc_MemoryError, "tensor: no memory for %zu bytes", self->nbytes);
+    Py_DECREF(object);
+    return NULL;
+  }
+  self->dl.data = self->memory;
+  return object;
+}
+
+bool call_tensor_valid(const call_tensor *tensor) {
+  if (tensor->dl.ndim >= 0 && tensor->shape != NULL) return true;
+  PyErr_SetString(PyExc_ValueError,
+                  tensor->shape == NULL ? "tensor: not initialised; use mblob.empty or mblob.array"
+                                        : "tensor: it was valid only during the call that passed it; copy what you keep");
+  return false;
+}
+
+void call_tensor_detach(PyObject *tensor) {
+  if (!PyObject_TypeCheck(tensor, &call_tensor_type)) return;
+  SELF(tensor)->dl.ndim = -1;
+  SELF(tensor)->dl.data = NULL;
+}
+
+/* ---- the object -------------------------------------------------------------------------------------------- */
+
+static int tensor_traverse(PyObject *self, visitproc visit, void *arg) {
+  Py_VISIT(SELF(self)->owner);
+  return 0;
+}
+
+/* No tp_clear: views of the memory must stay valid until the last one goes. */
+static void tensor_dealloc(PyObject *object) {
+  call_tensor *self = SELF(object);
+  PyObject_GC_UnTrack(object);
+  if (self->weakrefs != NULL) PyObject_ClearWeakRefs(object);
+  if (self->release != NULL) self->release(self->release_arg);
+  free(self->memory);
+  PyMem_Free(self->shape);
+  PyMem_Free(self->strides);
+  Py_XDECREF(self->owner);
+  Py_TYPE(object)->tp_free(object);
+}
+
+static int tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
+  call_tensor *self = SELF(object);
+  view->obj = NULL;
+  if (!call_tensor_valid(self)) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_SetObject(PyExc_BufferError, value);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return -1;
+  }
+  char text[48];
+  call_dtype_text(self->dl.dtype, text);
+  const char *format = call_dtype_format(self->dl.dtype);
+  if (format == NULL) {
+    PyErr_Format(PyExc_BufferError, "elements of type %s have no buffer format; use Tensor.view(\"uint%d\")", text,
+                 (self->dl.dtype.bits + 7) / 8 * 8);
+    return -1;
+  }
+  if (self->dl.device.device_type != kDLCPU && self->dl.device.device_type != kDLCUDAHost) {
+    PyErr_Format(PyExc_BufferError, "the tensor is in the memory of device type %d; copy it to the processor first",
+                 (int)self->dl.device.device_type);
+    return -1;
+  }
+  if ((flags & PyBUF_WRITABLE) && self->readonly) {
+    PyErr_SetString(PyExc_BufferError, "the tensor is read-only");
+    return -1;
+  }
+  static char nothing;
+  view->obj = Py_NewRef(object);
+  view->buf = self->dl.data ? self->dl.data : &nothing;
+  view->len = (Py_ssize_t)self->nbytes;
+  view->itemsize = (self->dl.dtype.bits + 7) / 8;
+  view->readonly = self->readonly;
+  view->format = (flags & PyBUF_FORMAT) ? (char *)(uintptr_t)format : NULL;
+  view->ndim = self->dl.ndim + (self->dl.dtype.lanes != 1);
+  view->shape = (flags & PyBUF_ND) ? (Py_ssize_t *)self->shape : NULL;
+  view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? (Py_ssize_t *)self->strides : NULL;
+  view->suboffsets = NULL;
+  view->internal = NULL;
+  return 0;
+}
+
+static PyObject *get_shape(PyObject *object, void *closure) {
+  (void)closure;
+  call_tensor *self = SELF(object);
+  if (!call_tensor_valid(self)) return NULL;
+  PyObject *shape = PyTuple_New(self->dl.ndim);
+  for (int d = 0; shape != NULL && d < self->dl.ndim; ++d) {
+    PyObject *extent = PyLong_FromLongLong(self->shape[d]);
+    if (extent == NULL) Py_CLEAR(shape);
+    else PyTuple_SET_ITEM(shape, d, extent);
+  }
+  return shape;
+}
+
+static PyObject *get_ndim(PyObject *object, void *closure) {
+  (void)closure;
+  return call_tensor_valid(SELF(object)) ? PyLong_FromLong(SELF(object)->dl.ndim) : NULL;
+}
+
+static PyObject *get_nbytes(PyObject *object, void *closure) {
+  (void)closure;
+  return call_tensor_valid(SELF(object)) ? PyLong_FromSize_t(SELF(object)->nbytes) : NULL;
+}
+
+static PyObject *get_dtype(PyObject *object, void *closure) {
+  (void)closure;
+  if (!call_tensor_valid(SELF(object))) return NULL;
+  char text[48];
+  call_dtype_text(SELF(object)->dl.dtype, text);
+  return PyUnicode_FromString(text);
+}
+
+static PyObject *get_device(PyObject *object, void *closure) {
+  (void)closure;
+  if (!call_tensor_valid(SELF(object))) return NULL;
+  DLDevice device = SELF(object)->dl.device;
+  return PyObject_CallFunction(call_hook.device_class, "ii", (int)device.device_type, (int)device.device_id);
+}
+
+static PyObject *get_address(PyObject *object, void *closure) {
+  (void)closure;
+  return call_tensor_valid(SELF(object)) ? PyLong_FromVoidPtr(SELF(object)->dl.data) : NULL;
+}
+
+static PyObject *tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+  return call_tensor_valid(SELF(self)) ? call_dlpack_export(self, args, nargs, kwnames) : NULL;
+}
+
+static PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused) {
+  (void)unused;
+  if (!call_tensor_valid(SELF(self))) return NULL;
+  return Py_BuildValue("(ii)", (int)SELF(self)->dl.device.device_type, (int)SELF(self)->dl.device.device_id);
+}
+
+static PyObject *tensor_copy_bytes(PyObject *object, PyObject *source) {
+  call_tensor *self = SELF(object);
+  if (!PyObject_TypeCheck(source, &call_tensor_type)) {
+    return PyErr_Format(PyExc_TypeError, "expected a Tensor, found %s", Py_TYPE(source)->tp_name);
+  }
+  if (!call_tensor_valid(self) || !call_tensor_valid(SELF(source))) return NULL;
+  if (self->readonly) return PyErr_Format(PyExc_ValueError, "the tensor is read-only");
+  if (self->nbytes != SELF(source)->nbytes) {
+    return PyErr_Format(PyExc_ValueError, "%zu bytes do not fit a tensor of %zu", SELF(source)->nbytes, self->nbytes);
+  }
+  void *to = self->dl.data, *from = SELF(source)->dl.data;
+  size_t size = self->nbytes;
+  Py_BEGIN_ALLOW_THREADS
+  if (size != 0) memmove(to, from, size);
+  Py_END_ALLOW_THREADS
+  Py_RETURN_NONE;
+}
+
+static PyBufferProcs tensor_buffer = {tensor_getbuffer, NULL};
+
+static PyMethodDef tensor_methods[] = {
+    {"__dlpack__", (PyCFunction)(void (*)(void))tensor_dlpack, METH_FASTCALL | METH_KEYWORDS,
+     PyDoc_STR("__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None): a DLPack capsule, no copy.")},
+    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, PyDoc_STR("(device_type, device_id)")},
+    {"_copy_bytes", tensor_copy_bytes, METH_O, PyDoc_STR("Copy all bytes of a tensor of the same size.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef tensor_members[] = {
+    {"readonly", T_BOOL, offsetof(call_tensor, readonly), READONLY, PyDoc_STR("whether the memory must not be written")},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef tensor_getset[] = {
+    {"shape", get_shape, NULL, PyDoc_STR("elements per dimension"), NULL},
+    {"ndim", get_ndim, NULL, PyDoc_STR("number of dimensions"), NULL},
+    {"nbytes", get_nbytes, NULL, PyDoc_STR("bytes of data"), NULL},
+    {"dtype", get_dtype, NULL, PyDoc_STR("element type as text: \"float32\", \"bool\", \"int8x4\""), NULL},
+    {"device", get_device, NULL, PyDoc_STR("where the memory is"), NULL},
+    {"address", get_address, NULL, PyDoc_STR("address of the first element"), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyTypeObject call_tensor_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "loader._call.TensorBase",
+    .tp_basicsize = sizeof(call_tensor),
+    .tp_dealloc = tensor_dealloc,
+    .tp_as_buffer = &tensor_buffer,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = PyDoc_STR("A compact n-dimensional array; see loader.tensor.Tensor."),
+    .tp_traverse = tensor_traverse,
+    .tp_weaklistoffset = offsetof(call_tensor, weakrefs),
+    .tp_methods = tensor_methods,
+    .tp_members = tensor_members,
+    .tp_getset = tensor_getset,
+};

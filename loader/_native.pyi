@@ -1,0 +1,6 @@
+"""Types of the cffi module `loader._native`, made by `loader/_native_build.py` from mblob.h."""
+
+from typing import Any
+
+ffi: Any
+lib: Any

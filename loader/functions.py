@@ -1,0 +1,75 @@
+"""Functions by global name: Python functions that kernels can call, and the ones libraries registered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+from loader import _call
+from loader.loaders import loader_key, register_loader
+from loader.runtime import address_of, ffi, lib
+from loader.status import last_error
+
+F = Callable[..., Any]
+
+
+@overload
+def register_func(name: str, f: F, override: bool = False) -> F: ...
+@overload
+def register_func(name: F) -> F: ...
+@overload
+def register_func(name: str, f: None = None, override: bool = False) -> Callable[[F], F]: ...
+
+
+def register_func(name: str | F, f: F | None = None, override: bool = False) -> Any:
+    """Register a Python function under a global name, for kernels and for `get_global_func`.
+
+    `register_func("name", f)`, or as a decorator: `@register_func("name")`, `@register_func`. Names of the
+    form `runtime.module.loadbinary_KEY` and `ffi.Module.load_from_bytes.KEY` register a loader of the type
+    key KEY, which is called as `register_loader` says.
+
+    Args:
+        override: replace a function of that name; without it that is an error.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    if not isinstance(name, str):
+        return register_func(name.__name__, name)
+
+    def register(function: F) -> F:
+        if not callable(function):
+            raise TypeError(f"register_func({name!r}): expected a callable, found {type(function).__name__}")
+        key = loader_key(name)
+        if key is not None:
+            register_loader(key, function)
+            return function
+        pointer = ffi.cast("mblob_function *", _call.callback(function))
+        try:
+            if lib.mblob_register_global(name.encode(), pointer, bool(override)):
+                raise last_error()
+        finally:
+            lib.mblob_function_release(pointer)
+        return function
+
+    return register if f is None else register(f)
+
+
+def get_global_func(name: str, allow_missing: bool = False) -> Any:
+    """The function registered under `name`, a PackedFunction.
+
+    Args:
+        allow_missing: give None instead of an error.
+
+    Raises:
+        ValueError: no such function.
+    """
+    out = ffi.new("mblob_function **")
+    status = lib.mblob_get_global(name.encode(), out)
+    if status == lib.MBLOB_E_NOT_FOUND:
+        if allow_missing:
+            return None
+        raise ValueError(f"no global function {name!r}; register it with mblob.register_func({name!r})")
+    if status:
+        raise last_error()
+    return _call.PackedFunction(address_of(out[0]), name, None)

@@ -1,0 +1,206 @@
+"""`mblob.load_module`: from a file, bytes or a descriptor to the root of a module tree."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from loader import bridge
+from loader.exported import functions_of_file, functions_of_image
+from loader.loaders import load_entry_point
+from loader.opened import Origin, wrap_tree
+from loader.runtime import ffi, lib
+from loader.status import last_error
+from mblob.errors import FormatError, LoaderMissingError
+from mblob.module import Module
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from loader.loaders import Loader
+
+    Open = Callable[[Any, Any], int]
+
+
+VERIFY = {
+    "header": lib.MBLOB_VERIFY_HEADER,
+    "full": lib.MBLOB_VERIFY_FULL,
+    "off": lib.MBLOB_VERIFY_OFF,
+}
+MISSING = {"error": lib.MBLOB_MISSING_ERROR, "stub": lib.MBLOB_MISSING_STUB}
+SNIFF_SIZE = 512  # bytes: a tar header, more than an ELF header
+
+
+def load_module(
+    source: Any,
+    fmt: str = "",
+    *,
+    verify: str = "header",
+    missing: str = "error",
+    loaders: Mapping[str, Loader] | None = None,
+) -> Module:
+    """Open a library and give the root of its module tree.
+
+    Opening runs the library's constructors: open only files you would execute. Headers, blob and index are
+    checked from the file before that.
+
+    Args:
+        source: path (relative to the working directory), bytes-like, open binary file, or descriptor. Shared
+            libraries, and object files, archives and tars of objects, which are linked first. The content
+            of a file tells what it is.
+        fmt: taken for TVM's sake; the content decides.
+        verify: "header" (structure and index), "full" (every payload's digest too), "off" (bounds only).
+        missing: "error", or "stub": open although a type key has no loader; calling into that module fails.
+        loaders: type key -> loader, for this open only, before the registered ones.
+
+    Raises:
+        FileNotFoundError, OSError: the file cannot be read.
+        FormatError: it is no library ("not_elf"), or a damaged one.
+        DigestError: bytes differ from their digest.
+        IncompatibleError: for another machine, or the dynamic linker refuses it.
+        LoaderMissingError: a type key has no loader.
+        ToolchainError: objects cannot be linked here.
+    """
+    if not isinstance(fmt, str):
+        raise TypeError(f"load_module: fmt: expected str, found {type(fmt).__name__}")
+    for name, value, known in (("verify", verify, VERIFY), ("missing", missing, MISSING)):
+        if value not in known:
+            raise ValueError(f"load_module: {name}: expected one of {', '.join(known)}, found {value!r}")
+    for key, loader in (loaders or {}).items():
+        if not callable(loader):
+            raise TypeError(
+                f"load_module: loaders[{key!r}]: expected a callable, found {type(loader).__name__}"
+            )
+    options = _options(VERIFY[verify], MISSING[missing], tuple(loaders or ()))
+    if isinstance(source, bool):
+        raise TypeError("load_module: expected a path, bytes, a file or a descriptor, found bool")
+    if isinstance(source, (str, os.PathLike)):
+        return _load_path(os.fsdecode(source), options, loaders)
+    if isinstance(source, int):
+        return _load_descriptor(source, options, loaders)
+    if hasattr(source, "fileno"):
+        try:
+            descriptor = source.fileno()
+        except OSError:  # io.BytesIO and the like
+            return _load_bytes(source.read(), options, loaders)
+        return _load_descriptor(descriptor, options, loaders)
+    return _load_bytes(source, options, loaders)
+
+
+def _options(verify: int, missing: int, keys: Sequence[str]) -> Any:
+    """An mblob_open_options, and what it points to."""
+    records = ffi.new("mblob_loader *[]", [bridge.record(key) for key in keys] or [ffi.NULL])
+    options = ffi.new(
+        "mblob_open_options *",
+        {
+            "struct_size": ffi.sizeof("mblob_open_options"),
+            "verify": verify,
+            "missing": missing,
+            "loader_count": len(keys),
+            "loaders": ffi.cast("const mblob_loader *const *", records) if keys else ffi.NULL,
+        },
+    )
+    return options, records
+
+
+def _open(call: Open, options: Any, origin: Origin) -> Module:
+    """Open through `call(options, out)`, with the loaders of installed distributions where keys miss one."""
+    out = ffi.new("mblob_module **")
+    while call(options[0], out):
+        error = last_error()
+        if isinstance(error, LoaderMissingError) and load_entry_point(error.type_key):
+            continue  # terminates: each round registers a key that had no loader
+        raise error
+    try:
+        return wrap_tree(out[0], origin)
+    finally:
+        lib.mblob_module_release(out[0])
+
+
+# -- one function for each kind of source -----------------------------------------------------------------
+
+
+def _load_path(path: str, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
+    absolute = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118  (pathlib costs milliseconds to import)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(status.st_mode):
+            raise FormatError(f"{path}: not a regular file, expected a library", code="not_elf")
+        start = os.pread(descriptor, SNIFF_SIZE, 0)
+    finally:
+        os.close(descriptor)
+    if needs_link(start):
+        return _load_linked(absolute, absolute, options, loaders)
+    identity = (status.st_dev, status.st_ino)
+    origin = Origin(absolute, loaders, lambda: functions_of_file(absolute, identity))
+    return _open(lambda o, out: lib.mblob_open(os.fsencode(absolute), o, out), options, origin)
+
+
+def _load_descriptor(descriptor: int, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
+    status = os.fstat(descriptor)
+    link = f"/proc/self/fd/{descriptor}"
+    path = _path_of(link)
+    if needs_link(os.pread(descriptor, SNIFF_SIZE, 0)):
+        return _load_linked(link, path, options, loaders)
+    identity = (status.st_dev, status.st_ino)
+    origin = Origin(path, loaders, lambda: functions_of_file(path, identity))
+    return _open(lambda o, out: lib.mblob_open_fd(descriptor, o, out), options, origin)
+
+
+def _path_of(link: str) -> str:
+    """Path of an open descriptor, "" if it has none (a memory file, a deleted one)."""
+    try:
+        path = os.readlink(link)  # noqa: PTH115
+    except OSError:
+        return ""
+    return (
+        path
+        if path.startswith("/") and not path.startswith("/memfd:") and not path.endswith(" (deleted)")
+        else ""
+    )
+
+
+def _load_bytes(data: Any, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
+    try:
+        view = memoryview(data).cast("B") if len(memoryview(data)) else memoryview(b"")
+    except TypeError as exc:
+        raise TypeError(
+            f"load_module: expected a path, bytes, a file or a descriptor, found {type(data).__name__}: {exc}"
+        ) from None
+    if needs_link(bytes(view[:SNIFF_SIZE])):
+        from loader.link_object import temporary_file
+
+        with temporary_file(view) as path:
+            return _load_linked(path, "", options, loaders)
+    names = functions_of_image(view)
+    buffer = ffi.from_buffer(view)
+    return _open(
+        lambda o, out: lib.mblob_open_memory(buffer, view.nbytes, o, out),
+        options,
+        Origin("", loaders, lambda: names),
+    )
+
+
+def needs_link(start: bytes) -> bool:
+    """Whether a file that starts so is a relocatable object, an archive or a tar of them, not a library."""
+    if start[:4] == b"\x7fELF":
+        order = "big" if start[5:6] == b"\2" else "little"
+        return int.from_bytes(start[16:18], order) == 1  # type: ignore[arg-type]  # ET_REL
+    return start[:8] == b"!<arch>\n" or start[257:262] == b"ustar" or start[:3] == b"\x1f\x8b\x08"
+
+
+def _load_linked(path: str, shown: str, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
+    """Link objects to a library that exists only while it is opened; the runtime keeps its descriptor."""
+    from loader.link_object import linked
+
+    with linked(path, shown) as library:
+        with open(library, "rb") as file:  # noqa: PTH123
+            names = functions_of_image(memoryview(file.read()))
+        origin = Origin(shown, loaders, lambda: names)
+        return _open(lambda o, out: lib.mblob_open(os.fsencode(library), o, out), options, origin)

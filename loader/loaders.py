@@ -1,0 +1,101 @@
+"""Loaders written in Python: who opens modules of which type key."""
+
+from __future__ import annotations
+
+from loader import bridge
+from mblob.errors import MblobError
+from mblob.module import Module
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    Loader = Callable[..., Any]
+
+
+ENTRY_POINT_GROUP = "mblob.loaders"
+_GLOBAL_NAMES = ("runtime.module.loadbinary_", "ffi.Module.load_from_bytes.")
+
+
+class LoaderContext:
+    """What a loader is told about the module it opens.
+
+    Attributes:
+        type_key: of the module.
+        index: of the module in its file.
+        path: of the file, "" when it came from memory.
+        dialect: "classic" or "ffi".
+        imports: the modules it imports.
+    """
+
+    __slots__ = ("dialect", "imports", "index", "path", "type_key")
+
+    def __init__(self, type_key: str, index: int, path: str, dialect: str, imports: list[Module]) -> None:
+        self.type_key = type_key
+        self.index = index
+        self.path = path
+        self.dialect = dialect
+        self.imports = imports
+
+
+_registered: dict[str, Loader] = {}
+
+
+def register_loader(key: str, fn: Loader | None = None) -> Any:
+    """Register the loader of a type key, for every library opened from now on and those already open.
+
+    `register_loader("my_key")(fn)`, as a decorator, or `register_loader("my_key", fn)`. A loader is called as
+    `fn(payload, ctx)` (a read-only memoryview and a LoaderContext) on the first use of a function of a
+    module, once for each module, and returns a Module. The last one registered counts.
+    """
+    if not isinstance(key, str) or not key:
+        raise TypeError(f"register_loader: expected a type key, found {key!r}")
+
+    def register(function: Loader) -> Loader:
+        if not callable(function):
+            raise TypeError(f"register_loader({key!r}): expected a callable, found {type(function).__name__}")
+        _registered[key] = function
+        bridge.announce(key)
+        return function
+
+    return register if fn is None else register(fn)
+
+
+def find_loader(key: str, overrides: Mapping[str, Loader]) -> Loader | None:
+    """The Python loader of a type key: given with the open, or registered. Entry points are not looked at."""
+    return overrides.get(key) or _registered.get(key)
+
+
+def load_entry_point(key: str) -> bool:
+    """Register the loader that an installed distribution offers for `key`; whether there is one.
+
+    Raises:
+        MblobError: there is one and it cannot be imported.
+    """
+    from importlib import metadata
+
+    found: Any = metadata.entry_points()
+    group = (
+        found.select(group=ENTRY_POINT_GROUP)
+        if hasattr(found, "select")
+        else found.get(ENTRY_POINT_GROUP, ())
+    )
+    for point in group:
+        if point.name == key:
+            try:
+                register_loader(key, point.load())
+            except Exception as exc:
+                raise MblobError(
+                    f"the loader of {key!r} (entry point {point.value!r}) failed to load: {exc}"
+                ) from exc
+            return True
+    return False
+
+
+def loader_key(name: str) -> str | None:
+    """The type key if `name` is one under which TVM registers loaders, else None."""
+    for prefix in _GLOBAL_NAMES:
+        if name.startswith(prefix) and len(name) > len(prefix):
+            return name[len(prefix) :]
+    return None

@@ -1,0 +1,279 @@
+"""Modules of an opened library: the Python side of `mblob_module`.
+
+Who keeps whom: a Module holds its imports and its node; the node holds a counted reference to the C module,
+and that the library. A function holds the Module it was found on, because its kernel may look up functions of
+the imports; a payload view holds the C module only. No cycles: the library goes with the last of them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from _thread import RLock
+
+from loader import _call, bridge
+from loader.loaders import LoaderContext, find_loader, load_entry_point
+from loader.runtime import address_of, ffi, lib
+from loader.status import check, last_error, text
+from mblob.errors import LoaderMissingError, MblobError
+from mblob.module import Module, Node
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from loader.loaders import Loader
+
+
+LIBRARY = "library"
+_FFI_BLOBS = ("__tvm_ffi__library_bin", "__tvm_ffi_library_bin")
+
+
+class Origin:
+    """What the modules of one open have in common.
+
+    Attributes:
+        path: of the file as the user named it, "" for memory.
+        loaders: loaders given with this open, asked first.
+        names: lists the functions a library exports, for error messages.
+    """
+
+    __slots__ = ("_dialect", "loaders", "names", "path")
+
+    def __init__(
+        self,
+        path: str,
+        loaders: Mapping[str, Loader] | None = None,
+        names: Callable[[], Sequence[str]] = tuple,
+        dialect: str = "",
+    ) -> None:
+        self.path = path
+        self.loaders = dict(loaders or {})
+        self.names = names
+        self._dialect = dialect
+
+    def dialect(self, module: Module) -> str:
+        """Dialect of the blob that `module` came from."""
+        if not self._dialect:
+            self._dialect = "ffi" if any(_has_ffi_blob(m) for m in module.walk()) else "classic"
+        return self._dialect
+
+
+def _has_ffi_blob(module: Module) -> bool:
+    node = module._node
+    return isinstance(node, OpenedNode) and any(node.symbol_address(name) for name in _FFI_BLOBS)
+
+
+class OpenedNode(Node):
+    """One module of an opened library.
+
+    Args:
+        handle: its mblob_module; released when the cdata goes, unless it is borrowed.
+    """
+
+    def __init__(self, handle: Any, origin: Origin) -> None:
+        self.handle = handle
+        self.origin = origin
+        self.type_key = text(lib.mblob_module_type_key(handle))
+        self._module: weakref.ref[Module] | None = None
+        self._lock = RLock()
+        self._opening = False
+        self._entry: _Entry | None = None
+
+    def attach(self, module: Module) -> None:
+        """Tell the node which Module it is the content of."""
+        self._module = weakref.ref(module)
+
+    @property
+    def module(self) -> Module:
+        module = self._module() if self._module else None
+        if module is None:
+            raise RuntimeError(f"the module {self.type_key!r} is gone")
+        return module
+
+    # -- content ----------------------------------------------------------------------------------------
+
+    def payload(self) -> memoryview:
+        data, size = ffi.new("const void **"), ffi.new("size_t *")
+        check(lib.mblob_module_payload(self.handle, data, size))
+        return memoryview(_call.Memory(address_of(data[0]), size[0], self.handle))
+
+    def source(self, fmt: str) -> str | None:
+        from loader.source import source_of
+
+        return source_of(self.type_key, self.payload(), fmt)
+
+    def tensors(self) -> Mapping[str, Any] | None:
+        from loader.weights import tensors_of
+
+        return tensors_of(self.type_key, self.payload())
+
+    # -- functions --------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> Callable[..., Any] | None:
+        if "\0" in name:
+            return None
+        loader = self._loader()
+        if loader is not None:
+            return self._open_with(loader).find(name)
+        out = ffi.new("mblob_function **")
+        status = lib.mblob_module_function(self.handle, name.encode("utf-8", "surrogateescape"), 0, out)
+        if not status:
+            return _call.PackedFunction(address_of(out[0]), name, self.module)
+        if status == lib.MBLOB_E_NOT_FOUND:
+            return None
+        error = last_error()
+        if isinstance(error, LoaderMissingError) and load_entry_point(self.type_key):
+            return self.find(name)
+        raise error
+
+    def explain(self, name: str) -> str | None:
+        out = ffi.new("mblob_function **")
+        if self._loader() is not None or "\0" in name:
+            return None
+        if lib.mblob_module_function(self.handle, name.encode("utf-8", "surrogateescape"), 0, out):
+            message = str(last_error())
+            return message if "plain C function" in message else None
+        lib.mblob_function_release(out[0])
+        return None
+
+    def names(self) -> Sequence[str]:
+        if self._entry is not None:
+            return self._entry.names()
+        return self.origin.names() if self.type_key == LIBRARY else ()
+
+    def _loader(self) -> Loader | None:
+        return None if self.type_key == LIBRARY else find_loader(self.type_key, self.origin.loaders)
+
+    def _open_with(self, loader: Loader) -> _Entry:
+        if self._entry is None:
+            with self._lock:
+                if self._entry is None:
+                    if self._opening:
+                        raise MblobError(
+                            f"the loader of {self.type_key!r} asked for a function of the module it opens"
+                        )
+                    self._opening = True
+                    try:
+                        self._entry = _open_entry(self, loader)
+                    finally:
+                        self._opening = False
+        return self._entry
+
+    def symbol_address(self, name: str) -> int:
+        """Address of an exported symbol of a library, else 0."""
+        if self.type_key != LIBRARY or "\0" in name:
+            return 0
+        return address_of(lib.mblob_module_symbol(self.handle, name.encode("utf-8", "surrogateescape")))
+
+    def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
+        from loader.symbols import c_function
+
+        return c_function(self.module, name, restype, argtypes)
+
+    def on_import(self, child: Module) -> None:
+        """Let the kernels of this library find the functions of `child`, as far as it is an opened module."""
+        if isinstance(child._node, OpenedNode):
+            check(lib.mblob_module_import(self.handle, child._node.handle))
+
+
+class _Entry:
+    """The module that a Python loader returned for an entry of a file."""
+
+    def __init__(self, loaded: Module, own_imports: Sequence[Module]) -> None:
+        self._loaded = loaded
+        self._own_imports = own_imports
+
+    def find(self, name: str) -> Callable[..., Any] | None:
+        """A function of the loaded module or of what it brought along; the file's imports are not asked."""
+        found = self._loaded._find(name, False)
+        for module in self._own_imports:
+            found = found or module._find(name, True)
+        return found
+
+    def names(self) -> Sequence[str]:
+        return self._loaded._node.names()
+
+
+def _open_entry(node: OpenedNode, loader: Loader) -> _Entry:
+    """Call a loader and hang the file's imports below what it returns.
+
+    Raises:
+        MblobError: the loader raised; its exception is the cause.
+        TypeError: it returned something else than a Module.
+    """
+    module = node.module
+    index = int(lib.mblob_module_index(node.handle))
+    where = f"module {index} ({node.type_key!r}) of {node.origin.path or 'a library from memory'}"
+    imports = module.imported_modules
+    context = LoaderContext(node.type_key, index, node.origin.path, node.origin.dialect(module), imports)
+    try:
+        loaded = loader(node.payload(), context)
+    except Exception as exc:
+        raise MblobError(f"the loader of {where} failed: {type(exc).__name__}: {exc}") from exc
+    if not isinstance(loaded, Module):
+        raise TypeError(
+            f"the loader of {where}: expected it to return a Module, found {type(loaded).__name__}"
+        )
+    own_imports = loaded.imported_modules
+    _attach(loaded, imports)
+    return _Entry(loaded, [m for m in own_imports if not any(m is i for i in imports)])
+
+
+def _attach(loaded: Module, imports: Sequence[Module]) -> None:
+    """Add to `loaded` the imports it does not reach yet; one of them may be `loaded` itself, or import it."""
+    for child in imports:
+        if any(m is child for m in loaded.walk()) or any(m is loaded for m in child.walk()):
+            continue
+        loaded.import_module(child)
+
+
+# -- trees ---------------------------------------------------------------------------------------------------
+
+
+def _tree(root: Any, origin: Origin, hold: Callable[[Any], Any]) -> Module:
+    """Python modules for a C module and everything it imports, one for each however often it is imported."""
+    made: dict[int, Module] = {}
+    pending = [root]
+    rows = []
+    while pending:
+        pointer = pending.pop()
+        key = address_of(pointer)
+        if key in made:
+            continue
+        node = OpenedNode(hold(pointer), origin)
+        made[key] = module = Module(node=node)
+        node.attach(module)
+        bridge.nodes[key] = node
+        count = lib.mblob_module_import_count(pointer)
+        children = [lib.mblob_module_import_at(pointer, i) for i in range(count)]
+        rows.append((module, children))
+        pending.extend(reversed(children))
+    for module, children in rows:
+        module._imports = [made[address_of(child)] for child in children]
+    return made[address_of(root)]
+
+
+def _hold(pointer: Any) -> Any:
+    return ffi.gc(lib.mblob_module_retain(pointer), lib.mblob_module_release)
+
+
+def wrap_tree(root: Any, origin: Origin) -> Module:
+    """The tree below an open library. The caller keeps (and gives back) its own reference to `root`."""
+    return _tree(root, origin, _hold)
+
+
+def borrow(root: Any, origin: Origin) -> Module:
+    """The tree below a module that C code holds: valid as long as C holds it."""
+    return _tree(root, origin, lambda pointer: pointer)
+
+
+def adopt(pointer: Any) -> Module:
+    """The Module of a C module that a function returned; takes over the reference."""
+    known = bridge.nodes.get(address_of(pointer))
+    try:
+        if known is not None:
+            return known.module
+        return wrap_tree(pointer, Origin(text(lib.mblob_module_path(pointer))))
+    finally:
+        lib.mblob_module_release(pointer)

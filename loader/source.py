@@ -1,0 +1,49 @@
+"""Text of a payload: what `Module.get_source` gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mblob import grammar
+from mblob.errors import FormatError
+
+# Formats of device code that are text, by the names that payloads carry.
+TEXT_FORMATS = frozenset(
+    {"cu", "ptx", "cl", "hip", "metal", "wgsl", "glsl", "gl", "ll", "s", "asm", "c", "cc", "cpp"}
+)
+_TEXT_FIELDS = ("graph_json", "nodes_json", "code", "source", "data")
+
+
+def source_of(key: str, payload: memoryview, fmt: str) -> str | None:
+    """Text of a payload of type `key`, None if it has none in that format.
+
+    Args:
+        fmt: "" for whatever there is, "json" for graphs, or a device format such as "ptx" or "cl".
+    """
+    try:
+        fields = grammar.decode_payload(key, payload)
+    except FormatError:
+        return None
+    stored = _text(fields.get("fmt", b"")) or ""
+    for name in _TEXT_FIELDS:
+        if name not in fields or isinstance(fields[name], (list, dict)):
+            continue
+        is_json = name.endswith("json")
+        wanted = fmt in ("", "json") if is_json else fmt in ("", stored)
+        if wanted and (is_json or not stored or stored in TEXT_FORMATS):
+            return _text(fields[name])
+    sources = fields.get("sources")
+    if isinstance(sources, dict):  # one text for each kernel
+        texts = [_text(value) for value in sources.values()]
+        return None if None in texts else "\n".join(t for t in texts if t)
+    return None
+
+
+def _text(raw: Any) -> str | None:
+    data = bytes(raw)
+    if b"\0" in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None

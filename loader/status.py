@@ -1,0 +1,90 @@
+"""Errors of the C runtime as the exceptions of mblob.errors."""
+
+from __future__ import annotations
+
+from loader._native import ffi, lib
+from mblob.errors import (
+    DigestError,
+    FormatError,
+    IncompatibleError,
+    KernelError,
+    LoaderMissingError,
+)
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+
+# What argument checks of compiled kernels say: TVM's MakePackedAPI and ArgBinder, our packed wrappers.
+_ARGUMENT_TEXTS = (
+    "num_args should be",
+    "Expect arg[",
+    "is expected to equal",
+    "is expected to be",
+    "has an unsatisfied constraint",
+    "expected to be compact array",
+    "expected ",
+)
+_ARGUMENT_EXIT_CODE = 2  # of mblob-pack, for wrong arguments
+
+
+def text(pointer: Any) -> str:
+    """A C string as str; NULL is ""."""
+    return str(ffi.string(pointer).decode("utf-8", "backslashreplace")) if pointer else ""
+
+
+def last_error(called: str = "") -> Exception:
+    """The exception for the last failure on this thread.
+
+    Args:
+        called: name of the function that was called, put in front of errors that are not its own text.
+    """
+    info = lib.mblob_last_error_info()
+    message = text(info.message) or "failed without saying why"
+    entry = int(info.entry) if info.entry >= 0 else None
+    status = info.status
+    # A kernel that asked for a function nobody has returns the runtime's own error.
+    if status == lib.MBLOB_E_KERNEL or (called and status == lib.MBLOB_E_NOT_FOUND):
+        return _kernel_error(message)
+    if status == lib.MBLOB_E_FORMAT:
+        offset = int(info.offset) if info.offset >= 0 else None
+        return FormatError(message, code=text(info.code), offset=offset, entry=entry)
+    if status == lib.MBLOB_E_LOADER:
+        available = tuple(key.strip() for key in text(info.available).split(",") if key.strip())
+        hint = text(info.hint)
+        if hint and hint not in message:
+            message = f"{message}; {hint}"
+        return LoaderMissingError(
+            message, type_key=text(info.type_key), available=available, hint=hint, entry=entry
+        )
+    if status == lib.MBLOB_E_DIGEST:
+        return DigestError(message, entry=entry)
+    if status == lib.MBLOB_E_INCOMPATIBLE:
+        return IncompatibleError(message)
+    kinds: dict[int, type[Exception]] = {
+        lib.MBLOB_E_ARGUMENT: ValueError,
+        lib.MBLOB_E_NOT_FOUND: AttributeError,
+        lib.MBLOB_E_IO: OSError,
+        lib.MBLOB_E_MEMORY: MemoryError,
+    }
+    prefix = f"{called}: " if called else ""
+    return kinds.get(status, RuntimeError)(prefix + message)
+
+
+def _kernel_error(message: str) -> KernelError:
+    error = KernelError(message)
+    if any(part in message for part in _ARGUMENT_TEXTS):
+        error.exit_code = _ARGUMENT_EXIT_CODE
+    return error
+
+
+def raise_status(status: int, called: str = "") -> NoReturn:
+    """Raise what the last failure on this thread was."""
+    raise last_error(called)
+
+
+def check(status: int) -> None:
+    """Raise unless `status` is MBLOB_OK."""
+    if status:
+        raise_status(status)

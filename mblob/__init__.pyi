@@ -1,0 +1,41 @@
+"""Where the names of `mblob.__init__` come from, for type checkers. A test compares it with the table there."""
+
+from loader._call import PackedFunction as PackedFunction
+from loader.functions import get_global_func as get_global_func
+from loader.functions import register_func as register_func
+from loader.load import load_module as load_module
+from loader.loaders import register_loader as register_loader
+from loader.system_lib import system_lib as system_lib
+from loader.tensor import Tensor as Tensor
+from loader.tensor import array as array
+from loader.tensor import empty as empty
+from loader.tensor import from_dlpack as from_dlpack
+from loader.tensor import load_param_dict as load_param_dict
+from mblob.devices import Device as Device
+from mblob.devices import cpu as cpu
+from mblob.devices import cuda as cuda
+from mblob.devices import device as device
+from mblob.devices import opencl as opencl
+from mblob.errors import DigestError as DigestError
+from mblob.errors import FormatError as FormatError
+from mblob.errors import IncompatibleError as IncompatibleError
+from mblob.errors import KernelError as KernelError
+from mblob.errors import LoaderMissingError as LoaderMissingError
+from mblob.errors import MblobError as MblobError
+from mblob.errors import ToolchainError as ToolchainError
+from mblob.library import Library as Library
+from mblob.library import open_library
+from mblob.module import Module as Module
+from mblob.ndarray import save_param_dict as save_param_dict
+from packager.constructors import blob_module as blob_module
+from packager.constructors import csource_module as csource_module
+from packager.constructors import device_module as device_module
+from packager.constructors import graph_executor_factory as graph_executor_factory
+from packager.constructors import json_module as json_module
+from packager.constructors import safetensors_module as safetensors_module
+from packager.constructors import static_library as static_library
+from packager.export import export_library as export_library
+
+open = open_library
+__version__: str
+__all__: list[str]

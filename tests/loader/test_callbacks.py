@@ -1,0 +1,152 @@
+"""Python functions that kernels call, and the exceptions they raise."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+
+
+@pytest.fixture(scope="module")
+def lib(kernels: Path) -> mblob.Module:
+    return mblob.load_module(kernels)
+
+
+@pytest.mark.parametrize("value", [5, -1.5, "text", b"a\0b", None])
+def test_a_callback_gets_values_and_gives_one_back(lib: mblob.Module, value: Any) -> None:
+    assert lib["call_it"](lambda x: x, value) == value
+
+
+def test_a_callback_can_write_into_an_array_of_the_kernel(lib: mblob.Module) -> None:
+    a = np.zeros(4, "f")
+
+    def fill(t: mblob.Tensor) -> None:
+        t.numpy()[:] = 3
+
+    lib["call_it"](fill, a)
+    assert a.tolist() == [3] * 4
+
+
+def test_a_tensor_kept_after_the_callback_is_refused(lib: mblob.Module) -> None:
+    kept = []
+    lib["call_it"](lambda t: kept.append(t), np.zeros(4, "f"))
+    with pytest.raises(ValueError, match="only during the call"):
+        _ = kept[0].shape
+    with pytest.raises((BufferError, TypeError, ValueError)):
+        kept[0].numpy()
+    with pytest.raises(ValueError, match="only during the call"):
+        lib["describe"](kept[0])
+
+
+def test_an_exception_of_a_callback_comes_back_as_the_same_object(lib: mblob.Module) -> None:
+    error = KeyError("mine")
+
+    def raises() -> None:
+        raise error
+
+    with pytest.raises(KeyError) as caught:
+        lib["call_it"](raises)
+    assert caught.value is error
+    assert any(entry.name == "raises" for entry in caught.traceback)
+
+
+def test_an_exception_passes_through_two_kernels(lib: mblob.Module) -> None:
+    error = ValueError("inner")
+
+    def inner() -> None:
+        raise error
+
+    def outer() -> None:
+        lib["call_it"](inner)
+
+    with pytest.raises(ValueError, match="inner") as caught:
+        lib["call_it"](outer)
+    assert caught.value is error
+
+
+def test_an_old_exception_is_not_mistaken_for_a_new_error(lib: mblob.Module) -> None:
+    def raises() -> None:
+        raise KeyError("old")
+
+    with pytest.raises(KeyError):
+        lib["call_it"](raises)
+    with pytest.raises(mblob.KernelError, match="broken"):
+        lib["broken"]()
+
+
+def test_an_exception_object_is_let_go_after_it_was_raised(lib: mblob.Module) -> None:
+    class Mine(Exception):
+        pass
+
+    def raises() -> None:
+        raise Mine
+
+    with pytest.raises(Mine) as caught:
+        lib["call_it"](raises)
+    gone = weakref.ref(caught.value)
+    del caught
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_callback_cannot_return_an_array(lib: mblob.Module) -> None:
+    with pytest.raises(TypeError, match="cannot return an array"):
+        lib["call_it"](lambda: np.zeros(3))
+
+
+def test_functions_and_modules_pass_through_callbacks(lib: mblob.Module) -> None:
+    function = lib["call_it"](lambda f: f, lib["give_int"])
+    assert function() == -7
+    assert lib["call_it"](lambda m: m, lib) is lib
+
+
+def test_a_registered_function_is_found_by_name_and_called(lib: mblob.Module) -> None:
+    @mblob.register_func("test.loader.add")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert add(1, 2) == 3
+    assert mblob.get_global_func("test.loader.add")(2, 3) == 5
+    with pytest.raises(ValueError, match=r"test\.loader\.add"):
+        mblob.register_func("test.loader.add", add)
+    mblob.register_func("test.loader.add", lambda a, b: a * b, override=True)
+    assert mblob.get_global_func("test.loader.add")(2, 3) == 6
+
+
+def test_a_missing_global_function_is_an_error_or_none() -> None:
+    with pytest.raises(ValueError, match=r"no global function 'test\.loader\.none'"):
+        mblob.get_global_func("test.loader.none")
+    assert mblob.get_global_func("test.loader.none", allow_missing=True) is None
+
+
+def test_what_is_registered_must_be_callable() -> None:
+    with pytest.raises(TypeError, match="expected a callable, found int"):
+        mblob.register_func("test.loader.int", 3)
+
+
+def test_a_callback_runs_in_whatever_thread_calls(lib: mblob.Module) -> None:
+    seen = []
+    thread = threading.Thread(target=lambda: lib["call_it"](lambda: seen.append(threading.get_ident())))
+    thread.start()
+    thread.join()
+    assert seen == [thread.ident]
+
+
+def test_a_callback_that_was_an_argument_is_let_go(lib: mblob.Module) -> None:
+    class Callback:
+        def __call__(self) -> int:
+            return 4
+
+    callback = Callback()
+    gone = weakref.ref(callback)
+    assert lib["call_it"](callback) == 4
+    del callback
+    gc.collect()
+    assert gone() is None

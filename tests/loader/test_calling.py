@@ -1,0 +1,255 @@
+"""Calling functions: what goes in, what comes out, and what each wrong argument says."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob.functions_table import Row
+
+
+@pytest.fixture(scope="module")
+def lib(kernels: Path) -> mblob.Module:
+    return mblob.load_module(kernels)
+
+
+def floats(n: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.arange(n, dtype="f"), np.ones(n, "f"), np.zeros(n, "f")
+
+
+def test_a_kernel_adds_two_numpy_arrays_in_place(lib: mblob.Module) -> None:
+    a, b, c = floats()
+    assert lib["vadd"](a, b, c) is None
+    np.testing.assert_array_equal(c, a + b)
+
+
+@pytest.mark.parametrize(
+    ("argument", "seen"),
+    [
+        (5, "0:5"),
+        (-(2**63), "0:-9223372036854775808"),
+        (True, "0:1"),
+        (2.5, "2:2.5"),
+        (np.float32(2.5), "2:2.5"),
+        (np.float64(2.5), "2:2.5"),
+        (np.int16(-3), "0:-3"),
+        (np.uint8(200), "0:200"),
+        (np.bool_(True), "0:1"),
+        (None, "4"),
+        ("tätext", "11:tätext"),
+        (b"a\0b", "12:3"),
+        (bytearray(b"abcd"), "12:4"),
+        (ctypes.c_void_p(0x10), "3:10"),
+        (mblob.cpu(2), "6:1.2"),
+        (mblob.opencl(0), "6:4.0"),
+        (memoryview(b"abc"), "7:1.8.1[3]"),
+        (array.array("d", [1, 2]), "7:2.64.1[2]"),
+        ((ctypes.c_int16 * 3)(), "7:0.16.1[3]"),
+        (np.zeros((2, 3), "f"), "7:2.32.1[2,3]"),
+        (np.zeros((), "f"), "7:2.32.1[]"),
+        (np.zeros((0, 3), "i8"), "7:0.64.1[0,3]"),
+        (np.zeros(2, "e"), "7:2.16.1[2]"),
+        (np.zeros(2, "?"), "7:1.1.1[2]"),
+        (np.zeros(2, "c8"), "7:5.64.1[2]"),
+        (np.zeros(2, "c16"), "7:5.128.1[2]"),
+        (np.zeros(2, "u4"), "7:1.32.1[2]"),
+        (np.zeros(2, "b"), "7:0.8.1[2]"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_each_kind_of_argument_arrives_as_its_type_code(lib: mblob.Module, argument: object, seen: str) -> None:
+    assert lib["describe"](argument) == seen
+
+
+def test_many_arguments_pass_through_the_heap(lib: mblob.Module) -> None:
+    assert lib["describe"](*range(40)) == " ".join(f"0:{i}" for i in range(40))
+
+
+def test_modules_and_functions_are_arguments(lib: mblob.Module) -> None:
+    assert lib["describe"](lib, lib["vadd"], print) == "9 10 10"
+
+
+def test_a_module_made_in_python_is_refused_as_argument(lib: mblob.Module) -> None:
+    with pytest.raises(TypeError, match="made in Python"):
+        lib["describe"](mblob.Module("mine", functions={}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("give_int", -7),
+        ("give_float", 1.5),
+        ("give_bool", True),
+        ("give_handle", 0x1234),
+        ("give_nothing", None),
+        ("give_bytes", b"a\0b"),
+    ],
+)
+def test_each_kind_of_result_becomes_its_python_object(lib: mblob.Module, name: str, value: object) -> None:
+    result = lib[name]()
+    assert result == value
+    assert type(result) is type(value)
+
+
+def test_an_object_that_python_has_no_word_for_is_an_error(lib: mblob.Module) -> None:
+    with pytest.raises(TypeError, match="type code 8"):
+        lib["give_object"]()
+
+
+def test_an_error_of_the_kernel_arrives_with_its_own_text(lib: mblob.Module) -> None:
+    with pytest.raises(mblob.KernelError) as caught:
+        lib["broken"]()
+    assert str(caught.value) == "it is broken: 100 % s"
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (floats()[:2], "num_args"),
+        ((*floats()[:2], 1), "Expect arg"),
+        ((*floats()[:2], np.zeros(8)), "dtype"),
+        ((*floats()[:2], np.zeros((2, 4), "f")), "ndim"),
+        ((*floats()[:2], np.zeros(9, "f")), "constraint"),
+    ],
+    ids=["count", "kind", "dtype", "ndim", "shape"],
+)
+def test_wrong_arguments_that_the_kernel_finds_count_as_wrong_use(
+    lib: mblob.Module, arguments: tuple[object, ...], text: str
+) -> None:
+    with pytest.raises(mblob.KernelError, match=text) as caught:
+        lib["vadd"](*arguments)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("argument", "error", "text"),
+    [
+        (np.zeros((4, 4), "f")[:, ::2], ValueError, "not contiguous; pass numpy.ascontiguousarray"),
+        (np.zeros((4, 4), "f").T, ValueError, "not contiguous"),
+        (np.zeros(4, ">f4"), TypeError, "big-endian"),
+        (np.zeros(4, [("a", "f"), ("b", "i")]), TypeError, "structures"),
+        (np.array([object()]), TypeError, "Python objects"),
+        (np.zeros(4, "M8[s]"), TypeError, "no numbers"),
+        (np.zeros(4, "U3"), TypeError, "no plain numbers"),
+        (np.zeros(2, "g"), TypeError, "no plain numbers"),
+        ([1, 2], TypeError, "found list; make it an array"),
+        (object(), TypeError, "found object"),
+        (2**63, OverflowError, "64 bits"),
+        ("a\0b", ValueError, "NUL"),
+        (np.complex64(1), TypeError, "complex"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_an_argument_that_cannot_be_passed_names_itself_and_the_remedy(
+    lib: mblob.Module, argument: object, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text) as caught:
+        lib["describe"](1, argument)
+    assert str(caught.value).startswith("describe: argument 2: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_keywords_are_refused(lib: mblob.Module) -> None:
+    with pytest.raises(TypeError, match="by position"):
+        lib["describe"](x=1)
+
+
+def test_a_missing_function_names_what_exists_and_what_was_meant(lib: mblob.Module) -> None:
+    with pytest.raises(AttributeError, match=r"no function 'vad'.*it has: .*did you mean 'vadd'") as caught:
+        lib["vad"]
+    assert "\n" not in str(caught.value)
+    assert not lib.implements_function("vad")
+    assert lib.implements_function("vadd")
+
+
+def test_a_plain_c_function_is_called_through_ctypes(lib: mblob.Module) -> None:
+    add = lib.symbol("plain_add", ctypes.c_int, [ctypes.c_int, ctypes.c_int])
+    assert add(2, 3) == 5
+    with pytest.raises(AttributeError, match="no C symbol 'plain_ad'"):
+        lib.symbol("plain_ad")
+
+
+def test_the_gil_is_free_during_a_call(lib: mblob.Module) -> None:
+    snooze = lib["snooze"]
+    threads = [threading.Thread(target=snooze) for _ in range(4)]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert time.perf_counter() - start < 0.7  # one after the other they take 0.8
+
+
+# -- what the library recorded about a function ------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recorded(build: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> mblob.Module:
+    rows = [
+        Row("vadd", "vadd", "packed", 0, "const float *, const float *, float *"),
+        Row("describe", "describe", "packed", 0, "const double *, int64_t, float"),
+        Row("shapes", "describe", "packed", 0, "const float[n][4], uint8_t *, unsigned long long *"),
+        Row("unknown", "describe", "packed", 0, "?"),
+        Row("none", "describe", "packed", 0, "void"),
+        Row("plain_add", "plain_add", "plain", 0, "int, int"),
+    ]
+    return mblob.load_module(build(tmp_path_factory.mktemp("table") / "table.so", table=rows))
+
+
+def test_a_recorded_signature_is_shown(recorded: mblob.Module) -> None:
+    assert recorded["vadd"].signature == "const float *, const float *, float *"
+
+
+def test_a_wrong_count_is_found_before_the_call(recorded: mblob.Module) -> None:
+    a, b, _ = floats()
+    with pytest.raises(TypeError, match=r"vadd: expected 3 arguments \(const float \*.*found 2"):
+        recorded["vadd"](a, b)
+    with pytest.raises(TypeError, match="none: expected 0 arguments"):
+        recorded["none"](1)
+
+
+def test_a_wrong_dtype_is_found_before_the_call(recorded: mblob.Module) -> None:
+    a, b, _ = floats()
+    with pytest.raises(TypeError, match=r"vadd: argument 3: expected an array of float32, found float64; .*astype"):
+        recorded["vadd"](a, b, np.zeros(8))
+
+
+def test_a_read_only_output_is_refused_and_a_read_only_input_is_fine(recorded: mblob.Module) -> None:
+    a, b, c = floats()
+    a.flags.writeable = False
+    recorded["vadd"](a, b, c)
+    c.flags.writeable = False
+    with pytest.raises(ValueError, match="argument 3: the array is read-only"):
+        recorded["vadd"](a, b, c)
+
+
+def test_numbers_are_converted_to_what_the_signature_says(recorded: mblob.Module) -> None:
+    assert recorded["describe"](np.zeros(1), 3, 4) == "7:2.64.1[1] 0:3 2:4"
+    with pytest.raises(TypeError, match="argument 2: expected an int, found a float"):
+        recorded["describe"](np.zeros(1), 3.0, 4)
+    with pytest.raises(TypeError, match="argument 1: expected an array, found the number 7"):
+        recorded["describe"](7, 3, 4)
+
+
+def test_array_parameters_are_pointers_and_bool_is_a_byte(recorded: mblob.Module) -> None:
+    text = recorded["shapes"](np.zeros((2, 4), "f"), np.zeros(3, "?"), np.zeros(1, "u8"))
+    assert text == "7:2.32.1[2,4] 7:1.1.1[3] 7:1.64.1[1]"
+
+
+def test_an_unknown_signature_checks_nothing(recorded: mblob.Module) -> None:
+    assert recorded["unknown"](1, None) == "0:1 4"
+
+
+def test_a_plain_function_is_never_called_as_packed(recorded: mblob.Module) -> None:
+    with pytest.raises(AttributeError, match="plain C function"):
+        recorded["plain_add"]
+    assert recorded.symbol("plain_add", ctypes.c_int)(40, 2) == 42

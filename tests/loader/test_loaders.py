@@ -1,0 +1,264 @@
+"""Loaders written in Python: when they run, what they are told, who finds what they return."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mblob
+
+ENTRIES = [("library", None), ("test_key", b"payload")]
+IMPORTS = [[1], []]
+
+
+def constant(value: object) -> Callable[[memoryview, Any], mblob.Module]:
+    """A loader of a module with one function, `value`."""
+    return lambda payload, ctx: mblob.Module(ctx.type_key, functions={"value": lambda: value}, payload=payload)
+
+
+@pytest.fixture
+def library(tree_library: Callable[..., Path], tmp_path: Path) -> Path:
+    return tree_library(tmp_path / "lib.so", ENTRIES, IMPORTS)
+
+
+def test_a_loader_runs_once_on_the_first_use_of_a_function(library: Path) -> None:
+    calls = []
+
+    def loader(payload: memoryview, ctx: Any) -> mblob.Module:
+        calls.append((bytes(payload), payload.readonly, ctx.type_key, ctx.index, ctx.path, ctx.dialect, ctx.imports))
+        return mblob.Module(ctx.type_key, functions={"value": lambda: 3, "other": lambda: 4})
+
+    lib = mblob.load_module(library, loaders={"test_key": loader})
+    entry = lib.imported_modules[0]
+    assert (entry.type_key, bytes(entry.payload), entry.get_source(), entry.imported_modules) == (
+        "test_key", b"payload", "", [],
+    )  # fmt: skip
+    assert calls == []
+    assert (lib["value"](), lib["value"](), entry.get_function("other")()) == (3, 3, 4)
+    assert calls == [(b"payload", True, "test_key", 1, str(library), "classic", [])]
+
+
+def test_a_kernel_finds_the_functions_of_a_python_loader(library: Path) -> None:
+    def loader(payload: memoryview, ctx: Any) -> mblob.Module:
+        return mblob.Module(ctx.type_key, functions={"join": lambda text, n: f"{text} {n} {bytes(payload).decode()}"})
+
+    lib = mblob.load_module(library, loaders={"test_key": loader})
+    assert lib["call_by_name"]("join", "a", 2) == "a 2 payload"
+
+
+def test_a_function_alone_keeps_what_its_kernel_looks_up(library: Path) -> None:
+    call = mblob.load_module(library, loaders={"test_key": constant(5)})["call_by_name"]
+    assert call("value") == 5
+
+
+def test_a_kernel_that_finds_no_function_gets_an_error(library: Path) -> None:
+    lib = mblob.load_module(library, loaders={"test_key": constant(5)})
+    with pytest.raises(mblob.KernelError, match="nothing_of_the_kind"):
+        lib["call_by_name"]("nothing_of_the_kind")
+
+
+def test_a_kernel_finds_registered_functions_last(library: Path) -> None:
+    mblob.register_func("test.loaders.global", lambda: "global", override=True)
+    lib = mblob.load_module(library, loaders={"test_key": constant(5)})
+    assert lib["call_by_name"]("test.loaders.global") == "global"
+
+
+def test_loaders_of_the_open_come_before_registered_ones(library: Path) -> None:
+    mblob.register_loader("test_key")(constant("registered"))
+    assert mblob.load_module(library)["value"]() == "registered"
+    assert mblob.load_module(library, loaders={"test_key": constant("given")})["value"]() == "given"
+
+
+@pytest.mark.parametrize("name", ["runtime.module.loadbinary_test_named", "ffi.Module.load_from_bytes.test_named"])
+def test_loaders_are_registered_under_the_names_of_tvm(
+    tree_library: Callable[..., Path], tmp_path: Path, name: str
+) -> None:
+    mblob.register_func(name, constant(name), override=True)
+    path = tree_library(tmp_path / "lib.so", [("library", None), ("test_named", b"")], IMPORTS)
+    assert mblob.load_module(path)["value"]() == name
+
+
+def test_the_imports_of_the_file_hang_below_what_a_loader_returns(
+    tree_library: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = tree_library(
+        tmp_path / "lib.so", [("test_outer", b"o"), ("test_inner", b"i"), ("library", None)], [[1, 2], [], []]
+    )
+    made = {}
+
+    def outer(payload: memoryview, ctx: Any) -> mblob.Module:
+        made["outer"] = mblob.Module("anything", functions={"twice": lambda: 2 * ctx.imports[0]["value"]()})
+        made["imports"] = ctx.imports
+        return made["outer"]
+
+    lib = mblob.load_module(path, loaders={"test_outer": outer, "test_inner": constant(21)})
+    assert (lib.type_key, [m.type_key for m in lib.imported_modules]) == (
+        "test_outer",
+        ["test_inner", "library"],
+    )
+    assert lib["twice"]() == 42
+    assert lib["give_int"]() == -7
+    assert made["imports"] == lib.imported_modules
+    assert made["outer"].imported_modules == lib.imported_modules
+    assert not lib.implements_function("give_int")
+
+
+def test_a_shared_module_is_the_same_object_and_loaded_once(tree_library: Callable[..., Path], tmp_path: Path) -> None:
+    path = tree_library(
+        tmp_path / "lib.so",
+        [("library", None), ("test_l", b""), ("test_r", b""), ("test_key", b"")],
+        [[1, 2], [3], [3], []],
+    )
+    lib = mblob.load_module(path, missing="stub")
+    left, right = lib.imported_modules
+    assert left.imported_modules[0] is right.imported_modules[0]
+
+
+def test_a_loader_may_return_a_module_of_the_file(tree_library: Callable[..., Path], tmp_path: Path) -> None:
+    path = tree_library(tmp_path / "lib.so", [("test_pass", b""), ("library", None)], [[1], []])
+    lib = mblob.load_module(path, loaders={"test_pass": lambda payload, ctx: ctx.imports[0]})
+    assert lib.get_function("give_int")() == -7
+
+
+def test_a_loader_may_return_another_library(library: Path, kernels: Path) -> None:
+    lib = mblob.load_module(library, loaders={"test_key": lambda p, c: mblob.load_module(kernels)})
+    assert lib.imported_modules[0].get_function("give_float")() == 1.5
+
+
+def test_an_exception_of_a_loader_is_the_cause_of_the_error(library: Path) -> None:
+    error = ZeroDivisionError("inside")
+
+    def loader(payload: memoryview, ctx: Any) -> mblob.Module:
+        raise error
+
+    lib = mblob.load_module(library, loaders={"test_key": loader})
+    with pytest.raises(
+        mblob.MblobError, match=r"loader of module 1 \('test_key'\) of .*lib\.so failed.*inside"
+    ) as caught:
+        lib["value"]
+    assert caught.value.__cause__ is error
+    with pytest.raises(mblob.MblobError, match="inside") as caught:
+        lib["call_by_name"]("value")
+    assert caught.value.__cause__ is error
+
+
+def test_a_loader_must_return_a_module(library: Path) -> None:
+    lib = mblob.load_module(library, loaders={"test_key": lambda payload, ctx: 3})
+    with pytest.raises(TypeError, match="expected it to return a Module, found int"):
+        lib["value"]
+
+
+def test_a_loader_that_asks_for_its_own_module_gets_an_error(library: Path) -> None:
+    def loader(payload: memoryview, ctx: Any) -> mblob.Module:
+        lib["value"]
+        raise AssertionError("not reached")
+
+    lib = mblob.load_module(library, loaders={"test_key": loader})
+    with pytest.raises(mblob.MblobError, match="asked for a function of the module it opens"):
+        lib["value"]
+
+
+def test_asking_a_library_for_what_it_has_not_runs_no_loader_of_its_imports(library: Path) -> None:
+    calls = []
+
+    def loader(payload: memoryview, ctx: Any) -> mblob.Module:
+        calls.append(1)
+        return mblob.Module(ctx.type_key, functions={})
+
+    lib = mblob.load_module(library, loaders={"test_key": loader})
+    assert not lib.implements_function("nothing")
+    assert calls == []
+
+
+@pytest.mark.parametrize("key", ["", 3])
+def test_a_loader_is_registered_for_a_key_and_must_be_callable(key: Any) -> None:
+    with pytest.raises(TypeError):
+        mblob.register_loader(key)
+    with pytest.raises(TypeError, match="expected a callable"):
+        mblob.register_loader("test_bad", 3)
+
+
+# -- nobody loads it ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unknown(tree_library: Callable[..., Path], tmp_path: Path) -> Path:
+    return tree_library(tmp_path / "lib.so", [("library", None), ("test_nobody", b"xyz")], IMPORTS)
+
+
+def test_a_missing_loader_is_found_when_the_library_is_opened(unknown: Path) -> None:
+    mblob.register_loader("test_somebody")(constant(1))
+    with pytest.raises(mblob.LoaderMissingError, match="test_nobody") as caught:
+        mblob.load_module(unknown)
+    assert (caught.value.type_key, caught.value.entry) == ("test_nobody", 1)
+    assert "test_somebody" in caught.value.available
+    assert caught.value.hint
+    assert "\n" not in str(caught.value)
+
+
+def test_a_stub_opens_and_calling_into_it_fails(unknown: Path) -> None:
+    lib = mblob.load_module(unknown, missing="stub")
+    assert lib["give_int"]() == -7
+    stub = lib.imported_modules[0]
+    assert bytes(stub.payload) == b"xyz"
+    with pytest.raises(mblob.LoaderMissingError) as caught:
+        stub.get_function("value")
+    assert caught.value.type_key == "test_nobody"
+    with pytest.raises(mblob.LoaderMissingError):
+        lib["value"]
+    assert not lib.implements_function("value", query_imports=True)
+
+
+def test_a_loader_registered_later_serves_a_stub(tree_library: Callable[..., Path], tmp_path: Path) -> None:
+    path = tree_library(tmp_path / "lib.so", [("library", None), ("test_later", b"")], IMPORTS)
+    lib = mblob.load_module(path, missing="stub")
+    mblob.register_loader("test_later")(constant("late"))
+    assert lib["value"]() == "late"
+
+
+def test_data_opens_without_a_loader(tree_library: Callable[..., Path], tmp_path: Path) -> None:
+    path = tree_library(tmp_path / "lib.so", [("library", None), ("plain_data", b"123")], IMPORTS)
+    lib = mblob.load_module(path)
+    assert bytes(lib.imported_modules[0].payload) == b"123"
+    with pytest.raises(AttributeError, match="no function"):
+        lib["value"]
+
+
+def test_an_installed_distribution_offers_a_loader(
+    tree_library: Callable[..., Path], tmp_path: Path, monkeypatch: Any
+) -> None:
+    site = tmp_path / "site"
+    info = site / "offers-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offers\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[mblob.loaders]\ntest_offered = offers:load\n")
+    (site / "offers.py").write_text(
+        "import mblob\ndef load(payload, ctx):\n"
+        "    return mblob.Module(ctx.type_key, functions={'value': lambda: 'offered'})\n"
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+    path = tree_library(tmp_path / "lib.so", [("library", None), ("test_offered", b"")], IMPORTS)
+    assert mblob.load_module(path)["value"]() == "offered"
+
+
+# -- trees by hand ------------------------------------------------------------------------------------
+
+
+def test_an_imported_library_serves_the_kernels_of_the_importer(library: Path, kernels: Path) -> None:
+    lib = mblob.load_module(library, loaders={"test_key": constant(1)})
+    lib.import_module(mblob.load_module(kernels))
+    assert lib["call_by_name"]("give_float") == 1.5
+    assert [m.type_key for m in lib.imported_modules] == ["test_key", "library"]
+
+
+def test_importing_a_module_that_imports_this_one_is_refused(kernels: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.so"
+    other.write_bytes(kernels.read_bytes())
+    a, b = mblob.load_module(kernels), mblob.load_module(other)
+    a.import_module(b)
+    with pytest.raises(ValueError, match="cycle"):
+        b.import_module(a)

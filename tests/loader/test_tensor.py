@@ -1,0 +1,245 @@
+"""Tensors: memory of their own or of somebody else, seen by numpy and through DLPack."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint64", "bool", "complex64"])
+def test_an_array_goes_in_and_comes_out(dtype: str) -> None:
+    source = (np.arange(6).reshape(2, 3) % 2).astype(dtype)
+    tensor = mblob.array(source)
+    assert (tensor.shape, tensor.ndim, tensor.dtype, tensor.nbytes) == ((2, 3), 2, dtype, source.nbytes)
+    assert tensor.device == mblob.cpu(0)
+    np.testing.assert_array_equal(tensor.numpy(), source)
+    assert tensor.numpy().dtype == source.dtype
+
+
+def test_numpy_shares_the_memory_and_keeps_the_tensor() -> None:
+    tensor = mblob.empty((4,), "float32")
+    view = tensor.numpy()
+    view[:] = 7
+    assert tensor.numpy().tolist() == [7] * 4
+    gone = weakref.ref(tensor)
+    del tensor
+    gc.collect()
+    assert gone() is not None
+    assert view.tolist() == [7] * 4
+    del view
+    gc.collect()
+    assert gone() is None
+
+
+def test_memory_of_our_own_is_aligned_to_128_bytes() -> None:
+    assert all(mblob.empty(n, "int8").address % 128 == 0 for n in (1, 3, 1000, 100000))
+
+
+def test_empty_takes_a_number_a_shape_and_numpy_dtypes() -> None:
+    assert mblob.empty(3).shape == (3,)
+    assert mblob.empty((), "int32").shape == ()
+    assert mblob.empty((0, 5)).nbytes == 0
+    assert mblob.empty((2,), np.dtype("int16")).dtype == "int16"
+    assert mblob.empty((2,), np.float64).dtype == "float64"
+    assert mblob.empty((2,), "int8x4").nbytes == 8
+    assert mblob.empty((2,), "int8x4").numpy().shape == (2, 4)
+
+
+def test_nested_lists_become_a_tensor() -> None:
+    assert mblob.array([[1.0, 2.0]]).numpy().tolist() == [[1.0, 2.0]]
+
+
+def test_a_strided_array_is_made_compact() -> None:
+    source = np.arange(12, dtype="i4").reshape(3, 4)[:, ::2]
+    np.testing.assert_array_equal(mblob.array(source).numpy(), source)
+
+
+def test_tensors_are_copied_from_and_to() -> None:
+    a = mblob.array(np.arange(4, dtype="f"))
+    b = mblob.empty((4,))
+    assert a.copyto(b) is b
+    assert b.asnumpy().tolist() == [0, 1, 2, 3]
+    b[:] = np.ones(4, "f")
+    assert a.copyfrom(b).numpy().tolist() == [1] * 4
+    assert a.copyto(mblob.cpu(0)).numpy().tolist() == [1] * 4
+
+
+@pytest.mark.parametrize(
+    "source", [np.zeros(4), np.zeros(5, "f"), np.zeros((2, 2), "f")], ids=["dtype", "size", "shape"]
+)
+def test_copying_what_does_not_fit_says_both_sides(source: Any) -> None:
+    with pytest.raises(ValueError, match=r"expected float32 of shape \(4,\), found"):
+        mblob.empty((4,)).copyfrom(source)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: mblob.empty((2,), "float33x"), ValueError, "not a data type"),
+        (lambda: mblob.empty((-1,)), ValueError, "negative dimension"),
+        (lambda: mblob.empty((1 << 40, 1 << 40)), ValueError, "more bytes than memory"),
+        (lambda: mblob.empty((1 << 60,), "int8"), MemoryError, "no memory"),
+        (lambda: mblob.empty((1,) * 65), ValueError, "65 dimensions"),
+        (
+            lambda: mblob.empty((2,), "float32", mblob.opencl(0)),
+            mblob.IncompatibleError,
+            r"device opencl\(0\)",
+        ),
+        (lambda: mblob.array(np.zeros(2, "f"), mblob.cuda(1)), mblob.IncompatibleError, r"device cuda\(1\)"),
+        (lambda: mblob.array(np.zeros(2, ">f4")), TypeError, "native"),
+        (lambda: mblob.array(object()), TypeError, "expected an array, found object"),
+        (lambda: mblob.from_dlpack(3), TypeError, "__dlpack__, found int"),
+        (lambda: mblob.empty((2,)).__setitem__(0, 1), TypeError, r"takes `t\[:\] = array`"),
+    ],
+)
+def test_what_cannot_be_a_tensor_says_why(make: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_bfloat16_is_seen_as_bits() -> None:
+    tensor = mblob.empty((3,), "bfloat16")
+    with pytest.raises(BufferError, match=r'bfloat16 have no buffer format; use Tensor.view\("uint16"\)'):
+        memoryview(tensor)
+    tensor.view("uint16").numpy()[:] = 0x3F80
+    assert tensor.view("uint16").numpy().tolist() == [0x3F80] * 3
+    with pytest.raises(ValueError, match="not as large"):
+        tensor.view("float32")
+
+
+# -- DLPack -------------------------------------------------------------------------------------------
+
+
+def test_numpy_takes_a_tensor_through_dlpack() -> None:
+    tensor = mblob.array(np.arange(6, dtype="f").reshape(2, 3))
+    view = np.from_dlpack(tensor)
+    assert view.ctypes.data == tensor.address
+    gone = weakref.ref(tensor)
+    del tensor
+    gc.collect()
+    assert view.sum() == 15
+    del view
+    gc.collect()
+    assert gone() is None
+
+
+def test_bool_goes_both_ways_through_dlpack() -> None:
+    tensor = mblob.from_dlpack(np.array([True, False]))
+    assert tensor.dtype == "bool"
+    assert np.from_dlpack(tensor).tolist() == [True, False]
+
+
+def test_a_tensor_takes_an_array_through_dlpack_and_keeps_it() -> None:
+    source = np.arange(4, dtype="i4")
+    address = source.ctypes.data
+    tensor = mblob.from_dlpack(source)
+    del source
+    gc.collect()
+    assert (tensor.address, tensor.numpy().tolist()) == (address, [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        (None, "dltensor"),
+        ((0, 8), "dltensor"),
+        ((1, 0), "dltensor_versioned"),
+        ((2, 0), "dltensor_versioned"),
+    ],
+)
+def test_the_consumer_chooses_the_kind_of_capsule(version: Any, name: str) -> None:
+    capsule = mblob.empty((2,)).__dlpack__(max_version=version)
+    assert f'"{name}"' in repr(capsule)
+
+
+def test_a_capsule_nobody_takes_frees_its_tensor() -> None:
+    for version in (None, (1, 0)):
+        tensor = mblob.empty((2,))
+        gone = weakref.ref(tensor)
+        capsule = tensor.__dlpack__(max_version=version)
+        del tensor
+        gc.collect()
+        assert gone() is not None
+        del capsule
+        gc.collect()
+        assert gone() is None
+
+
+def test_a_capsule_is_taken_once() -> None:
+    capsule = mblob.empty((2,)).__dlpack__()
+    mblob.from_dlpack(capsule)
+    with pytest.raises(TypeError, match="nobody has used"):
+        mblob.from_dlpack(capsule)
+
+
+def test_a_read_only_tensor_is_told_as_such_or_refused() -> None:
+    source = np.arange(3, dtype="f")
+    source.flags.writeable = False
+    tensor = mblob.from_dlpack(mblob.load_param_dict(mblob.save_param_dict({"w": source}))["w"])
+    assert tensor.readonly
+    with pytest.raises(BufferError, match="read-only"):
+        tensor.__dlpack__()
+    copy = mblob.from_dlpack(tensor.__dlpack__(copy=True))
+    assert not copy.readonly
+    assert copy.address != tensor.address
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"stream": 5}, BufferError),
+        ({"dl_device": (2, 0)}, BufferError),
+        ({"max_version": 1}, TypeError),
+        ({"x": 1}, TypeError),
+    ],
+)
+def test_dlpack_options_that_cannot_be_met_are_refused(options: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        mblob.empty((2,)).__dlpack__(**options)
+
+
+class Producer:
+    """Something with `__dlpack__` and no buffer, from before DLPack 1.0: it knows no max_version."""
+
+    def __init__(self, tensor: mblob.Tensor) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self) -> Any:
+        return self.tensor.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.tensor.__dlpack_device__()
+
+
+def test_a_kernel_takes_anything_with_dlpack(kernels: Any) -> None:
+    lib = mblob.load_module(kernels)
+    out = mblob.array(np.zeros(3, "f"))
+    lib["vadd"](Producer(mblob.array(np.ones(3, "f"))), mblob.array(np.ones(3, "f")), Producer(out))
+    assert out.numpy().tolist() == [2, 2, 2]
+
+
+def test_a_tensor_that_is_no_argument_any_more_is_freed(kernels: Any) -> None:
+    lib = mblob.load_module(kernels)
+    tensor = mblob.array(np.ones(3, "f"))
+    gone = weakref.ref(tensor)
+    lib["describe"](Producer(tensor))
+    del tensor
+    gc.collect()
+    assert gone() is None
+
+
+def test_parameter_dictionaries_go_both_ways() -> None:
+    params = {"w": np.arange(6, dtype="f").reshape(2, 3), "b": mblob.array(np.array(3, "i8"))}
+    found = mblob.load_param_dict(mblob.save_param_dict(params))
+    assert sorted(found) == ["b", "w"]
+    np.testing.assert_array_equal(found["w"].numpy(), params["w"])
+    assert found["b"].numpy() == 3
+    with pytest.raises(mblob.FormatError, match="magic"):
+        mblob.load_param_dict(b"nothing of the kind")
