@@ -8,7 +8,7 @@ DESTDIR ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 RUFF := ruff==0.17.5
 MYPY := mypy==2.4.1
 
@@ -17,23 +17,27 @@ ENV_SOURCES := pyproject.toml setup.py $(wildcard csrc/src/*.[ch] csrc/src/*/*.[
   csrc/include/*/*.h csrc/include/*/*/*.h loader/_call/*.[ch] loader/_native_build.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test lint check bench install clean runtime moved
+.PHONY: help env demo test lint check bench install clean runtime stale
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
 env: $(VENV)/ready ## .venv with mblob as it is in this tree, and what its tests need
+	@:
 
-# The stamp holds the folder it was made in: a virtual environment does not survive being copied.
+# The stamp holds the folder it was made in: a virtual environment does not survive being copied. Nor is it
+# fresh when the compiled part, which lies in the tree, was removed.
 ifneq ($(shell cat $(VENV)/ready 2>/dev/null),$(CURDIR))
-$(VENV)/ready: moved
+$(VENV)/ready: stale
+else ifeq ($(wildcard loader/_lib/libmblob.so*),)
+$(VENV)/ready: stale
 endif
 $(VENV)/ready: $(ENV_SOURCES)
 	@echo "making $(VENV)"
-	@$(PYTHON) -m venv --clear $(VENV)
+	@test "$$(cat $@ 2>/dev/null)" = '$(CURDIR)' || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install --editable '.[test]'
 	@printf '%s\n' '$(CURDIR)' > $@
-moved:
+stale:
 
 demo: env runtime ## pack the digits network, run it from Python and from C, compare
 	@mkdir -p build
@@ -56,7 +60,7 @@ lint: $(VENV)/lint-ready ## ruff and mypy --strict
 	@$(BIN)/mypy --strict mblob packager loader
 
 $(VENV)/lint-ready: $(VENV)/ready Makefile
-	@$(PIP) install $(RUFF) $(MYPY) types-cffi
+	@$(PIP) install $(RUFF) $(MYPY) types-cffi tomli
 	@touch $@
 
 check: ## what CI calls: lint, then test

@@ -34,8 +34,13 @@ def test_kernels_merge_into_the_root_and_each_blob_is_an_import_of_it(
     arguments = ["--kernel", "vadd.c", "--kernel", "two.c", "--blob", "first=a.bin", "--blob", "second=b.bin"]
     done = pack("build", *arguments, "-o", "deploy.so")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    found = [(e["type_key"], e["size"], e["imports"]) for e in entries(pack, "deploy.so")]
-    assert found == [("library", 0, [1, 2]), ("first", 100, []), ("second", 7, [])]
+    root, *imported = entries(pack, "deploy.so")
+    assert (root["type_key"], root["size"], root["imports"]) == ("library", 0, [1, 2])
+    # TVM's order of modules, which ours is: the last import comes first.
+    assert [(e["type_key"], e["size"], e["imports"]) for e in imported] == [
+        ("second", 7, []),
+        ("first", 100, []),
+    ]
     assert names(tmp_path) == ["a.bin", "b.bin", "deploy.so", "two.c", "vadd.c"]
 
 
@@ -76,6 +81,17 @@ def test_compiler_flags_reach_the_compiler(pack, tmp_path: Path) -> None:
     assert pack("build", "--kernel", "k.c", "-o", "k.so", "--", "-DVALUE=3", "-O3").returncode == 0
 
 
+def test_a_manifest_needs_no_output_when_the_flag_gives_one(
+    pack, error_line, kernel: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "model.toml").write_text('kernels = ["vadd.c"]\n')
+    assert pack("build", "model.toml", "-o", "deploy.so").returncode == 0
+    assert names(tmp_path) == ["deploy.so", "model.toml", "vadd.c"]
+    done = pack("build", "model.toml")
+    assert done.returncode == 2
+    assert "-o" in error_line(done)
+
+
 def test_without_an_index_and_imports_there_is_no_blob(pack, kernel: Path) -> None:
     assert (
         pack(
@@ -110,7 +126,7 @@ FAILURES = {
     "a kernel that is missing": (["--kernel", "nope.c", "-o", "deploy.so"], 5, "nope.c"),
     "a payload that is missing": (["--kernel", "vadd.c", "--blob", "key=nope", "-o", "deploy.so"], 5, "nope"),
     "weights that are missing": (["--kernel", "vadd.c", "--weights", "nope", "-o", "deploy.so"], 5, "nope"),
-    "weights that are damaged": (["--kernel", "vadd.c", "--weights", "bad.c", "-o", "deploy.so"], 1, "bad.c"),
+    "weights that are damaged": (["--kernel", "vadd.c", "--weights", "bad.c", "-o", "deploy.so"], 2, "bad.c"),
     "a manifest that is missing": (["nope.toml"], 5, "nope.toml"),
     "a manifest that is no TOML": (["bad.c", "-o", "deploy.so"], 2, "bad.c"),
     "a kernel that does not compile": (["--kernel", "bad.c", "-o", "deploy.so"], 4, "bad.c"),

@@ -1,4 +1,4 @@
-"""The digits example: its data is what it says, its kernels compute what numpy does, wrong shapes are refused."""
+"""The digits example: the data is what it says, kernels compute what numpy does, wrong shapes are refused."""
 
 from __future__ import annotations
 
