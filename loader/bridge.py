@@ -101,9 +101,9 @@ def mblob_py_function(self: Any, name: Any, out: Any) -> int:
     out[0] = ffi.NULL
     node = nodes.get(_key_of(self))
     wanted = text(name)
-    if node is None:
-        raise RuntimeError(f"{wanted}: the module to ask is gone")
-    if node.find(wanted) is not None:
+    # No node: an earlier open of the file, whose Python modules are gone. No loader: it was given with such an
+    # open; asking the node would end here again.
+    if node is not None and node.has_loader() and node.find(wanted) is not None:
         out[0] = ffi.cast("mblob_function *", _call.callback(_Late(node, wanted)))
     return 0
 

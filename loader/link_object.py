@@ -74,13 +74,7 @@ def _extract(path: Path, name: str, folder: Path) -> list[str]:
         with tarfile.open(path) as tar:
             for i, member in enumerate(tar):
                 parts = Path(member.name).parts
-                if (
-                    member.name.startswith("/")
-                    or ".." in parts
-                    or member.issym()
-                    or member.islnk()
-                    or member.isdev()
-                ):
+                if member.name.startswith("/") or ".." in parts or member.issym() or member.islnk() or member.isdev():
                     raise FormatError(
                         f"{name}: member {member.name!r} is a link or leaves the tar, expected plain files",
                         code="tar_path",
@@ -126,9 +120,7 @@ def _link(inputs: Sequence[str], library: str, name: str) -> None:
         "-o", library, *inputs, "-Wl,-Bsymbolic", "-Wl,-z,noexecstack", "-Wl,--as-needed", "-lm", "-lpthread",
     ]  # fmt: skip
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
-        )
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
     except OSError as exc:
         raise ToolchainError(f"{name}: {command[0]} does not run: {exc}", command=command) from None
     if done.returncode:

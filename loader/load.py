@@ -71,9 +71,7 @@ def load_module(
             raise ValueError(f"load_module: {name}: expected one of {', '.join(known)}, found {value!r}")
     for key, loader in (loaders or {}).items():
         if not callable(loader):
-            raise TypeError(
-                f"load_module: loaders[{key!r}]: expected a callable, found {type(loader).__name__}"
-            )
+            raise TypeError(f"load_module: loaders[{key!r}]: expected a callable, found {type(loader).__name__}")
     options = _options(VERIFY[verify], MISSING[missing], tuple(loaders or ()))
     if isinstance(source, bool):
         raise TypeError("load_module: expected a path, bytes, a file or a descriptor, found bool")
@@ -159,11 +157,7 @@ def _path_of(link: str) -> str:
         path = os.readlink(link)  # noqa: PTH115
     except OSError:
         return ""
-    return (
-        path
-        if path.startswith("/") and not path.startswith("/memfd:") and not path.endswith(" (deleted)")
-        else ""
-    )
+    return path if path.startswith("/") and not path.startswith("/memfd:") and not path.endswith(" (deleted)") else ""
 
 
 def _load_bytes(data: Any, options: Any, loaders: Mapping[str, Loader] | None) -> Module:

@@ -76,19 +76,13 @@ def load_entry_point(key: str) -> bool:
     from importlib import metadata
 
     found: Any = metadata.entry_points()
-    group = (
-        found.select(group=ENTRY_POINT_GROUP)
-        if hasattr(found, "select")
-        else found.get(ENTRY_POINT_GROUP, ())
-    )
+    group = found.select(group=ENTRY_POINT_GROUP) if hasattr(found, "select") else found.get(ENTRY_POINT_GROUP, ())
     for point in group:
         if point.name == key:
             try:
                 register_loader(key, point.load())
             except Exception as exc:
-                raise MblobError(
-                    f"the loader of {key!r} (entry point {point.value!r}) failed to load: {exc}"
-                ) from exc
+                raise MblobError(f"the loader of {key!r} (entry point {point.value!r}) failed to load: {exc}") from exc
             return True
     return False
 

@@ -142,6 +142,10 @@ class OpenedNode(Node):
             return self._entry.names()
         return self.origin.names() if self.type_key == LIBRARY else ()
 
+    def has_loader(self) -> bool:
+        """Whether a loader written in Python opens this module."""
+        return self._loader() is not None
+
     def _loader(self) -> Loader | None:
         return None if self.type_key == LIBRARY else find_loader(self.type_key, self.origin.loaders)
 
@@ -150,9 +154,7 @@ class OpenedNode(Node):
             with self._lock:
                 if self._entry is None:
                     if self._opening:
-                        raise MblobError(
-                            f"the loader of {self.type_key!r} asked for a function of the module it opens"
-                        )
+                        raise MblobError(f"the loader of {self.type_key!r} asked for a function of the module it opens")
                     self._opening = True
                     try:
                         self._entry = _open_entry(self, loader)
@@ -212,9 +214,7 @@ def _open_entry(node: OpenedNode, loader: Loader) -> _Entry:
     except Exception as exc:
         raise MblobError(f"the loader of {where} failed: {type(exc).__name__}: {exc}") from exc
     if not isinstance(loaded, Module):
-        raise TypeError(
-            f"the loader of {where}: expected it to return a Module, found {type(loaded).__name__}"
-        )
+        raise TypeError(f"the loader of {where}: expected it to return a Module, found {type(loaded).__name__}")
     own_imports = loaded.imported_modules
     _attach(loaded, imports)
     return _Entry(loaded, [m for m in own_imports if not any(m is i for i in imports)])

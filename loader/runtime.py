@@ -27,9 +27,7 @@ def _module_handle(module: Module) -> int:
     node = module._node
     if isinstance(node, OpenedNode):
         return address_of(node.handle)
-    raise TypeError(
-        f"module {module.type_key!r} was made in Python; only modules of opened libraries are arguments"
-    )
+    raise TypeError(f"module {module.type_key!r} was made in Python; only modules of opened libraries are arguments")
 
 
 def _wrap_module(address: int) -> Module:

@@ -8,9 +8,7 @@ from mblob import grammar
 from mblob.errors import FormatError
 
 # Formats of device code that are text, by the names that payloads carry.
-TEXT_FORMATS = frozenset(
-    {"cu", "ptx", "cl", "hip", "metal", "wgsl", "glsl", "gl", "ll", "s", "asm", "c", "cc", "cpp"}
-)
+TEXT_FORMATS = frozenset({"cu", "ptx", "cl", "hip", "metal", "wgsl", "glsl", "gl", "ll", "s", "asm", "c", "cc", "cpp"})
 _TEXT_FIELDS = ("graph_json", "nodes_json", "code", "source", "data")
 
 

@@ -24,7 +24,8 @@ _ARGUMENT_TEXTS = (
     "is expected to be",
     "has an unsatisfied constraint",
     "expected to be compact array",
-    "expected ",
+    ": expected ",
+    ": argument ",
 )
 _ARGUMENT_EXIT_CODE = 2  # of mblob-pack, for wrong arguments
 
@@ -55,9 +56,7 @@ def last_error(called: str = "") -> Exception:
         hint = text(info.hint)
         if hint and hint not in message:
             message = f"{message}; {hint}"
-        return LoaderMissingError(
-            message, type_key=text(info.type_key), available=available, hint=hint, entry=entry
-        )
+        return LoaderMissingError(message, type_key=text(info.type_key), available=available, hint=hint, entry=entry)
     if status == lib.MBLOB_E_DIGEST:
         return DigestError(message, entry=entry)
     if status == lib.MBLOB_E_INCOMPATIBLE:

@@ -28,9 +28,7 @@ def c_function(module: Module, name: str, restype: Any, argtypes: Sequence[Any] 
     raise AttributeError(f"module {module.type_key!r} exports no C symbol {name!r}{hint}")
 
 
-def _function(
-    address: int, restype: Any, argtypes: Sequence[Any] | None, owner: Module
-) -> Callable[..., Any]:
+def _function(address: int, restype: Any, argtypes: Sequence[Any] | None, owner: Module) -> Callable[..., Any]:
     function: Any = ctypes.CFUNCTYPE(restype, *(argtypes or ()))(address)
     if argtypes is None:
         function.argtypes = None  # nothing declared: ctypes converts by what it is given

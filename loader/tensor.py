@@ -77,8 +77,7 @@ class Tensor(_call.TensorBase):
         other = as_tensor(source)
         if (other.dtype, other.shape) != (self.dtype, self.shape):
             raise ValueError(
-                f"copyfrom: expected {self.dtype} of shape {self.shape}, "
-                f"found {other.dtype} of shape {other.shape}"
+                f"copyfrom: expected {self.dtype} of shape {self.shape}, found {other.dtype} of shape {other.shape}"
             )
         self._copy_bytes(other)
         return self
@@ -129,11 +128,7 @@ def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device = C
         ValueError: no such data type, or a negative dimension.
         IncompatibleError: no runtime for the device.
     """
-    name = (
-        dtype
-        if isinstance(dtype, str)
-        else getattr(dtype, "name", None) or getattr(dtype, "__name__", str(dtype))
-    )
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", str(dtype))
     if isinstance(shape, int):
         shape = (shape,)
     return _empty([int(extent) for extent in shape], name, device)

@@ -23,11 +23,9 @@ from packager.elf_writer import (
     BlobSection,
 )
 
-# An alignment that no other note has: bfd, gold and lld give notes of one alignment one common
-# program header.
+# An alignment that no other note has: bfd, gold and lld give notes of one alignment one common program header.
 SECTION = BlobSection(".note.tvm_mblob", alignment=32, kind=SHT_NOTE)
-# mold gives all notes of one kind of memory a common one; no other note is writable. It becomes
-# read-only here.
+# mold gives all notes of one kind of memory a common one; no other note is writable. It becomes read-only here.
 MOLD_SECTION = BlobSection(".note.tvm_mblob", SHF_ALLOC | SHF_WRITE, 32, SHT_NOTE)
 
 

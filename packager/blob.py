@@ -73,8 +73,7 @@ class BlobWriter:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the library gets a blob at all. As TVM, a library alone has none; with an index
-        it has one."""
+        """Whether the library gets a blob at all. As TVM, a library alone has none; with an index it has one."""
         return self.index or not self.contents.is_library_alone
 
     @property

@@ -46,8 +46,7 @@ def language(node: SourceNode) -> str:
         return "cuda"
     if node.fmt in ("cc", "cpp"):
         return "c++"
-    # TVM's C generator writes vectorized loops with OpenCL's vector types and constructors,
-    # `float4(a, b, c, d)`.
+    # TVM's C generator writes vectorized loops with OpenCL's vector types and constructors, `float4(a, b, c, d)`.
     # No C compiler takes that; as C++, with our vector_types.h, it means what TVM meant.
     code = node.text()
     if code.startswith(TVM_C_HEAD) and _VECTOR.search(code):
@@ -111,8 +110,7 @@ def compile_all(
 
 
 def machine_options(options: Sequence[str]) -> list[str]:
-    """Those of the caller's options that decide the ABI: they apply to generated code too,
-    warnings do not."""
+    """Those of the caller's options that decide the ABI: they apply to generated code too, warnings do not."""
     prefixes = (
         "-m",
         "--target=",

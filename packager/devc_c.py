@@ -1,5 +1,4 @@
-"""The blob as C text, `devc.c`: for compilers whose object format we do not write. TVM 0.14's
-layout, byte for byte.
+"""The blob as C text, `devc.c`: for compilers whose object format we do not write. TVM 0.14's layout, byte for byte.
 
 Five source bytes per blob byte, and compilers need gigabytes for a few MiB of it: the last resort.
 """
@@ -30,8 +29,7 @@ _TAIL = """#ifdef __cplusplus
 
 
 class _HexSink:
-    """Turns a blob into lines of hexadecimal numbers. The 8 bytes of the length prefix are patched
-    at the end,
+    """Turns a blob into lines of hexadecimal numbers. The 8 bytes of the length prefix are patched at the end,
     so the text is made of bytes that are kept until then."""
 
     def __init__(self) -> None:

@@ -1,5 +1,4 @@
-"""Constructor of device code modules: payloads of cuda, hip, opencl, metal, vulkan and webgpu
-(classic.md 5.1)."""
+"""Constructor of device code modules: payloads of cuda, hip, opencl, metal, vulkan and webgpu (classic.md 5.1)."""
 
 from __future__ import annotations
 
@@ -47,13 +46,10 @@ def device_module(kind: str, source: Sources, functions: Iterable[Any] = (), fmt
 
     Args:
         kind: "cuda", "hip", "opencl", "metal", "vulkan" or "webgpu".
-        source: the code: a text, bytes, or a path to either. metal, vulkan and webgpu keep one
-        source per kernel:
+        source: the code: a text, bytes, or a path to either. metal, vulkan and webgpu keep one source per kernel:
             a mapping of kernel name to source, or one source that all of them share.
-        functions: one per kernel: a mapping {"name", "arg_types", "launch_param_tags"}, or a tuple
-        in that order.
-            arg_types are texts ("handle", "int32") in the order of the parameters; tags name the
-            launch arguments
+        functions: one per kernel: a mapping {"name", "arg_types", "launch_param_tags"}, or a tuple in that order.
+            arg_types are texts ("handle", "int32") in the order of the parameters; tags name the launch arguments
             that follow them ("blockIdx.x", "threadIdx.x", ...).
         fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it.
 

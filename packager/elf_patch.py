@@ -1,5 +1,4 @@
-"""A linked library with a placeholder blob, and the header fields that change when the real one
-takes its place."""
+"""A linked library with a placeholder blob, and the header fields that change when the real one takes its place."""
 
 from __future__ import annotations
 
@@ -101,6 +100,11 @@ class Patch:
         at = self._elf.e_phoff + index * self._elf.e_phentsize
         self._put(at, 32, 16, size)
         self._put(at, 40, 20, size)
+
+    def segment_flags(self, index: int, flags: int) -> None:
+        """p_flags."""
+        at = self._elf.e_phoff + index * self._elf.e_phentsize
+        os.pwrite(self._fd, struct.pack(f"{self._elf.byte_order}I", flags), at + (4 if self._wide else 24))
 
     def load_segment(self, index: int, offset: int, vaddr: int, size: int, align: int) -> None:
         """Make program header `index` a PT_LOAD, read-only, with the highest address of all.

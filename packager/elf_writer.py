@@ -49,8 +49,7 @@ class BlobSection:
 def section_for(machine: Machine) -> BlobSection:
     """The section for a blob that a linker places itself.
 
-    On x86-64 `.lrodata` with the large flag: bfd, gold and lld put it where code does not have to
-    reach across,
+    On x86-64 `.lrodata` with the large flag: bfd, gold and lld put it where code does not have to reach across,
     so that more than 2 GiB link.
     """
     if machine.e_machine == EM_X86_64:

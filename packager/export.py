@@ -36,16 +36,14 @@ def export_library(
 ) -> Any:
     """Pack a module and everything it imports into one shared library.
 
-    Host code is compiled and linked, everything else is serialized into the library. The file
-    appears when it is
+    Host code is compiled and linked, everything else is serialized into the library. The file appears when it is
     complete and has been read back; on any failure the old one stays. The same inputs give the same bytes.
 
     Args:
         mod: the root of the tree.
         file_name: `.so`, or `.tar` for the objects of one, to be linked elsewhere.
         fcompile: links instead of us, as in TVM: called `fcompile(path, files, **kwargs)`; its attributes
-            `object_format` and `get_target_triple` are honoured. `path` has the name of
-            `file_name`, in a folder
+            `object_format` and `get_target_triple` are honoured. `path` has the name of `file_name`, in a folder
             beside it; its result moves to `file_name`.
         fpack_imports: makes the file with the packed modules instead of us, as in TVM: called
             `fpack_imports(mod, is_system_lib, prefix, workspace_dir)`, returns a path.

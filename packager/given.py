@@ -16,8 +16,7 @@ _KEY_LIMIT = 4096
 def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: str) -> Path | str:
     """Tell a path from a source text.
 
-    A path-like object is a path. A string is one if a file of that name exists, or if it looks
-    like the name of
+    A path-like object is a path. A string is one if a file of that name exists, or if it looks like the name of
     a source file: one line, one of `suffixes` at its end, none of the characters that code has.
 
     Raises:

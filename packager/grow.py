@@ -1,8 +1,6 @@
-"""Embedding by `grow`: the linker places a 4 KiB placeholder in the last segment, alone; then the
-segment grows.
+"""Embedding by `grow`: the linker places a 4 KiB placeholder at the end of the last segment, which then grows.
 
-The linker never sees the payload, so there is no size at which a relocation overflows, and packing
-costs what a
+The linker never sees the payload, so there is no size at which a relocation overflows, and packing costs what a
 copy costs. The address of the placeholder does not move: whatever refers to the blob stays right.
 """
 
@@ -17,42 +15,46 @@ from packager.blob import BlobWriter
 from packager.elf_patch import Patch, Stub, read_stub, write_all, write_blob
 from packager.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, SHF_ALLOC, SHF_X86_64_LARGE, BlobSection
 
+PF_W, PF_R = 2, 4
+
 SECTION = BlobSection(".tvm_mblob")
 # gold knows no INSERT, but puts large read-only data behind everything else (x86-64).
 GOLD_SECTION = BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE)
 
-# Keeps the linker's own script and adds one output section behind all others, in a segment of its own.
+# Keeps the linker's own script and adds one output section behind all others, on pages of its own. The note has
+# its place named, because bfd puts read-only sections that it does not know behind the last one it does.
 LINKER_SCRIPT = f"""SECTIONS
 {{
-  {SECTION.name} : ALIGN({PAYLOAD_ALIGN}) {{ *({SECTION.name}) }}
+  .note.mblob : {{ KEEP(*(.note.mblob)) }}
+}}
+INSERT BEFORE .dynsym;
+SECTIONS
+{{
+  {SECTION.name} : ALIGN(MAX({PAYLOAD_ALIGN}, CONSTANT(MAXPAGESIZE))) {{ KEEP(*({SECTION.name})) }}
 }}
 INSERT AFTER .bss;
 """
 
 
 def check(stub: Stub) -> int:
-    """Index of the segment that holds the placeholder and nothing else.
+    """Index of the segment that ends with the placeholder.
 
     Raises:
-        ToolchainError: the linker placed it elsewhere, so it cannot grow.
+        ToolchainError: the linker placed it elsewhere, or where it would be writable, so it cannot grow.
     """
     segments = stub.elf.segments
-    address = stub.symbol.st_value
-    index = next(
-        (i for i, s in enumerate(segments) if s.p_type == PT_LOAD and s.p_vaddr == address and s.p_flags == 4),
-        None,
+    start = stub.symbol.st_value
+    end = start + PLACEHOLDER_SIZE
+    last = max((s.p_vaddr + s.p_memsz for s in segments if s.p_type == PT_LOAD), default=0)
+    for i, s in enumerate(segments):
+        if s.p_type == PT_LOAD and s.p_vaddr <= start < s.p_vaddr + s.p_memsz:
+            if end == last == s.p_vaddr + s.p_filesz and not s.p_flags & PF_W:
+                return i
+            break
+    raise ToolchainError(
+        "the linker did not place the packed modules at the end of the last read-only segment; use bfd, gold or"
+        " lld (options=['-fuse-ld=bfd']), or embed='object'"
     )
-    end = max((s.p_vaddr + s.p_memsz for s in segments if s.p_type == PT_LOAD), default=0)
-    if index is None or end != address + PLACEHOLDER_SIZE or segments[index].p_memsz != PLACEHOLDER_SIZE:
-        raise ToolchainError(
-            "the linker did not place the packed modules alone in the last segment; use bfd, gold or lld"
-            " (options=['-fuse-ld=bfd']), or embed='object'"
-        )
-    if segments[index].p_filesz != PLACEHOLDER_SIZE:
-        raise ToolchainError(
-            "the linker left the packed modules out of the file; use another linker, or embed='object'"
-        )
-    return index
 
 
 def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter) -> int:
@@ -68,7 +70,7 @@ def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter) -> int:
     stub = read_stub(stub_path, symbol)
     elf = stub.elf
     segment = check(stub)
-    start = elf.segments[segment].p_offset
+    start = elf.offset_of(stub.symbol.st_value, PLACEHOLDER_SIZE, symbol)
     old_end = start + PLACEHOLDER_SIZE
     limit = None
     if elf.bits == 32:
@@ -77,8 +79,7 @@ def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter) -> int:
     try:
         write_all(fd, memoryview(stub.data)[:start])
         size, fingerprint = write_blob(fd, blob, limit, elf.machine)
-        # What is behind the placeholder is not loaded (.comment, .symtab, names, section headers):
-        # it moves by
+        # What is behind the placeholder is not loaded (.comment, .symtab, names, section headers): it moves by
         # whole cache lines, so that its alignment stays.
         shift = size - PLACEHOLDER_SIZE
         shift += -shift % 64
@@ -94,7 +95,10 @@ def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter) -> int:
 def _patch_headers(fd: int, stub: Stub, segment: int, old_end: int, shift: int, size: int) -> Patch:
     elf = stub.elf
     patch = Patch(fd, elf)
-    patch.segment_sizes(segment, size)
+    lead = stub.symbol.st_value - elf.segments[segment].p_vaddr
+    patch.segment_sizes(segment, lead + size)
+    if not lead:  # lld without a read-only segment of its own would leave the blob executable
+        patch.segment_flags(segment, PF_R)
     patch.symbol(stub.symbol.offset, size=size)
     table = elf.e_shoff
     if table >= old_end:

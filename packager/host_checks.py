@@ -37,8 +37,7 @@ def check_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, 
 def hide_plain_functions(
     wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]], work: Path
 ) -> list[HostFile]:
-    """Give functions whose packed form takes the bare name another, hidden one; in every object
-    that uses them.
+    """Give functions whose packed form takes the bare name another, hidden one; in every object that uses them.
 
     Raises:
         BuildError: such a function is in an archive, or known to the compiler only.

@@ -30,16 +30,12 @@ def csource_module(
     Args:
         source: a path, which is compiled where it lies, so that `#include "x.h"` works; or the text.
         fmt: "c", "cc", "cpp" or "cu" (nvcc); by default from the path's suffix, else "c".
-        functions: prototypes of plain C functions that shall have a packed form with checked
-        arguments, such as
+        functions: prototypes of plain C functions that shall have a packed form with checked arguments, such as
             "void vadd(const float *a, const float *b, float *c, int64_t n)". Pointers to numbers are tensors;
-            `const` marks inputs; `x[n]` checks the number of elements, `x[n][k]` the shape; `const
-            char *` is a
+            `const` marks inputs; `x[n]` checks the number of elements, `x[n][k]` the shape; `const char *` is a
             string, `void *` any tensor or handle. In C++ sources they are `extern "C"`.
-        packed: "name" gives every packed form the bare name and hides the C function, for TVM
-        hosts; a function's
-            name, or several, does so for these. By default the C function keeps its symbol, and
-            the packed form
+        packed: "name" gives every packed form the bare name and hides the C function, for TVM hosts; a function's
+            name, or several, does so for these. By default the C function keeps its symbol, and the packed form
             is `<name>__packed`; `mod["name"]` finds it either way.
         options: compiler options of this source alone.
 

@@ -121,8 +121,7 @@ class PayloadNode(Node):
         self._mapping: memoryview | None = None
 
     def payload(self) -> memoryview:
-        """The bytes: the caller's buffer or a mapping of the file, no copy. Pieces of an iterable
-        are joined."""
+        """The bytes: the caller's buffer or a mapping of the file, no copy. Pieces of an iterable are joined."""
         if isinstance(self.content, IterPayload):
             self.content = BytesPayload(b"".join(self.content.chunks()))
         if isinstance(self.content, BytesPayload):
@@ -155,8 +154,7 @@ def is_host(module: Module) -> bool:
 
 
 def out_entry(module: Module) -> OutEntry:
-    """How a module that is no host code is written. Modules of opened libraries are copied by
-    their payload."""
+    """How a module that is no host code is written. Modules of opened libraries are copied by their payload."""
     node = node_of(module)
     if isinstance(node, PayloadNode):
         return OutEntry(node.type_key, node.content, node.data, node.alignment, node.align_at)

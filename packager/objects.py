@@ -1,5 +1,4 @@
-"""Questions to object files and archives before the linker sees them: machine, symbols; and one
-edit, a rename.
+"""Questions to object files and archives before the linker sees them: machine, symbols; and one edit, a rename.
 
 Archives: System V / GNU ar, the format of `ar(5)`: a magic line, then members with 60-byte headers.
 """

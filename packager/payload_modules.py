@@ -43,8 +43,7 @@ def graph_executor_factory(
 
     Args:
         graph_json: the graph, as text or as what `json.dumps` takes.
-        params: name -> array (anything with the buffer protocol; kept, not copied, until it is
-        written), or the
+        params: name -> array (anything with the buffer protocol; kept, not copied, until it is written), or the
             bytes of `save_param_dict`. Written in the order given.
         name: of the function that makes an executor, `mod["default"](device)`.
 
@@ -85,8 +84,7 @@ def blob_module(key: str, payload: Any) -> Module:
 
 
 def safetensors_module(weights: Any) -> Module:
-    """Weights in the safetensors format (key safetensors): packed unchanged, aligned, mapped in
-    place at load.
+    """Weights in the safetensors format (key safetensors): packed unchanged, aligned, mapped in place at load.
 
     Args:
         weights: a path, of which only the header is read now, or the bytes of a file.

@@ -226,8 +226,7 @@ class Toolchain:
             raise ToolchainError(f"the link failed: {first_error(output, status)}", command=command, output=output)
 
     def linker_name(self, options: Sequence[str], cwd: Path) -> str:
-        """Which linker the compiler uses with these options: "bfd", "gold", "lld", "mold", or ""
-        if unknown."""
+        """Which linker the compiler uses with these options: "bfd", "gold", "lld", "mold", or "" if unknown."""
         _, output = Processes().run((*self.cc, *options, "-Wl,--version"), cwd)
         head = output[:200]
         for mark, name in (("mold", "mold"), ("LLD", "lld"), ("GNU gold", "gold"), ("GNU ld", "bfd")):
@@ -257,8 +256,7 @@ def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> To
     """The compiler to use.
 
     Args:
-        cc: a command ("aarch64-linux-gnu-gcc", "ccache gcc", "clang --target=..."); by default $CC,
-        then cc, gcc,
+        cc: a command ("aarch64-linux-gnu-gcc", "ccache gcc", "clang --target=..."); by default $CC, then cc, gcc,
             clang; for a target that is not theirs `<target>-gcc`, `clang --target=<target>`.
         target: a triple that the compiler must compile for.
 

@@ -114,7 +114,7 @@ MBLOB_API size_t mblob_module_import_count(const mblob_module *module);
 MBLOB_API mblob_module *mblob_module_import_at(const mblob_module *module, size_t i); /* NULL past the end */
 /* Append `child` to the imports of `module` (keeps a reference). A cycle is MBLOB_E_ARGUMENT. */
 MBLOB_API int mblob_module_import(mblob_module *module, mblob_module *child);
-/* The module's bytes, in the file's mapping: read-only, valid while the module is held; size 0 for a library. */
+/* The module's bytes, in the file's mapping: read-only, valid while the module is held; none for a library. */
 MBLOB_API int mblob_module_payload(const mblob_module *module, const void **data, size_t *size);
 /* Nonzero if the payload is plain data that needs no loader. */
 MBLOB_API int mblob_module_is_data(const mblob_module *module);

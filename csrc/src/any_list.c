@@ -1,6 +1,6 @@
-/* Registers of compiled virtual machines (TVM 0.16 and later): an array of cells {TVMValue, int code}, which own
- * what they hold. Texts in cells are on the heap: a kTVMStr is a copy, a kTVMBytes a TVMByteArray with its bytes
- * behind it. */
+/* Registers of compiled virtual machines (TVM 0.16 and later): an array of cells {TVMValue, int code}, which
+ * own what they hold. Texts in cells are on the heap: a kTVMStr is a copy, a kTVMBytes a TVMByteArray with
+ * its bytes behind it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -39,7 +39,8 @@ void mb_array_release(DLTensor *handle) {
 
 /* ---- sizes --------------------------------------------------------------------------------------------- */
 
-/* Bytes of compact data, bits rounded up over all lanes of an element; false (recorded) if there are too many. */
+/* Bytes of compact data, bits rounded up over all lanes of an element; false (recorded) if there are too
+ * many. */
 static bool data_size(const DLTensor *t, size_t *out) {
   size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
   for (int32_t i = 0; i < t->ndim; i++)
@@ -61,7 +62,8 @@ static bool is_compact(const DLTensor *t) {
 static bool is_host(DLDevice device) {
   if (device.device_type == kDLCPU || device.device_type == kDLCUDAHost || device.device_type == kDLROCMHost)
     return true;
-  (void)mb_fail(MBLOB_E_INCOMPATIBLE, "no runtime for device type %d is in this process", (int)device.device_type);
+  (void)mb_fail(MBLOB_E_INCOMPATIBLE, "no runtime for device type %d is in this process",
+                (int)device.device_type);
   return false;
 }
 
@@ -72,7 +74,8 @@ static bool is_copyable(const DLTensor *t) {
   return false;
 }
 
-/* ---- making and freeing --------------------------------------------------------------------------------- */
+/* ---- making and freeing ---------------------------------------------------------------------------------
+ */
 
 static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice device, struct array **out) {
   if (ndim < 0 || ndim > NDIM_LIMIT || (ndim && !shape))
@@ -117,7 +120,8 @@ int TVMArrayFree(TVMArrayHandle handle) {
   return 0;
 }
 
-/* ---- copying ---------------------------------------------------------------------------------------------- */
+/* ---- copying ----------------------------------------------------------------------------------------------
+ */
 
 static char *start_of(const DLTensor *t) { return (char *)t->data + t->byte_offset; }
 
@@ -152,7 +156,8 @@ int TVMDeviceCopyDataFromTo(DLTensor *from, DLTensor *to, TVMStreamHandle stream
   return TVMArrayCopyFromTo(from, to, stream);
 }
 
-/* ---- DLPack ------------------------------------------------------------------------------------------------ */
+/* ---- DLPack
+ * ------------------------------------------------------------------------------------------------ */
 
 int TVMArrayFromDLPack(DLManagedTensor *from, TVMArrayHandle *out) {
   struct array *array = NULL;
@@ -187,7 +192,8 @@ void TVMDLManagedTensorCallDeleter(DLManagedTensor *tensor) {
   if (tensor && tensor->deleter) tensor->deleter(tensor);
 }
 
-/* ---- devices ------------------------------------------------------------------------------------------------ */
+/* ---- devices
+ * ------------------------------------------------------------------------------------------------ */
 
 static int host_only(int device_type, int device_id) {
   return is_host((DLDevice){(DLDeviceType)device_type, device_id}) ? 0 : -1;
@@ -203,7 +209,8 @@ int TVMSynchronize(int device_type, int device_id, TVMStreamHandle stream) {
   return host_only(device_type, device_id);
 }
 
-int TVMDeviceAllocDataSpace(DLDevice dev, size_t nbytes, size_t alignment, DLDataType type_hint, void **out_data) {
+int TVMDeviceAllocDataSpace(DLDevice dev, size_t nbytes, size_t alignment, DLDataType type_hint,
+                            void **out_data) {
   (void)type_hint;
   if (!out_data || !is_host(dev)) return -1;
   if (alignment < MB_TENSOR_ALIGNMENT) alignment = MB_TENSOR_ALIGNMENT;

@@ -1,4 +1,5 @@
-/* The runtime as kernels see it: TVM's C backend API (tvm/runtime/c_backend_api.h), over this runtime's parts. */
+/* The runtime as kernels see it: TVM's C backend API (tvm/runtime/c_backend_api.h), over this runtime's
+ * parts. */
 #define _GNU_SOURCE
 #include <tvm/runtime/c_backend_api.h>
 
@@ -10,8 +11,8 @@ void TVMAPISetLastError(const char *msg) { mb_set_kernel_error(msg); }
 
 const char *TVMGetLastError(void) { return mblob_last_error(); }
 
-int TVMFuncCall(TVMFunctionHandle func, TVMValue *arg_values, int *type_codes, int num_args, TVMValue *ret_val,
-                int *ret_type_code) {
+int TVMFuncCall(TVMFunctionHandle func, TVMValue *arg_values, int *type_codes, int num_args,
+                TVMValue *ret_val, int *ret_type_code) {
   return mblob_function_call(func, arg_values, type_codes, num_args, ret_val, ret_type_code) ? -1 : 0;
 }
 
@@ -60,7 +61,9 @@ int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cdata, int num_ta
   return mb_parallel_launch(flambda, cdata, num_task);
 }
 
-int TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *penv) { return mb_parallel_barrier(task_id, penv); }
+int TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *penv) {
+  return mb_parallel_barrier(task_id, penv);
+}
 
 int TVMBackendRunOnce(void **handle, int (*f)(void *), void *cdata, int nbytes) {
   (void)nbytes;
@@ -70,13 +73,14 @@ int TVMBackendRunOnce(void **handle, int (*f)(void *), void *cdata, int nbytes) 
 }
 
 int TVMBackendRegisterEnvCAPI(const char *name, void *ptr) {
-  /* Hooks of the host language. This runtime calls back into a host only through functions that the host made,
-   * so it has no use for them, but libraries and hosts may offer them. */
+  /* Hooks of the host language. This runtime calls back into a host only through functions that the host
+   * made, so it has no use for them, but libraries and hosts may offer them. */
   static const char *const known[] = {"PyErr_CheckSignals", "Py_IncRef", "Py_DecRef", "PyGILState_Ensure",
                                       "PyGILState_Release"};
   for (size_t i = 0; name && i < sizeof(known) / sizeof(*known); i++)
     if (strcmp(name, known[i]) == 0) return 0;
   (void)ptr;
-  (void)mb_fail(MBLOB_E_ARGUMENT, "TVMBackendRegisterEnvCAPI: '%s' is no hook that is known", name ? name : "NULL");
+  (void)mb_fail(MBLOB_E_ARGUMENT, "TVMBackendRegisterEnvCAPI: '%s' is no hook that is known",
+                name ? name : "NULL");
   return -1;
 }

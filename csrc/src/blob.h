@@ -1,7 +1,7 @@
 /* blob.h - what a blob says: the reader of docs/format.md, over a pointer and a size.
  *
- * Nothing here opens files, and nothing is copied but the tables that modules are made from. Memory is bounded
- * by a constant times the size of the blob. */
+ * Nothing here opens files, and nothing is copied but the tables that modules are made from. Memory is
+ * bounded by a constant times the size of the blob. */
 #ifndef MB_BLOB_H
 #define MB_BLOB_H
 
@@ -27,7 +27,8 @@ struct mb_blob {
   uint64_t stream_size;
   struct mb_entry *entries;
   uint64_t entry_count, entry_capacity;
-  uint64_t *row_ptr; /* entry_count + 1: imports of entry i are child[row_ptr[i]] .. child[row_ptr[i + 1] - 1] */
+  uint64_t
+      *row_ptr; /* entry_count + 1: imports of entry i are child[row_ptr[i]] .. child[row_ptr[i + 1] - 1] */
   uint64_t *child;
   uint64_t child_count;
   bool has_index;

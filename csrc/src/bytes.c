@@ -28,10 +28,9 @@ bool mb_read_count(struct mb_cursor *c, uint64_t *out, uint64_t item_size, const
   uint64_t start = c->pos;
   if (!mb_read_u64(c, out, what)) return false;
   if (*out > mb_left(c) / item_size) {
-    (void)mb_fail_format("truncated", (int64_t)start, c->entry,
-                         "%s: %llu items of at least %llu bytes, %llu bytes are left", what,
-                         (unsigned long long)*out, (unsigned long long)item_size,
-                         (unsigned long long)mb_left(c));
+    (void)mb_fail_format(
+        "truncated", (int64_t)start, c->entry, "%s: %llu items of at least %llu bytes, %llu bytes are left",
+        what, (unsigned long long)*out, (unsigned long long)item_size, (unsigned long long)mb_left(c));
     return false;
   }
   return true;

@@ -63,7 +63,8 @@ static int read_dims(struct call *c, size_t i, const struct part *part, va_list 
   const char *p = part->dims, *end = p + part->dims_size;
   uint64_t size = (uint64_t)t->dtype.lanes * ((t->dtype.bits + 7u) / 8u);
   bool comma = false;
-  for (; p < end && isspace((unsigned char)*p); ++p) {}
+  for (; p < end && isspace((unsigned char)*p); ++p) {
+  }
   while (p < end || comma) {
     int64_t extent = 0;
     if (t->ndim == NDIM_LIMIT) return wrong(c, i, "more than 32 dimensions");
@@ -78,10 +79,12 @@ static int read_dims(struct call *c, size_t i, const struct part *part, va_list 
     } else {
       return wrong(c, i, "a dimension is a number or *");
     }
-    for (; p < end && isspace((unsigned char)*p); ++p) {}
+    for (; p < end && isspace((unsigned char)*p); ++p) {
+    }
     comma = p < end && *p == ',';
     if (comma) ++p;
-    for (; p < end && isspace((unsigned char)*p); ++p) {}
+    for (; p < end && isspace((unsigned char)*p); ++p) {
+    }
     if (!comma && p < end) return wrong(c, i, "dimensions are separated by commas");
     if (extent < 0 || __builtin_mul_overflow(size, (uint64_t)extent, &size) || size > PTRDIFF_MAX)
       return wrong(c, i, "no array has these dimensions");
@@ -138,8 +141,8 @@ static int read_arguments(struct call *c, va_list *args) {
 static int align_arrays(struct call *c, uint32_t alignment) {
   for (size_t i = 0; i < c->count; ++i) {
     DLTensor *t = &c->tensors[i];
-    uint32_t needed = alignment ? alignment : (t->dtype.bits + 7u) / 8u;
-    if (!t->shape || !c->sizes[i] || (uintptr_t)t->data % needed == 0) continue;
+    size_t needed = alignment ? alignment : (t->dtype.bits + 7u) / 8u;
+    if (!t->shape || !c->sizes[i] || !needed || (uintptr_t)t->data % needed == 0) continue;
     void *original = t->data, *copy = NULL;
     for (size_t k = 0; k < i && !copy; ++k) {
       if (c->originals[k] == original && c->sizes[k] == c->sizes[i]) copy = c->tensors[k].data;
@@ -148,8 +151,9 @@ static int align_arrays(struct call *c, uint32_t alignment) {
       t->data = copy;
       continue;
     }
-    size_t room = (c->sizes[i] + MB_TENSOR_ALIGNMENT - 1) / MB_TENSOR_ALIGNMENT * MB_TENSOR_ALIGNMENT;
-    copy = aligned_alloc(MB_TENSOR_ALIGNMENT, room);
+    size_t place = needed > MB_TENSOR_ALIGNMENT ? needed : MB_TENSOR_ALIGNMENT;
+    size_t room = (c->sizes[i] + place - 1) / place * place;
+    copy = aligned_alloc(place, room);
     if (!copy) return mb_fail_memory(room);
     t->data = memcpy(copy, original, c->sizes[i]);
     c->originals[i] = original;
@@ -180,18 +184,15 @@ static int run(struct call *c, mblob_function *function, va_list *args) {
   int status = read_arguments(c, args);
   if (status == MBLOB_OK) status = align_arrays(c, mblob_function_alignment(function));
   if (status != MBLOB_OK) return status;
-  TVMValue ret;
-  int ret_code = kTVMNullptr;
-  status = mblob_function_call(function, c->values, c->codes, (int)c->count, &ret, &ret_code);
+  status = mblob_function_call(function, c->values, c->codes, (int)c->count, NULL, NULL);
   if (status == MBLOB_OK) write_back(c);
-  if (status == MBLOB_OK && ret_code == kTVMPackedFuncHandle) mblob_function_release(ret.v_handle);
-  if (status == MBLOB_OK && ret_code == kTVMModuleHandle) mblob_module_release(ret.v_handle);
   return status;
 }
 
 int mblob_call(mblob_module *module, const char *name, const char *types, ...) {
   mblob_function *function;
-  if (!module || !name || !types) return mb_fail(MBLOB_E_ARGUMENT, "mblob_call: module, name or types is NULL");
+  if (!module || !name || !types)
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_call: module, name or types is NULL");
   int status = mblob_module_function(module, name, 1, &function);
   if (status != MBLOB_OK) return status;
   size_t n = count_arguments(types), room = n ? n : 1;

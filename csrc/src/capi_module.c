@@ -1,5 +1,5 @@
-/* TVM's C API for modules and functions (tvm/runtime/c_runtime_api.h): thin over mblob.h. Handles are the same
- * objects: TVMModuleHandle is a mblob_module, TVMFunctionHandle a mblob_function. */
+/* TVM's C API for modules and functions (tvm/runtime/c_runtime_api.h): thin over mblob.h. Handles are the
+ * same objects: TVMModuleHandle is a mblob_module, TVMFunctionHandle a mblob_function. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>

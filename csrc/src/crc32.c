@@ -1,8 +1,8 @@
 /* CRC-32 of docs/format.md: polynomial 0xEDB88320 reflected, initial and final complement.
  *
- * Two ways to the same number: eight tables, 8 bytes a step; and on x86-64 with PCLMULQDQ folding of 64 bytes a
- * step (V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009;
- * the constants are x^k mod P for the distances named below). */
+ * Two ways to the same number: eight tables, 8 bytes a step; and on x86-64 with PCLMULQDQ folding of 64 bytes
+ * a step (V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel
+ * 2009; the constants are x^k mod P for the distances named below). */
 #include <pthread.h>
 
 #include "bytes.h"
@@ -25,8 +25,9 @@ static void make_tables(void) {
 static uint32_t by_tables(uint32_t crc, const uint8_t *p, uint64_t size) {
   for (; size >= 8; size -= 8, p += 8) {
     uint32_t a = crc ^ mb_u32_at(p), b = mb_u32_at(p + 4);
-    crc = tables[7][a & 0xFF] ^ tables[6][(a >> 8) & 0xFF] ^ tables[5][(a >> 16) & 0xFF] ^ tables[4][a >> 24] ^
-          tables[3][b & 0xFF] ^ tables[2][(b >> 8) & 0xFF] ^ tables[1][(b >> 16) & 0xFF] ^ tables[0][b >> 24];
+    crc = tables[7][a & 0xFF] ^ tables[6][(a >> 8) & 0xFF] ^ tables[5][(a >> 16) & 0xFF] ^
+          tables[4][a >> 24] ^ tables[3][b & 0xFF] ^ tables[2][(b >> 8) & 0xFF] ^
+          tables[1][(b >> 16) & 0xFF] ^ tables[0][b >> 24];
   }
   for (; size; size--, p++) crc = (crc >> 8) ^ tables[0][(crc ^ *p) & 0xFF];
   return crc;
@@ -35,7 +36,7 @@ static uint32_t by_tables(uint32_t crc, const uint8_t *p, uint64_t size) {
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
-#define FOLD(x, k, next)                                                                       \
+#define FOLD(x, k, next) \
   _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11)), next)
 #define LOAD(p) _mm_loadu_si128((const __m128i *)(const void *)(p))
 

@@ -5,7 +5,8 @@
 static const struct {
   const char *name;
   uint8_t code;
-} NAMES[] = {{"int", kDLInt}, {"uint", kDLUInt}, {"float", kDLFloat}, {"bfloat", kDLBfloat}, {"complex", kDLComplex}};
+} NAMES[] = {
+    {"int", kDLInt}, {"uint", kDLUInt}, {"float", kDLFloat}, {"bfloat", kDLBfloat}, {"complex", kDLComplex}};
 
 /* A decimal number of 1 to `limit` at *text; moves behind it. */
 static bool number(const char **text, const char *end, unsigned limit, unsigned *out) {

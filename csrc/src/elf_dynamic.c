@@ -85,10 +85,10 @@ static int gnu_hash(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count) {
 
 /* ---- symbols ------------------------------------------------------------------------------------------ */
 
-static bool is_address(const ElfW(Sym) *symbol) {
+static bool is_address(const ElfW(Sym) * symbol) {
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
-  return symbol->st_shndx != SHN_UNDEF && symbol->st_shndx != SHN_ABS && type != STT_TLS && type != STT_SECTION &&
-         type != STT_FILE;
+  return symbol->st_shndx != SHN_UNDEF && symbol->st_shndx != SHN_ABS && type != STT_TLS &&
+         type != STT_SECTION && type != STT_FILE;
 }
 
 static int check_symbols(const struct mb_elf *elf) {
@@ -138,25 +138,44 @@ static int read_tables(struct mb_elf *elf) {
   return check_symbols(elf);
 }
 
-/* ---- tags ------------------------------------------------------------------------------------------------ */
+/* ---- tags ------------------------------------------------------------------------------------------------
+ */
 
 /* A tag that is there needs others, which the linker reads unasked. */
 static const struct {
   int64_t tag, needs;
-} pairs[] = {{DT_INIT_ARRAY, DT_INIT_ARRAYSZ}, {DT_INIT_ARRAYSZ, DT_INIT_ARRAY}, {DT_FINI_ARRAY, DT_FINI_ARRAYSZ},
-             {DT_FINI_ARRAYSZ, DT_FINI_ARRAY}, {DT_JMPREL, DT_PLTRELSZ},         {DT_JMPREL, DT_PLTREL},
-             {DT_JMPREL, DT_PLTGOT},           {DT_PLTRELSZ, DT_JMPREL},         {DT_PLTREL, DT_JMPREL},
-             {DT_RELA, DT_RELASZ},             {DT_RELA, DT_RELAENT},            {DT_RELASZ, DT_RELA},
-             {DT_RELAENT, DT_RELASZ},          {DT_REL, DT_RELSZ},               {DT_REL, DT_RELENT},
-             {DT_RELSZ, DT_REL},               {DT_VERNEED, DT_VERNEEDNUM},      {DT_VERNEED, DT_VERSYM},
-             {DT_VERNEEDNUM, DT_VERNEED},      {DT_VERDEF, DT_VERDEFNUM},        {DT_VERDEF, DT_VERSYM},
-             {DT_VERDEFNUM, DT_VERDEF},        {DT_RELR, DT_RELRSZ},             {DT_RELR, DT_RELRENT},
-             {DT_RELRSZ, DT_RELR},             {DT_SYMTAB, DT_SYMENT},           {DT_RELACOUNT, DT_RELA},
+} pairs[] = {{DT_INIT_ARRAY, DT_INIT_ARRAYSZ},
+             {DT_INIT_ARRAYSZ, DT_INIT_ARRAY},
+             {DT_FINI_ARRAY, DT_FINI_ARRAYSZ},
+             {DT_FINI_ARRAYSZ, DT_FINI_ARRAY},
+             {DT_JMPREL, DT_PLTRELSZ},
+             {DT_JMPREL, DT_PLTREL},
+             {DT_JMPREL, DT_PLTGOT},
+             {DT_PLTRELSZ, DT_JMPREL},
+             {DT_PLTREL, DT_JMPREL},
+             {DT_RELA, DT_RELASZ},
+             {DT_RELA, DT_RELAENT},
+             {DT_RELASZ, DT_RELA},
+             {DT_RELAENT, DT_RELASZ},
+             {DT_REL, DT_RELSZ},
+             {DT_REL, DT_RELENT},
+             {DT_RELSZ, DT_REL},
+             {DT_VERNEED, DT_VERNEEDNUM},
+             {DT_VERNEED, DT_VERSYM},
+             {DT_VERNEEDNUM, DT_VERNEED},
+             {DT_VERDEF, DT_VERDEFNUM},
+             {DT_VERDEF, DT_VERSYM},
+             {DT_VERDEFNUM, DT_VERDEF},
+             {DT_RELR, DT_RELRSZ},
+             {DT_RELR, DT_RELRENT},
+             {DT_RELRSZ, DT_RELR},
+             {DT_SYMTAB, DT_SYMENT},
+             {DT_RELACOUNT, DT_RELA},
              {DT_RELCOUNT, DT_REL}};
 
 static bool is_string(int64_t tag) {
-  return tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH || tag == DT_AUXILIARY ||
-         tag == DT_FILTER || tag == DT_AUDIT || tag == DT_DEPAUDIT;
+  return tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH ||
+         tag == DT_AUXILIARY || tag == DT_FILTER || tag == DT_AUDIT || tag == DT_DEPAUDIT;
 }
 
 /* The first is what we read, the last what the linker does: they must be the same. */

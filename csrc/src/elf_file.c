@@ -40,9 +40,9 @@ typedef unsigned long long ull;
 static const struct {
   unsigned number;
   const char *name;
-} machines[] = {{EM_386, "i386"},       {EM_ARM, "arm"},   {EM_X86_64, "x86_64"}, {EM_AARCH64, "aarch64"},
-                {EM_RISCV, "riscv"},    {EM_PPC64, "ppc64"}, {EM_PPC, "ppc"},     {EM_S390, "s390x"},
-                {EM_MIPS, "mips"},      {258, "loongarch"},  {164, "hexagon"},    {EM_BPF, "bpf"}};
+} machines[] = {{EM_386, "i386"},    {EM_ARM, "arm"},     {EM_X86_64, "x86_64"}, {EM_AARCH64, "aarch64"},
+                {EM_RISCV, "riscv"}, {EM_PPC64, "ppc64"}, {EM_PPC, "ppc"},       {EM_S390, "s390x"},
+                {EM_MIPS, "mips"},   {258, "loongarch"},  {164, "hexagon"},      {EM_BPF, "bpf"}};
 
 static const char *machine_name(unsigned number, char buffer[32]) {
   for (size_t i = 0; i < sizeof(machines) / sizeof(*machines); i++)
@@ -90,7 +90,8 @@ static int read_header(struct mb_elf *elf) {
   memcpy(&elf->header, d, sizeof(elf->header));
   if (elf->header.e_type != ET_DYN)
     return mb_fail_format("elf_header", 16, MB_UNKNOWN,
-                          "ELF type %u, a shared library has %d: link it with -shared", elf->header.e_type, ET_DYN);
+                          "ELF type %u, a shared library has %d: link it with -shared", elf->header.e_type,
+                          ET_DYN);
   if (elf->header.e_version != EV_CURRENT)
     return mb_fail_format("elf_header", 20, MB_UNKNOWN, "version %u is not known", elf->header.e_version);
   return MBLOB_OK;
@@ -109,27 +110,44 @@ static int segment_error(unsigned i, const char *text) {
 }
 
 /* One PT_LOAD as the dynamic linker will map it; `*next` is the lowest address that it may start at. */
-static int check_load(const ElfW(Phdr) *s, unsigned i, uint64_t *next) {
+static int check_load(const ElfW(Phdr) * s, unsigned i, uint64_t *next) {
   uint64_t align = s->p_align > 1 ? s->p_align : 1;
   if (align & (align - 1)) return segment_error(i, "has an alignment that is no power of two");
   if ((s->p_vaddr - s->p_offset) & (align - 1)) return segment_error(i, "has an address unlike its offset");
   if (s->p_filesz > s->p_memsz) return segment_error(i, "has more bytes in the file than in memory");
-  if (s->p_filesz < s->p_memsz && !(s->p_flags & PF_W)) return segment_error(i, "is read-only, but not all in the file");
+  if (s->p_filesz < s->p_memsz && !(s->p_flags & PF_W))
+    return segment_error(i, "is read-only, but not all in the file");
   if (!(s->p_flags & PF_R)) return segment_error(i, "cannot be read");
   /* The linker maps from the first to the last segment and puts the others inside: order and size matter. */
   const uint64_t limit = UINT64_C(1) << (sizeof(void *) == 8 ? 46 : 31);
   if (s->p_vaddr < *next) return segment_error(i, "starts before the end of the one in front of it");
-  if (s->p_memsz > limit || s->p_vaddr > limit - s->p_memsz) return segment_error(i, "has impossible addresses");
+  if (s->p_memsz > limit || s->p_vaddr > limit - s->p_memsz)
+    return segment_error(i, "has impossible addresses");
   *next = s->p_vaddr + s->p_memsz;
   return MBLOB_OK;
 }
 
 /* Whether another loaded segment has some of the same bytes of the file. */
-static bool shares_bytes(const struct mb_elf *elf, unsigned i, const ElfW(Phdr) *s) {
+static bool shares_bytes(const struct mb_elf *elf, unsigned i, const ElfW(Phdr) * s) {
   for (unsigned k = 0; k < i; k++) {
     ElfW(Phdr) other = mb_elf_segment(elf, k);
     if (other.p_type == PT_LOAD && s->p_offset < other.p_offset + other.p_filesz &&
         other.p_offset < s->p_offset + s->p_filesz)
+      return true;
+  }
+  return false;
+}
+
+/* What becomes read-only after loading: pages of one writable segment. Linkers round the end up to the
+ * largest page of the machine, and mold counts bytes of the page in front. */
+static bool is_in_data_pages(const struct mb_elf *elf, const ElfW(Phdr) * relro) {
+  const uint64_t smallest = 4096, largest = 65536;
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type != PT_LOAD || !(s.p_flags & PF_W)) continue;
+    uint64_t start = s.p_vaddr / smallest * smallest,
+             end = (s.p_vaddr + s.p_memsz + largest - 1) / largest * largest;
+    if (relro->p_vaddr >= start && relro->p_vaddr < end && relro->p_memsz <= end - relro->p_vaddr)
       return true;
   }
   return false;
@@ -145,11 +163,10 @@ static int check_parts(const struct mb_elf *elf) {
         return segment_error(i, "has impossible thread storage");
       if (s.p_filesz && !mb_elf_is_loaded(elf, s.p_vaddr, s.p_filesz, 0))
         return segment_error(i, "lies outside the library");
-    } else if (s.p_type == PT_GNU_RELRO || s.p_type == PT_DYNAMIC) {
-      /* Linkers round the end of the part that becomes read-only up to a page. */
-      uint64_t size = s.p_type == PT_DYNAMIC ? s.p_memsz : s.p_memsz > 65536 ? s.p_memsz - 65536 : 0;
-      if (!mb_elf_is_loaded(elf, s.p_vaddr, size, s.p_type == PT_DYNAMIC ? 0 : PF_W))
-        return segment_error(i, "lies outside the library");
+    } else if (s.p_type == PT_DYNAMIC && !mb_elf_is_loaded(elf, s.p_vaddr, s.p_memsz, 0)) {
+      return segment_error(i, "lies outside the library");
+    } else if (s.p_type == PT_GNU_RELRO && !is_in_data_pages(elf, &s)) {
+      return segment_error(i, "makes other things read-only than data");
     }
   }
   return MBLOB_OK;
@@ -165,7 +182,8 @@ static int read_segments(struct mb_elf *elf) {
     return mb_fail_format("elf_header", offsetof(ElfW(Ehdr), e_phentsize), MB_UNKNOWN,
                           "program headers of %u bytes, expected %zu", h->e_phentsize, sizeof(ElfW(Phdr)));
   uint64_t table = (uint64_t)h->e_phnum * sizeof(ElfW(Phdr));
-  if (!in_file(elf, h->e_phoff, table)) return truncated(elf, h->e_phoff, "the table of program headers", table);
+  if (!in_file(elf, h->e_phoff, table))
+    return truncated(elf, h->e_phoff, "the table of program headers", table);
   elf->segments = elf->data + h->e_phoff;
   for (unsigned i = 0; i < h->e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
@@ -173,7 +191,8 @@ static int read_segments(struct mb_elf *elf) {
     if (!in_file(elf, s.p_offset, s.p_filesz)) return truncated(elf, s.p_offset, "a segment", s.p_filesz);
     if (s.p_type != PT_LOAD) continue;
     int status = check_load(&s, i, &next);
-    if (!status && shares_bytes(elf, i, &s)) status = segment_error(i, "shares bytes of the file with another");
+    if (!status && shares_bytes(elf, i, &s))
+      status = segment_error(i, "shares bytes of the file with another");
     if (status) return status;
     loads++;
   }
@@ -217,19 +236,19 @@ ElfW(Sym) mb_elf_symbol(const struct mb_elf *elf, uint64_t i) {
   return symbol;
 }
 
-const char *mb_elf_symbol_name(const struct mb_elf *elf, const ElfW(Sym) *symbol) {
+const char *mb_elf_symbol_name(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
   if (symbol->st_name >= elf->strings_size) return "";
   const char *name = elf->strings + symbol->st_name;
   return memchr(name, 0, elf->strings_size - symbol->st_name) ? name : "";
 }
 
-bool mb_elf_is_exported(const ElfW(Sym) *symbol) {
+bool mb_elf_is_exported(const ElfW(Sym) * symbol) {
   unsigned binding = ELF64_ST_BIND(symbol->st_info), visibility = ELF64_ST_VISIBILITY(symbol->st_other);
   return symbol->st_shndx != SHN_UNDEF && (visibility == STV_DEFAULT || visibility == STV_PROTECTED) &&
          (binding == STB_GLOBAL || binding == STB_WEAK || binding == STB_GNU_UNIQUE);
 }
 
-bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) *out) {
+bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) * out) {
   size_t size = strlen(name) + 1;
   for (uint64_t i = 1; i < elf->symbol_count; i++) {
     *out = mb_elf_symbol(elf, i);
@@ -239,12 +258,13 @@ bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) *out) {
   return false;
 }
 
-int mb_elf_object(const struct mb_elf *elf, const ElfW(Sym) *symbol, const char *name, struct mb_slice *out) {
+int mb_elf_object(const struct mb_elf *elf, const ElfW(Sym) * symbol, const char *name,
+                  struct mb_slice *out) {
   uint64_t offset = 0;
   if (!mb_elf_offset(elf, symbol->st_value, symbol->st_size, &offset))
     return mb_fail_format("elf_dynamic", MB_UNKNOWN, MB_UNKNOWN,
-                          "symbol %s: no segment holds %llu bytes at address %#llx", name, (ull)symbol->st_size,
-                          (ull)symbol->st_value);
+                          "symbol %s: no segment holds %llu bytes at address %#llx", name,
+                          (ull)symbol->st_size, (ull)symbol->st_value);
   *out = (struct mb_slice){elf->data + offset, symbol->st_size};
   return MBLOB_OK;
 }

@@ -38,15 +38,16 @@ bool mb_elf_is_loaded(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, u
 
 ElfW(Sym) mb_elf_symbol(const struct mb_elf *elf, uint64_t i);
 /* Its name, "" if it is out of bounds or not terminated. */
-const char *mb_elf_symbol_name(const struct mb_elf *elf, const ElfW(Sym) *symbol);
+const char *mb_elf_symbol_name(const struct mb_elf *elf, const ElfW(Sym) * symbol);
 /* Defined and visible to other objects. */
-bool mb_elf_is_exported(const ElfW(Sym) *symbol);
+bool mb_elf_is_exported(const ElfW(Sym) * symbol);
 /* The exported symbol `name`. */
-bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) *out);
+bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) * out);
 /* The bytes of an object in the file; MBLOB_E_FORMAT "elf_dynamic" if they are not all there. */
-int mb_elf_object(const struct mb_elf *elf, const ElfW(Sym) *symbol, const char *name, struct mb_slice *out);
+int mb_elf_object(const struct mb_elf *elf, const ElfW(Sym) * symbol, const char *name, struct mb_slice *out);
 
-/* Flags of the note by which a library says that mblob wrote it (docs/format.md, section 6); 0 without one. */
+/* Flags of the note by which a library says that mblob wrote it (docs/format.md, section 6); 0 without one.
+ */
 uint32_t mb_elf_note_flags(const struct mb_elf *elf);
 #define MB_NOTE_HAS_INDEX 1u
 

@@ -1,5 +1,5 @@
-/* Relocations: where the dynamic linker writes while it loads, and what. Only places that a linker would choose
- * are allowed, so that a damaged table costs an error and not a process. */
+/* Relocations: where the dynamic linker writes while it loads, and what. Only places that a linker would
+ * choose are allowed, so that a damaged table costs an error and not a process. */
 #include "elf_file.h"
 #include "error.h"
 
@@ -72,7 +72,8 @@ static bool is_entry(const struct mb_elf *elf, uint64_t vaddr, int64_t array, in
 
 /* A word of a writable segment that is not the dynamic section. */
 static int check_place(const struct mb_elf *elf, uint64_t vaddr) {
-  uint32_t flags = mb_elf_tag_or_zero(elf, DT_TEXTREL) || (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_TEXTREL) ? 0 : PF_W;
+  uint32_t flags =
+      mb_elf_tag_or_zero(elf, DT_TEXTREL) || (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_TEXTREL) ? 0 : PF_W;
   uint64_t size = sizeof(ElfW(Addr));
   if (!mb_elf_is_loaded(elf, vaddr, size, flags)) return bad("a relocation lies outside the data");
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
@@ -101,7 +102,8 @@ static bool becomes_read_only(const struct mb_elf *elf, uint64_t vaddr) {
   const uint64_t page = 4096;
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
-    if (s.p_type == PT_GNU_RELRO && vaddr >= s.p_vaddr && vaddr < (s.p_vaddr + s.p_memsz) / page * page) return true;
+    if (s.p_type == PT_GNU_RELRO && vaddr >= s.p_vaddr && vaddr < (s.p_vaddr + s.p_memsz) / page * page)
+      return true;
   }
   return false;
 }
@@ -110,13 +112,15 @@ static bool becomes_read_only(const struct mb_elf *elf, uint64_t vaddr) {
 static int check_call(const struct mb_elf *elf, uint64_t vaddr) {
   uint64_t at = 0;
   ElfW(Addr) target = 0;
-  if (!binds_at_once(elf) && becomes_read_only(elf, vaddr)) return bad("the slot of a call becomes read-only");
+  if (!binds_at_once(elf) && becomes_read_only(elf, vaddr))
+    return bad("the slot of a call becomes read-only");
   if (!mb_elf_offset(elf, vaddr, sizeof(target), &at)) return bad("the slot of a call is not in the file");
   memcpy(&target, elf->data + at, sizeof(target));
-  return !target || mb_elf_is_loaded(elf, target, 1, PF_X) ? MBLOB_OK : bad("the slot of a call points to no code");
+  return !target || mb_elf_is_loaded(elf, target, 1, PF_X) ? MBLOB_OK
+                                                           : bad("the slot of a call points to no code");
 }
 
-static int check_meaning(const struct mb_elf *elf, const struct table *t, uint64_t i, const ElfW(Rela) *r) {
+static int check_meaning(const struct mb_elf *elf, const struct table *t, uint64_t i, const ElfW(Rela) * r) {
   enum meaning meaning = meaning_of(R_TYPE(r->r_info));
   uint64_t addend = (uint64_t)r->r_addend;
   if (meaning == UNKNOWN) return bad("a relocation is of no known type");
@@ -163,7 +167,8 @@ static int check_table(const struct mb_elf *elf, int64_t tag, int64_t size_tag, 
   return MBLOB_OK;
 }
 
-/* Relocations of words in [start, start + size) in the table; each word once, if they are as many as words. */
+/* Relocations of words in [start, start + size) in the table; each word once, if they are as many as words.
+ */
 static uint64_t count_in(const struct mb_elf *elf, const struct table *t, uint64_t start, uint64_t size) {
   uint64_t found = 0, last = UINT64_MAX;
   for (uint64_t i = 0; i < t->size / t->each; i++) {

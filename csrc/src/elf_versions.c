@@ -23,7 +23,8 @@ static bool is_needed(const struct mb_elf *elf, const char *name) {
 }
 
 /* The versions of one library; entries are counted, so a chain that goes in circles ends. */
-static int check_needed_versions(const struct mb_elf *elf, uint64_t vaddr, unsigned count, unsigned *highest) {
+static int check_needed_versions(const struct mb_elf *elf, uint64_t vaddr, unsigned count,
+                                 unsigned *highest) {
   for (unsigned i = 0; i < count; i++) {
     ElfW(Vernaux) aux;
     uint64_t at = 0;

@@ -1,8 +1,8 @@
 /* What kernels get from TVMBackendGetFuncFromEnv: a function of the imports, else a global one.
  *
- * Kernels keep these handles in static variables as long as their code is in memory, which can be longer than the
- * library is open (another dlopen of the file, C++ code that cannot be unloaded). So they get a function of their
- * own that points to the real one, and points nowhere while the library is closed. */
+ * Kernels keep these handles in static variables as long as their code is in memory, which can be longer than
+ * the library is open (another dlopen of the file, C++ code that cannot be unloaded). So they get a function
+ * of their own that points to the real one, and points nowhere while the library is closed. */
 #include <stdlib.h>
 
 #include "runtime.h"
@@ -27,7 +27,8 @@ static int resolve(struct mb_library *library, const char *name, mblob_function 
     return MBLOB_OK;
   }
   if (status) return status;
-  return mb_fail(MBLOB_E_NOT_FOUND, "Cannot find function %s in the imported modules or global registry", name);
+  return mb_fail(MBLOB_E_NOT_FOUND, "Cannot find function %s in the imported modules or global registry",
+                 name);
 }
 
 int mb_environment_target(mblob_function *function, mblob_function **out) {

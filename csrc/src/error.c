@@ -64,13 +64,13 @@ static char *format_text(const char *format, va_list args) {
   return vasprintf(&text, format, args) < 0 ? NULL : text;
 }
 
-#define RECORD(status, format)                 \
-  do {                                         \
-    va_list args;                              \
-    va_start(args, format);                    \
-    char *text = format_text(format, args);    \
-    va_end(args);                              \
-    record(status, text);                      \
+#define RECORD(status, format)              \
+  do {                                      \
+    va_list args;                           \
+    va_start(args, format);                 \
+    char *text = format_text(format, args); \
+    va_end(args);                           \
+    record(status, text);                   \
   } while (0)
 
 int mb_fail(int status, const char *format, ...) {

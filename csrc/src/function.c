@@ -34,7 +34,8 @@ void mb_function_free(mblob_function *function) {
 
 int mblob_function_create(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,
                           mblob_function **out) {
-  if (!out || !call) return mb_fail(MBLOB_E_ARGUMENT, "mblob_function_create: %s is NULL", out ? "call" : "out");
+  if (!out || !call)
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_function_create: %s is NULL", out ? "call" : "out");
   *out = mb_function_new(MB_CALLBACK, NULL, "callback");
   if (!*out) return MBLOB_E_MEMORY;
   (*out)->alignment = 0; /* the callback sees tensors as they are */
@@ -91,9 +92,10 @@ static int call_kernel(mblob_function *function, const TVMValue *args, const int
     TVMBackendPackedCFunc call;
   } code = {function->u.address};
   uint64_t before = mb_error_serial();
-  /* The convention has no const; kernels may write one slot behind the last argument only in their own arrays. */
-  int rc = code.call((TVMValue *)(uintptr_t)args, (int *)(uintptr_t)codes, count, &result->value, &result->code,
-                     NULL);
+  /* The convention has no const; kernels may write one slot behind the last argument only in their own
+   * arrays. */
+  int rc = code.call((TVMValue *)(uintptr_t)args, (int *)(uintptr_t)codes, count, &result->value,
+                     &result->code, NULL);
   if (rc) {
     result->code = kTVMNullptr;
     return failed(function, rc, before);
@@ -109,13 +111,14 @@ static int call_callback(mblob_function *function, const TVMValue *args, const i
   return rc ? failed(function, rc, before) : MBLOB_OK;
 }
 
-int mblob_function_call(mblob_function *function, const TVMValue *args, const int *codes, int count, TVMValue *ret,
-                        int *ret_code) {
+int mblob_function_call(mblob_function *function, const TVMValue *args, const int *codes, int count,
+                        TVMValue *ret, int *ret_code) {
   struct mb_return result = MB_RETURN_NOTHING;
   if (ret_code) *ret_code = kTVMNullptr;
   if (ret) *ret = result.value;
   if (!function || count < 0 || (count && (!args || !codes)))
-    return mb_fail(MBLOB_E_ARGUMENT, "call: %s", function ? "no arguments, or a negative number" : "no function");
+    return mb_fail(MBLOB_E_ARGUMENT, "call: %s",
+                   function ? "no arguments, or a negative number" : "no function");
   int status = MBLOB_OK;
   while (!status && (function->kind == MB_FORWARD || function->kind == MB_ENVIRONMENT)) {
     if (function->kind == MB_FORWARD)

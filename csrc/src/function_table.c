@@ -9,8 +9,8 @@
 #define ALIGNMENT_LIMIT (1ul << 20) /* bytes */
 
 static int bad(const char *what, size_t line) {
-  return mb_fail_format("function_table", MB_UNKNOWN, MB_UNKNOWN, "%s: line %zu %s", MB_FUNCTION_TABLE_SYMBOL, line,
-                        what);
+  return mb_fail_format("function_table", MB_UNKNOWN, MB_UNKNOWN, "%s: line %zu %s", MB_FUNCTION_TABLE_SYMBOL,
+                        line, what);
 }
 
 /* Split `line` at its TABs into exactly FIELDS fields, in place. */
@@ -48,7 +48,7 @@ static int read_rows(struct mb_function_table *table, size_t lines) {
   for (size_t number = 1; line && *line; number++, line = next) {
     next = strchr(line, '\n');
     if (next) *next++ = 0;
-    int status = number > 1 ? read_row(line, number, &table->rows[table->count++])
+    int status = number > 1                      ? read_row(line, number, &table->rows[table->count++])
                  : strcmp(line, FIRST_LINE) != 0 ? bad("is not '" FIRST_LINE "'", number)
                                                  : 0;
     if (status) return status;
@@ -84,7 +84,8 @@ const struct mb_function_row *mb_function_table_find(const struct mb_function_ta
   return NULL;
 }
 
-const struct mb_function_row *mb_function_table_symbol(const struct mb_function_table *table, const char *symbol) {
+const struct mb_function_row *mb_function_table_symbol(const struct mb_function_table *table,
+                                                       const char *symbol) {
   for (size_t i = 0; i < table->count; i++)
     if (strcmp(table->rows[i].symbol, symbol) == 0) return &table->rows[i];
   return NULL;

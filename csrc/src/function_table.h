@@ -5,7 +5,8 @@
 #include "bytes.h"
 
 #define MB_FUNCTION_TABLE_SYMBOL "__mblob_functions"
-#define MB_DEFAULT_ALIGNMENT 64 /* bytes that kernels assume of which no table says otherwise: TVM's default */
+#define MB_DEFAULT_ALIGNMENT \
+  64 /* bytes that kernels assume of which no table says otherwise: TVM's default */
 
 struct mb_function_row {
   const char *name, *symbol, *types;
@@ -24,6 +25,7 @@ int mb_function_table_read(struct mb_slice bytes, struct mb_function_table *out)
 void mb_function_table_free(struct mb_function_table *table);
 const struct mb_function_row *mb_function_table_find(const struct mb_function_table *table, const char *name,
                                                      bool packed);
-const struct mb_function_row *mb_function_table_symbol(const struct mb_function_table *table, const char *symbol);
+const struct mb_function_row *mb_function_table_symbol(const struct mb_function_table *table,
+                                                       const char *symbol);
 
 #endif

@@ -23,7 +23,8 @@ static void free_global(struct global *g) {
 static int add(const char *name, mblob_function *function, bool replace, struct global **old) {
   *old = mb_map_get(&globals, name);
   if (*old && !replace)
-    return mb_fail(MBLOB_E_ARGUMENT, "global function '%s' is already registered; pass replace to replace it", name);
+    return mb_fail(MBLOB_E_ARGUMENT, "global function '%s' is already registered; pass replace to replace it",
+                   name);
   struct global *g = calloc(1, sizeof(*g));
   if (g) g->name = strdup(name);
   if (!g || !g->name) {

@@ -1,4 +1,5 @@
-/* The index behind the stream (docs/format.md, section 4): found from its end, checked before it is believed. */
+/* The index behind the stream (docs/format.md, section 4): found from its end, checked before it is believed.
+ */
 #include <stdlib.h>
 
 #include "blob.h"
@@ -11,7 +12,7 @@
 #define INDEX_VERSION 1
 #define SMALL (256u << 10) /* bytes of payload up to which MBLOB_VERIFY_HEADER checks digests as well */
 
-enum { NO_TREE = 1 };                /* flag of the header */
+enum { NO_TREE = 1 };                 /* flag of the header */
 enum { IS_LIBRARY = 1, IS_DATA = 2 }; /* flags of a record */
 
 typedef unsigned long long ull;
@@ -23,7 +24,8 @@ struct layout {
   uint64_t base; /* offset of the index in the blob */
 };
 
-#define damaged(l, entry, ...) mb_fail_format("index_damaged", (int64_t)(l)->base, entry, "index: " __VA_ARGS__)
+#define damaged(l, entry, ...) \
+  mb_fail_format("index_damaged", (int64_t)(l)->base, entry, "index: " __VA_ARGS__)
 
 /* ---- footer ------------------------------------------------------------------------------------- */
 
@@ -32,7 +34,8 @@ static int footer_error(uint64_t at, const char *code, const char *text) {
 }
 
 /* Sets `*found`; the footer's numbers go to `l` and the blob. */
-static int read_footer(struct mb_blob *blob, bool expected, struct layout *l, uint32_t *index_crc, bool *found) {
+static int read_footer(struct mb_blob *blob, bool expected, struct layout *l, uint32_t *index_crc,
+                       bool *found) {
   static const char magic[] = "mblob index v1\r\n";
   uint64_t at = blob->size < FOOTER_SIZE ? 0 : blob->size - FOOTER_SIZE;
   const uint8_t *f = blob->bytes + at;
@@ -68,7 +71,8 @@ static int read_header(struct mb_blob *blob, struct layout *l) {
   const uint8_t *h = l->raw;
   static const uint32_t digest_sizes[] = {0, 4, 32};
   uint32_t version = mb_u32_at(h), algorithm = mb_u32_at(h + 8);
-  if (version != INDEX_VERSION || algorithm > MB_DIGEST_SHA256 || mb_u32_at(h + 12) != digest_sizes[algorithm])
+  if (version != INDEX_VERSION || algorithm > MB_DIGEST_SHA256 ||
+      mb_u32_at(h + 12) != digest_sizes[algorithm])
     return damaged(l, MB_UNKNOWN, "version %u with digests %u of %u bytes is not known", version, algorithm,
                    mb_u32_at(h + 12));
   blob->digest_algorithm = (int)algorithm;
@@ -158,7 +162,7 @@ static int read_records(struct mb_blob *blob, const struct layout *l) {
   }
   if (!(mb_u32_at(l->raw + 4) & NO_TREE) && libraries > 1)
     return damaged(l, MB_UNKNOWN, "more than one library");
-  int status = read_name(l, l->raw + 48, MB_UNKNOWN, &ignored); /* target */
+  int status = read_name(l, l->raw + 48, MB_UNKNOWN, &ignored);             /* target */
   return status ? status : read_name(l, l->raw + 56, MB_UNKNOWN, &ignored); /* producer */
 }
 
@@ -201,10 +205,10 @@ int mb_index_check_payloads(const struct mb_blob *blob) {
       same = memcmp(digest, e->digest, sizeof(digest)) == 0;
     }
     if (!same)
-      return mb_fail_digest((int64_t)i,
-                            "entry %llu (%.*s): %llu bytes at %llu differ from their digest: the file is damaged",
-                            (ull)i, (int)(e->key.size < 64 ? e->key.size : 64), (const char *)e->key.data,
-                            (ull)e->size, (ull)e->offset);
+      return mb_fail_digest(
+          (int64_t)i, "entry %llu (%.*s): %llu bytes at %llu differ from their digest: the file is damaged",
+          (ull)i, (int)(e->key.size < 64 ? e->key.size : 64), (const char *)e->key.data, (ull)e->size,
+          (ull)e->offset);
   }
   return MBLOB_OK;
 }

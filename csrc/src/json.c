@@ -13,7 +13,8 @@ bool mb_json_fail(struct mb_json *j, const char *what) {
 }
 
 char mb_json_peek(struct mb_json *j) {
-  while (j->pos < j->end && (*j->pos == ' ' || *j->pos == '\n' || *j->pos == '\r' || *j->pos == '\t')) ++j->pos;
+  while (j->pos < j->end && (*j->pos == ' ' || *j->pos == '\n' || *j->pos == '\r' || *j->pos == '\t'))
+    ++j->pos;
   return j->pos < j->end && !j->error ? *j->pos : 0;
 }
 
@@ -33,7 +34,8 @@ static bool begin(struct mb_json *j, char open, const char *what) {
 bool mb_json_begin_object(struct mb_json *j) { return begin(j, '{', "expected an object"); }
 bool mb_json_begin_array(struct mb_json *j) { return begin(j, '[', "expected an array"); }
 
-/* Whether another member follows in the innermost object or array; passes the comma, or the closing bracket. */
+/* Whether another member follows in the innermost object or array; passes the comma, or the closing bracket.
+ */
 static bool more(struct mb_json *j, char close) {
   if (j->error) return false;
   char c = mb_json_peek(j);
@@ -133,7 +135,9 @@ bool mb_json_end(struct mb_json *j) {
 static int hex4(const uint8_t *p) {
   int value = 0;
   for (int i = 0; i < 4; ++i) {
-    int c = p[i], digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+    int c = p[i], digit = c >= '0' && c <= '9'                 ? c - '0'
+                          : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                               : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }

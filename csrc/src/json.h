@@ -1,5 +1,5 @@
-/* json.h - a pull reader for the JSON that libraries carry (RFC 8259): no tree, no recursion, no allocation but
- * for strings with escapes.
+/* json.h - a pull reader for the JSON that libraries carry (RFC 8259): no tree, no recursion, no allocation
+ * but for strings with escapes.
  *
  * The caller walks: begin an object or array, ask for its next member until there is none, read or skip each
  * value. The first error sticks: every later call returns false, mb_json_error() has text and offset. */

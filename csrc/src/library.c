@@ -8,8 +8,8 @@
 
 #define BLOB_SYMBOL "__tvm_dev_mblob"
 
-/* Held while the list changes and around the dynamic linker: what is in the list is what is loaded. Recursive,
- * because constructors of a library may open others. Loaders are never called with it. */
+/* Held while the list changes and around the dynamic linker: what is in the list is what is loaded.
+ * Recursive, because constructors of a library may open others. Loaders are never called with it. */
 static pthread_mutex_t list_lock;
 static pthread_cond_t list_changed = PTHREAD_COND_INITIALIZER;
 static pthread_once_t list_once = PTHREAD_ONCE_INIT;
@@ -33,7 +33,7 @@ static void lock_list(void) {
 static const char *name_of(const struct mb_source *source) { return *source->path ? source->path : "memory"; }
 
 /* Find the blob's bytes in the file; `out` is empty if there is no blob. */
-static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym) *symbol) {
+static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym) * symbol) {
   *out = (struct mb_slice){NULL, 0};
   library->index_expected = mb_elf_note_flags(&library->elf) & MB_NOTE_HAS_INDEX;
   library->has_blob = mb_elf_find(&library->elf, BLOB_SYMBOL, symbol);
@@ -91,8 +91,8 @@ static int load(struct mb_library *library, const mblob_open_options *options, m
   return status;
 }
 
-/* A second tree over a library that is loaded. */
-static int load_again(struct mb_library *library, const mblob_open_options *options, mblob_module **out) {
+/* A tree over a library that is in memory. */
+int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options, mblob_module **out) {
   struct mb_blob blob = {0};
   int status = library->has_blob ? mb_blob_read(library->blob, library->blob_size, library->index_expected,
                                                 options->verify, &blob)
@@ -114,7 +114,22 @@ static struct mb_library *new_library(const struct mb_source *source) {
   return library;
 }
 
-/* ---- closing -------------------------------------------------------------------------------------------- */
+int mb_library_new_system(const char *prefix, struct mb_library **out) {
+  const struct mb_source nowhere = {.fd = -1, .dir_fd = -1, .path = strdup("")};
+  struct mb_library *library = nowhere.path ? new_library(&nowhere) : NULL;
+  if (!library) {
+    free(nowhere.path);
+    return MBLOB_E_MEMORY;
+  }
+  library->system_prefix = prefix;
+  library->context = (struct mb_context){MB_TAG_CONTEXT, library};
+  atomic_store(&library->users, 1);
+  *out = library;
+  return MBLOB_OK;
+}
+
+/* ---- closing --------------------------------------------------------------------------------------------
+ */
 
 static void free_functions(struct mb_map *functions) {
   const struct mb_map_item *item;
@@ -140,9 +155,9 @@ static void free_remains(struct mb_library *library) {
   free(library);
 }
 
-/* With the list's lock. Unload; if the code stays, because others hold it or it cannot be unloaded, its static
- * variables stay, and with them handles from TVMBackendGetFuncFromEnv: those must not dangle, so the functions
- * remain, pointing nowhere, for the next opening to revive. */
+/* With the list's lock. Unload; if the code stays, because others hold it or it cannot be unloaded, its
+ * static variables stay, and with them handles from TVMBackendGetFuncFromEnv: those must not dangle, so the
+ * functions remain, pointing nowhere, for the next opening to revive. */
 static void unload(struct mb_library *library) {
   free_functions(&library->functions);
   mb_function_table_free(&library->table);
@@ -193,7 +208,8 @@ void mb_library_release(struct mb_library *library) {
   if (last) close_library(library);
 }
 
-/* ---- opening -------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------------------
+ */
 
 /* The library of that file, waiting for one that is just closed; NULL if there is none. With the lock. */
 static int find_library(const struct mb_source *source, struct mb_library **out) {
@@ -210,8 +226,8 @@ static int find_library(const struct mb_source *source, struct mb_library **out)
 }
 
 /* The first opening of a file. Takes `source` over. With the lock. */
-static int open_first(struct mb_library *resident, struct mb_source *source, const mblob_open_options *options,
-                      mblob_module **out) {
+static int open_first(struct mb_library *resident, struct mb_source *source,
+                      const mblob_open_options *options, mblob_module **out) {
   struct mb_library *library = resident ? resident : new_library(source);
   if (!library) {
     mb_source_close(source);
@@ -247,7 +263,7 @@ static int open_source(struct mb_source *source, const mblob_open_options *optio
   } else if (library && library->handle) {
     mb_library_retain(library);
     mb_source_close(source);
-    status = load_again(library, options, out);
+    status = mb_library_add_tree(library, options, out);
     if (status) unwanted = library;
   } else {
     status = open_first(library, source, options, out);

@@ -1,10 +1,10 @@
 /* From a checked file to running code: the dynamic linker, the slots, the context.
  *
- * glibc compares the name it is given with all names that loaded libraries ever had, before it looks at the file,
- * and descriptor numbers come back. So every load has a name that was never used in this process: the path
- * /proc/self/fd/<n>, spelled with redundant "/" and "./" that count the loads. A library with $ORIGIN in its
- * search path is named through its folder's descriptor instead, because the linker takes $ORIGIN from the name;
- * dladdr() reports these names. */
+ * glibc compares the name it is given with all names that loaded libraries ever had, before it looks at the
+ * file, and descriptor numbers come back. So every load has a name that was never used in this process: the
+ * path /proc/self/fd/<n>, spelled with redundant "/" and "./" that count the loads. A library with $ORIGIN in
+ * its search path is named through its folder's descriptor instead, because the linker takes $ORIGIN from the
+ * name; dladdr() reports these names. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "runtime.h"
+#include "system_library.h"
 
 /* What libraries reach the runtime through: the same list in TVM 0.5 - 0.19 (docs/format.md, section 9). */
 static const struct {
@@ -104,7 +105,8 @@ static int refused(const struct mb_library *library) {
   const char *reason = dlerror();
   size_t name = strlen(library->link_name);
   if (!reason) reason = "no reason given";
-  if (strncmp(reason, library->link_name, name) == 0 && strncmp(reason + name, ": ", 2) == 0) reason += name + 2;
+  if (strncmp(reason, library->link_name, name) == 0 && strncmp(reason + name, ": ", 2) == 0)
+    reason += name + 2;
   return mb_fail(MBLOB_E_INCOMPATIBLE, "the dynamic linker refused it: %s", reason);
 }
 
@@ -126,7 +128,8 @@ static int check_mapping(struct mb_library *library) {
   return MBLOB_OK;
 }
 
-/* ---- slots ---------------------------------------------------------------------------------------------- */
+/* ---- slots ----------------------------------------------------------------------------------------------
+ */
 
 static bool is_relro(const struct mb_elf *elf, uint64_t vaddr) {
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
@@ -170,7 +173,11 @@ bool mb_library_unlink(struct mb_library *library) {
   return again != NULL;
 }
 
-void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW(Sym) *symbol) {
+void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW(Sym) * symbol) {
+  if (library->system_prefix) {
+    *symbol = (ElfW(Sym)){.st_info = STT_FUNC}; /* the announcement does not tell, and these are called */
+    return mb_system_symbol(library->system_prefix, name);
+  }
   if (!mb_elf_find(&library->elf, name, symbol)) return NULL;
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
   if (type == STT_GNU_IFUNC || type == STT_TLS) return dlsym(library->handle, name);

@@ -19,7 +19,8 @@ static const struct {
     {"metal,coreml,bnns_json", "it runs on Apple systems only"},
     {"vulkan,webgpu,opengl", "it needs a graphics driver and a loader for its shaders"},
     {"dnnl_json", "it needs oneDNN and a loader for its graphs"},
-    {"tensorrt,msc_tensorrt,cublas_json,cudnn_json", "it needs libraries of NVIDIA and a loader for its graphs"},
+    {"tensorrt,msc_tensorrt,cublas_json,cudnn_json",
+     "it needs libraries of NVIDIA and a loader for its graphs"},
     {"arm_compute_lib,ethos-n,nnapi", "it needs libraries of the Arm or Android platform"},
     {"GraphExecutorFactory,GraphRuntimeFactory,AotExecutorFactory,VMExecutable,relax.Executable,"
      "relax.VMExecutable,const_loader,metadata",
@@ -139,7 +140,8 @@ int mb_loader_check(const mblob_module *module) {
   return find_loader(module, &loader) ? MBLOB_OK : missing(module);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------ */
+/* ---- opening
+ * ------------------------------------------------------------------------------------------------ */
 
 static int run_open(mblob_module *module) {
   if (!find_loader(module, &module->loader)) return missing(module);
@@ -159,8 +161,8 @@ static int run_open(mblob_module *module) {
   return status;
 }
 
-/* Open the module unless it is open. One call of the loader's `open` per module; others wait for it. A missing
- * loader is not remembered: it may be registered later. */
+/* Open the module unless it is open. One call of the loader's `open` per module; others wait for it. A
+ * missing loader is not remembered: it may be registered later. */
 static int ensure_open(mblob_module *module) {
   struct mb_library *library = module->library;
   pthread_mutex_lock(&library->lock);

@@ -10,18 +10,21 @@
 
 /* ---- functions of a library ------------------------------------------------------------------------- */
 
-static bool is_code(const struct mb_library *library, const ElfW(Sym) *symbol) {
+static bool is_code(const struct mb_library *library, const ElfW(Sym) * symbol) {
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
   if (type == STT_FUNC || type == STT_GNU_IFUNC) return true;
   return type == STT_NOTYPE && symbol->st_shndx != SHN_ABS &&
          mb_elf_is_loaded(&library->elf, symbol->st_value, 1, PF_X);
 }
 
-/* The name in the string `__tvm_main__`; NULL if it is no string. */
-static const char *entry_string(const struct mb_library *library, const ElfW(Sym) *symbol) {
+/* The name in the string `__tvm_main__`; NULL if there is none, or it is no string. */
+static const char *entry_string(const struct mb_library *library) {
+  ElfW(Sym) symbol;
   struct mb_slice bytes;
-  if (is_code(library, symbol) || mb_elf_object(&library->elf, symbol, ENTRY_NAME, &bytes) ||
-      !memchr(bytes.data, 0, bytes.size))
+  if (library->system_prefix)
+    return mb_library_symbol(library, ENTRY_NAME, &symbol); /* TVM: always a string */
+  if (!mb_elf_find(&library->elf, ENTRY_NAME, &symbol) || is_code(library, &symbol) ||
+      mb_elf_object(&library->elf, &symbol, ENTRY_NAME, &bytes) || !memchr(bytes.data, 0, bytes.size))
     return NULL;
   return (const char *)bytes.data;
 }
@@ -46,16 +49,15 @@ static int make_kernel(struct mb_library *library, const char *name, const char 
   return MBLOB_OK;
 }
 
-/* With the library's lock. The table decides where it says something: a symbol that it calls plain has not the
- * packed convention. */
+/* With the library's lock. The table decides where it says something: a symbol that it calls plain has not
+ * the packed convention. */
 static int find_kernel(struct mb_library *library, const char *name, mblob_function **out) {
-  ElfW(Sym) symbol;
   *out = mb_map_get(&library->functions, name);
   if (*out) return MBLOB_OK;
   const struct mb_function_row *row = mb_function_table_find(&library->table, name, true);
   if (row) return make_kernel(library, name, row->symbol, row, out);
-  if (strcmp(name, ENTRY_NAME) == 0 && mb_elf_find(&library->elf, name, &symbol)) {
-    const char *entry = entry_string(library, &symbol);
+  if (strcmp(name, ENTRY_NAME) == 0) {
+    const char *entry = entry_string(library);
     if (entry && strcmp(entry, ENTRY_NAME) != 0) return find_kernel(library, entry, out);
   }
   if (mb_function_table_find(&library->table, name, false)) return MBLOB_OK;
@@ -113,7 +115,8 @@ int mb_library_find_import(struct mb_library *library, const char *name, mblob_f
   struct search search = {.name = name};
   int status = MBLOB_OK;
   pthread_mutex_lock(&library->lock);
-  struct mb_tree *tree = library->trees; /* trees are only ever put in front, so the rest may be read without */
+  struct mb_tree *tree =
+      library->trees; /* trees are only ever put in front, so the rest may be read without */
   pthread_mutex_unlock(&library->lock);
   for (; tree && !status; tree = tree->next)
     for (size_t i = 0; i < tree->count && !status; i++)
@@ -121,7 +124,8 @@ int mb_library_find_import(struct mb_library *library, const char *name, mblob_f
   return finish(&search, status, out);
 }
 
-/* ---- not found -------------------------------------------------------------------------------------------- */
+/* ---- not found --------------------------------------------------------------------------------------------
+ */
 
 struct listing {
   FILE *text;
@@ -131,8 +135,8 @@ struct listing {
 };
 
 static bool is_helper(const char *name) {
-  static const char *const prefixes[] = {"__tvm_", "__TVM", "__mblob_", "_init", "_fini", "__extendhfsf2",
-                                         "__truncsfhf2"};
+  static const char *const prefixes[] = {"__tvm_", "__TVM",         "__mblob_",    "_init",
+                                         "_fini",  "__extendhfsf2", "__truncsfhf2"};
   for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
     if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) return true;
   return false;
@@ -182,10 +186,11 @@ static int not_found(mblob_module *module, const char *name, bool imports) {
               : is_plain(module, (void *)(uintptr_t)name)) {
     (void)fclose(l.text);
     free(text);
-    return mb_fail(MBLOB_E_NOT_FOUND,
-                   "'%s' is a plain C function, without a packed form: get its address with mblob_module_symbol "
-                   "(Python: Module.symbol)",
-                   name);
+    return mb_fail(
+        MBLOB_E_NOT_FOUND,
+        "'%s' is a plain C function, without a packed form: get its address with mblob_module_symbol "
+        "(Python: Module.symbol)",
+        name);
   }
   if (imports)
     (void)mb_module_walk(module, false, list_module, &l);
@@ -196,13 +201,15 @@ static int not_found(mblob_module *module, const char *name, bool imports) {
   bool hint = !imports && mb_module_walk(module, true, visit_library, &elsewhere) == 1;
   (void)fclose(l.text);
   mb_set_free(&l.seen);
-  int status = mb_fail(MBLOB_E_NOT_FOUND, "module '%s' has no function '%s'; it has: %s%s", module->type_key, name,
-                       text ? text : "?", hint ? "; one of its imports has it: pass query_imports" : "");
+  int status =
+      mb_fail(MBLOB_E_NOT_FOUND, "module '%s' has no function '%s'; it has: %s%s", module->type_key, name,
+              text ? text : "?", hint ? "; one of its imports has it: pass query_imports" : "");
   free(text);
   return status;
 }
 
-/* ---- the face ------------------------------------------------------------------------------------------------ */
+/* ---- the face
+ * ------------------------------------------------------------------------------------------------ */
 
 int mblob_module_function(mblob_module *module, const char *name, int query_imports, mblob_function **out) {
   if (!out || !module || !name)

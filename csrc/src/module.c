@@ -150,7 +150,8 @@ int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void
   return result;
 }
 
-/* ---- the face ------------------------------------------------------------------------------------------- */
+/* ---- the face -------------------------------------------------------------------------------------------
+ */
 
 mblob_module *mblob_module_retain(mblob_module *module) {
   if (module) mb_library_retain(module->library);
@@ -165,7 +166,9 @@ const char *mblob_module_type_key(const mblob_module *module) { return module ? 
 
 size_t mblob_module_index(const mblob_module *module) { return module ? module->index : 0; }
 
-const char *mblob_module_path(const mblob_module *module) { return module ? module->library->source.path : ""; }
+const char *mblob_module_path(const mblob_module *module) {
+  return module ? module->library->source.path : "";
+}
 
 size_t mblob_module_import_count(const mblob_module *module) { return module ? module->import_count : 0; }
 
@@ -176,7 +179,8 @@ mblob_module *mblob_module_import_at(const mblob_module *module, size_t i) {
 int mblob_module_is_data(const mblob_module *module) { return module && module->is_data; }
 
 int mblob_module_payload(const mblob_module *module, const void **data, size_t *size) {
-  if (!module || !data || !size) return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_payload: an argument is NULL");
+  if (!module || !data || !size)
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_payload: an argument is NULL");
   *data = module->payload;
   *size = (size_t)module->payload_size;
   return MBLOB_OK;
@@ -189,14 +193,15 @@ int mblob_module_import(mblob_module *module, mblob_module *child) {
   int found = mb_module_walk(child, false, is_module, module);
   if (found == MBLOB_E_MEMORY) return found;
   if (found)
-    return mb_fail(MBLOB_E_ARGUMENT, "import: module '%s' already imports this '%s': a cycle", child->type_key,
-                   module->type_key);
+    return mb_fail(MBLOB_E_ARGUMENT, "import: module '%s' already imports this '%s': a cycle",
+                   child->type_key, module->type_key);
   if (!add_import(module, child)) return MBLOB_E_MEMORY;
   if (child->library != module->library) mb_library_retain(child->library);
   return MBLOB_OK;
 }
 
-/* ---- tensors ---------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------
+ */
 
 struct tensor_search {
   const char *name;
@@ -239,8 +244,9 @@ int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out) {
     return status;
   }
   if (!search.found)
-    return mb_fail(MBLOB_E_NOT_FOUND, search.any ? "no tensor '%s' in the weights of module '%s'"
-                                                 : "no tensor '%s': module '%s' and its imports hold no weights",
+    return mb_fail(MBLOB_E_NOT_FOUND,
+                   search.any ? "no tensor '%s' in the weights of module '%s'"
+                              : "no tensor '%s': module '%s' and its imports hold no weights",
                    name, module->type_key);
   *out = search.found->view;
   return MBLOB_OK;

@@ -79,9 +79,12 @@ bool mb_array_read(struct mb_cursor *c, DLTensor *out) {
   return !out || keep(c, type, &shape, c->data + c->pos - declared, out);
 }
 
-/* ---- dictionaries --------------------------------------------------------------------------------------- */
+/* ---- dictionaries ---------------------------------------------------------------------------------------
+ */
 
-bool mb_params_is(const uint8_t *bytes, uint64_t size) { return size >= 8 && mb_u64_at(bytes) == PARAMS_MAGIC; }
+bool mb_params_is(const uint8_t *bytes, uint64_t size) {
+  return size >= 8 && mb_u64_at(bytes) == PARAMS_MAGIC;
+}
 
 static int by_name(const void *a, const void *b) {
   return strcmp(((const struct mb_tensor *)a)->name, ((const struct mb_tensor *)b)->name);

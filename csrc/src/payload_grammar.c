@@ -10,7 +10,7 @@
 enum field {
   END,
   STRING,
-  STRINGS,          /* vector<string> */
+  STRINGS, /* vector<string> */
   I32,
   FUNCTIONS,        /* unordered_map<string, {string name, vector<DLDataType>, vector<string> tags}> */
   STRING_PAIRS,     /* map<string, string> */

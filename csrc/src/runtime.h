@@ -76,7 +76,8 @@ struct mblob_module {
   uint64_t payload_size;
   mblob_module **imports;
   size_t import_count, import_capacity;
-  size_t own_imports; /* how many of them the file names; the others were added and may be of other libraries */
+  size_t
+      own_imports; /* how many of them the file names; the others were added and may be of other libraries */
   /* by its loader; guarded by library->lock */
   enum mb_opening opening;
   pthread_t opener; /* while MB_OPENING */
@@ -104,20 +105,22 @@ int mb_tree_new(struct mb_library *library, const struct mb_blob *blob, const ui
 void mb_tree_close(struct mb_tree *tree);
 void mb_tree_free(struct mb_tree *tree);
 
-/* Visit `module` and its imports depth first in import order, each once, while `visit` returns 0. Returns what
- * the last call returned. `visit` is not called for `module` itself if `skip_first`. */
+/* Visit `module` and its imports depth first in import order, each once, while `visit` returns 0. Returns
+ * what the last call returned. `visit` is not called for `module` itself if `skip_first`. */
 typedef int (*mb_visitor)(mblob_module *module, void *argument);
 int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void *argument);
 
-/* ---- lookup (lookup.c) ---------------------------------------------------------------------------------- */
+/* ---- lookup (lookup.c) ----------------------------------------------------------------------------------
+ */
 
-/* The function `name` of `module` and, with `imports`, of what it imports. No reference is counted: the result
- * lives as long as the library of the module. MBLOB_OK with *out NULL if there is none. */
+/* The function `name` of `module` and, with `imports`, of what it imports. No reference is counted: the
+ * result lives as long as the library of the module. MBLOB_OK with *out NULL if there is none. */
 int mb_module_find(mblob_module *module, const char *name, bool imports, mblob_function **out);
 /* The same among the imports of the library modules of all openings. */
 int mb_library_find_import(struct mb_library *library, const char *name, mblob_function **out);
 
-/* ---- loaders (loaders.c) -------------------------------------------------------------------------------- */
+/* ---- loaders (loaders.c) --------------------------------------------------------------------------------
+ */
 
 /* Whether the module works without one. */
 bool mb_module_needs_loader(const mblob_module *module);
@@ -126,7 +129,8 @@ int mb_loader_check(const mblob_module *module);
 /* The function that the module's loader has under `name`; opens the module first. */
 int mb_loader_find(mblob_module *module, const char *name, mblob_function **out);
 
-/* ---- libraries (library.c, link.c) ----------------------------------------------------------------------- */
+/* ---- libraries (library.c, link.c) -----------------------------------------------------------------------
+ */
 
 /* The file under a library. */
 struct mb_source {
@@ -149,11 +153,12 @@ struct mb_library {
   bool resident; /* closed, but its code could not be unloaded */
   pthread_t closer;
 
+  const char *system_prefix; /* of a statically linked library, which has no file; else NULL */
   struct mb_source source;
   struct mb_elf elf;
-  void *handle;     /* of dlopen */
-  uintptr_t base;   /* what is added to addresses in the file */
-  char *link_name;  /* what the dynamic linker calls it */
+  void *handle;    /* of dlopen */
+  uintptr_t base;  /* what is added to addresses in the file */
+  char *link_name; /* what the dynamic linker calls it */
   bool has_blob;
   const uint8_t *blob; /* in the linker's mapping */
   uint64_t blob_size;
@@ -169,17 +174,23 @@ struct mb_library {
 void mb_library_retain(struct mb_library *library);
 void mb_library_release(struct mb_library *library);
 /* Address of an exported symbol of this very library, NULL if absent. */
-void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW(Sym) *symbol);
+void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW(Sym) * symbol);
+
+/* A library without a file: what constructors announced under `prefix`. Never closed. */
+int mb_library_new_system(const char *prefix, struct mb_library **out);
+/* Another tree of a library that is in memory; its root. */
+int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options, mblob_module **out);
 
 /* link.c: hand the file to the dynamic linker and fill the slots. */
 int mb_library_link(struct mb_library *library);
 /* Close the linker's handle; whether the library is still in memory because others hold it. */
 bool mb_library_unlink(struct mb_library *library);
 
-/* ---- environment (environment.c) -------------------------------------------------------------------------- */
+/* ---- environment (environment.c) --------------------------------------------------------------------------
+ */
 
-/* What TVMBackendGetFuncFromEnv gives to a kernel of `library` (NULL: of none): borrowed, valid as long as the
- * library's code is in memory. */
+/* What TVMBackendGetFuncFromEnv gives to a kernel of `library` (NULL: of none): borrowed, valid as long as
+ * the library's code is in memory. */
 int mb_environment_get(struct mb_library *library, const char *name, mblob_function **out);
 /* The function behind one; resolves it again after the library was closed and opened. */
 int mb_environment_target(mblob_function *function, mblob_function **out);
@@ -187,7 +198,8 @@ void mb_environment_forget(mblob_function *function);
 /* Forget what the functions of a library that closes stand for. */
 void mb_environment_reset(struct mb_library *library);
 
-/* ---- global functions (globals.c) --------------------------------------------------------------------------- */
+/* ---- global functions (globals.c)
+ * --------------------------------------------------------------------------- */
 
 int mb_global_get(const char *name, mblob_function **out); /* NULL in *out if unknown; counted */
 int mb_global_remove(const char *name);

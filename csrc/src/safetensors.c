@@ -12,11 +12,22 @@ static const struct {
   const char *name;
   DLDataType type;
 } TYPES[] = {
-    {"F64", {kDLFloat, 64, 1}},  {"F32", {kDLFloat, 32, 1}},   {"F16", {kDLFloat, 16, 1}}, {"BF16", {kDLBfloat, 16, 1}},
-    {"I64", {kDLInt, 64, 1}},    {"I32", {kDLInt, 32, 1}},     {"I16", {kDLInt, 16, 1}},   {"I8", {kDLInt, 8, 1}},
-    {"U64", {kDLUInt, 64, 1}},   {"U32", {kDLUInt, 32, 1}},    {"U16", {kDLUInt, 16, 1}},  {"U8", {kDLUInt, 8, 1}},
-    {"BOOL", {kDLUInt, 1, 1}},   {"C64", {kDLComplex, 64, 1}},
-    {"F8_E4M3", {kDLFloat8_e4m3fn, 8, 1}}, {"F8_E5M2", {kDLFloat8_e5m2, 8, 1}},
+    {"F64", {kDLFloat, 64, 1}},
+    {"F32", {kDLFloat, 32, 1}},
+    {"F16", {kDLFloat, 16, 1}},
+    {"BF16", {kDLBfloat, 16, 1}},
+    {"I64", {kDLInt, 64, 1}},
+    {"I32", {kDLInt, 32, 1}},
+    {"I16", {kDLInt, 16, 1}},
+    {"I8", {kDLInt, 8, 1}},
+    {"U64", {kDLUInt, 64, 1}},
+    {"U32", {kDLUInt, 32, 1}},
+    {"U16", {kDLUInt, 16, 1}},
+    {"U8", {kDLUInt, 8, 1}},
+    {"BOOL", {kDLUInt, 1, 1}},
+    {"C64", {kDLComplex, 64, 1}},
+    {"F8_E4M3", {kDLFloat8_e4m3fn, 8, 1}},
+    {"F8_E5M2", {kDLFloat8_e5m2, 8, 1}},
 };
 
 struct range {
@@ -173,8 +184,9 @@ int mb_safetensors_read(const uint8_t *bytes, uint64_t size, int64_t entry, stru
   }
   uint64_t header = mb_u64_at(bytes);
   if (header > MB_SAFETENSORS_HEADER_LIMIT || header > size - 8) {
-    return mb_fail_format("payload", 0, entry, "safetensors: a header of %llu bytes, %llu are left and %u the limit",
-                          (unsigned long long)header, (unsigned long long)(size - 8), MB_SAFETENSORS_HEADER_LIMIT);
+    return mb_fail_format(
+        "payload", 0, entry, "safetensors: a header of %llu bytes, %llu are left and %u the limit",
+        (unsigned long long)header, (unsigned long long)(size - 8), MB_SAFETENSORS_HEADER_LIMIT);
   }
   struct reader r = {.data = bytes + 8 + header, .data_size = size - 8 - header};
   mb_json_init(&r.json, bytes + 8, (size_t)header);

@@ -44,7 +44,8 @@ static void add_block(uint32_t h[8], const uint8_t *p) {
 }
 
 void mb_sha256(const uint8_t *data, uint64_t size, uint8_t digest[32]) {
-  uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                   0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   uint64_t left = size;
   for (; left >= 64; left -= 64, data += 64) add_block(h, data);
   uint8_t tail[128] = {0};

@@ -92,7 +92,8 @@ int mb_stream_read(struct mb_blob *blob) {
     if (blob->row_ptr)
       return mb_fail_format("tree_last", (int64_t)item, (int64_t)i,
                             "item %llu ('%.*s') follows the import tree, which must be last",
-                            (unsigned long long)i, (int)(key.size < 64 ? key.size : 64), (const char *)key.data);
+                            (unsigned long long)i, (int)(key.size < 64 ? key.size : 64),
+                            (const char *)key.data);
     int status = mb_slice_is(key, "_import_tree") ? read_tree(blob, &c) : read_item(blob, &c, key, item);
     if (status) return status;
   }
@@ -103,8 +104,8 @@ int mb_stream_read(struct mb_blob *blob) {
 /* ---- stream against index ---------------------------------------------------------------------- */
 
 static int differs(const struct mb_cursor *c, const char *what) {
-  return mb_fail_format("index_damaged", (int64_t)c->pos, c->entry, "the stream has %s, the index says otherwise",
-                        what);
+  return mb_fail_format("index_damaged", (int64_t)c->pos, c->entry,
+                        "the stream has %s, the index says otherwise", what);
 }
 
 static int compare_tree(const struct mb_blob *blob, struct mb_cursor *c, uint64_t listed) {

@@ -22,8 +22,8 @@ static int cycle_error(const struct walk *w, uint64_t child, int64_t offset) {
     unsigned long long module = i < w->depth ? w->path[i] : child;
     used += snprintf(text + used, sizeof(text) - (size_t)used, "%s%llu", shown ? " -> " : "", module);
   }
-  return mb_fail_format("tree_cycle", offset, (int64_t)child, "import tree: modules import each other: %s%s", text,
-                        i <= w->depth ? " -> ..." : "");
+  return mb_fail_format("tree_cycle", offset, (int64_t)child, "import tree: modules import each other: %s%s",
+                        text, i <= w->depth ? " -> ..." : "");
 }
 
 static int walk_from(struct walk *w, uint64_t start, const uint64_t *row_ptr, const uint64_t *child,
@@ -50,7 +50,8 @@ static int walk_from(struct walk *w, uint64_t start, const uint64_t *row_ptr, co
 }
 
 static int check_cycles(const uint64_t *row_ptr, const uint64_t *child, uint64_t modules, int64_t offset) {
-  struct walk w = {calloc(modules, 1), malloc(modules * sizeof(uint64_t)), malloc(modules * sizeof(uint64_t)), 0};
+  struct walk w = {calloc(modules, 1), malloc(modules * sizeof(uint64_t)), malloc(modules * sizeof(uint64_t)),
+                   0};
   int status = MBLOB_OK;
   if (!w.state || !w.path || !w.nexts) status = mb_fail_memory(modules * 17);
   for (uint64_t start = 0; !status && start < modules; start++)
@@ -67,15 +68,15 @@ int mb_tree_check(const uint64_t *row_ptr, uint64_t row_count, const uint64_t *c
   typedef unsigned long long ull;
   if (!modules) return TREE_ERROR("tree_empty", MB_UNKNOWN, "no modules, expected a root");
   if (row_count != modules + 1)
-    return TREE_ERROR("tree_rows", MB_UNKNOWN, "%llu row pointers for %llu modules, expected %llu", (ull)row_count,
-                      (ull)modules, (ull)modules + 1);
+    return TREE_ERROR("tree_rows", MB_UNKNOWN, "%llu row pointers for %llu modules, expected %llu",
+                      (ull)row_count, (ull)modules, (ull)modules + 1);
   if (row_ptr[0] != 0 || row_ptr[modules] != child_count)
     return TREE_ERROR("tree_rows", MB_UNKNOWN, "rows span %llu..%llu, expected 0..%llu", (ull)row_ptr[0],
                       (ull)row_ptr[modules], (ull)child_count);
   for (uint64_t i = 0; i < modules; i++) {
     if (row_ptr[i] > row_ptr[i + 1])
-      return TREE_ERROR("tree_rows", (int64_t)i, "row pointer %llu is %llu, expected at least %llu", (ull)i + 1,
-                        (ull)row_ptr[i + 1], (ull)row_ptr[i]);
+      return TREE_ERROR("tree_rows", (int64_t)i, "row pointer %llu is %llu, expected at least %llu",
+                        (ull)i + 1, (ull)row_ptr[i + 1], (ull)row_ptr[i]);
     /* Rows rise only up to here; a later fall is found in its turn, so stay inside `child`. */
     for (uint64_t k = row_ptr[i]; k < row_ptr[i + 1] && k < child_count; k++)
       if (child[k] >= modules)

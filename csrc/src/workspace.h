@@ -7,9 +7,11 @@
 
 #define MB_TENSOR_ALIGNMENT 128 /* bytes; what kernels of TVM 0.7 - 0.9 assume, twice that of the others */
 
-/* At least `size` bytes of this thread's pool, MB_TENSOR_ALIGNMENT aligned; NULL (with an error) if there are none. */
+/* At least `size` bytes of this thread's pool, MB_TENSOR_ALIGNMENT aligned; NULL (with an error) if there are
+ * none. */
 void *mb_workspace_alloc(uint64_t size);
-/* Give a block back to the pool of the thread that took it. 0, or -1 with an error for a pointer not from there. */
+/* Give a block back to the pool of the thread that took it. 0, or -1 with an error for a pointer not from
+ * there. */
 int mb_workspace_free(void *block);
 
 #endif

@@ -59,7 +59,8 @@ static bool copy_one(call_frame *frame, int i) {
   }
   slot->copy = aligned_copy(slot->original, slot->nbytes, frame->alignment);
   if (slot->copy == NULL) {
-    return call_frame_error(frame, i, PyExc_MemoryError, "no memory for an aligned copy of %zu bytes", slot->nbytes);
+    return call_frame_error(frame, i, PyExc_MemoryError, "no memory for an aligned copy of %zu bytes",
+                            slot->nbytes);
   }
   return true;
 }
@@ -83,7 +84,8 @@ bool call_align_in(call_frame *frame) {
     if (!slot->shared && needs_snapshot(frame, i)) {
       slot->snapshot = malloc(slot->nbytes);
       if (slot->snapshot == NULL) {
-        return call_frame_error(frame, i, PyExc_MemoryError, "no memory for a copy of %zu bytes", slot->nbytes);
+        return call_frame_error(frame, i, PyExc_MemoryError, "no memory for a copy of %zu bytes",
+                                slot->nbytes);
       }
       memcpy(slot->snapshot, slot->copy, slot->nbytes);
     }

@@ -25,7 +25,7 @@ static inline PyObject *Py_NewRef(PyObject *object) {
 /* DLTensor shapes are int64_t and buffer shapes Py_ssize_t: one array serves both. */
 _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "a 64-bit Python is needed");
 
-/* ---- module.c: Python objects that the C code needs, set once by loader/__init__.py ---------------- */
+/* ---- module.c: Python objects that the C code needs, set once by loader/__init__.py ------ */
 
 typedef struct call_hooks {
   PyObject *module_class;  /* mblob.module.Module */
@@ -38,7 +38,7 @@ typedef struct call_hooks {
 
 extern call_hooks call_hook;
 
-/* ---- runtime.c: TVM's own names, as libmblob defines them ------------------------------------------- */
+/* ---- runtime.c: TVM's own names, as libmblob defines them --------------------------------- */
 
 typedef struct call_runtime {
   int (*set_return)(TVMRetValueHandle ret, TVMValue *value, int *type_code, int count);
@@ -48,7 +48,7 @@ typedef struct call_runtime {
 extern call_runtime call_tvm;
 bool call_runtime_bind(void); /* false with ImportError set */
 
-/* ---- dtype.c: element types ------------------------------------------------------------------------- */
+/* ---- dtype.c: element types --------------------------------------------------------------- */
 
 /* Element type of a buffer; NULL `format` means unsigned bytes. False if it is no plain native number. */
 bool call_dtype_from_format(const char *format, Py_ssize_t itemsize, DLDataType *out);
@@ -58,7 +58,7 @@ size_t call_dtype_size(DLDataType dtype); /* bytes of an element, all lanes */
 bool call_dtype_equal(DLDataType a, DLDataType b);
 void call_dtype_text(DLDataType dtype, char out[48]); /* "float32", "int8x4", "bool" */
 
-/* ---- signature.c: what the library recorded about a function's arguments ------------------------------ */
+/* ---- signature.c: what the library recorded about a function's arguments -------------------- */
 
 typedef struct call_parameter {
   enum { PARAM_ANY, PARAM_INT, PARAM_FLOAT, PARAM_POINTER } kind;
@@ -70,7 +70,7 @@ typedef struct call_parameter {
  * *out is to be freed with PyMem_Free. */
 int call_signature_parse(const char *text, call_parameter **out);
 
-/* ---- frame.c: the arguments of one call --------------------------------------------------------------- */
+/* ---- frame.c: the arguments of one call ----------------------------------------------------- */
 
 enum { SLOT_NONE, SLOT_BUFFER, SLOT_DLPACK, SLOT_DLPACK_VERSIONED, SLOT_FUNCTION };
 
@@ -78,21 +78,21 @@ enum { SLOT_NONE, SLOT_BUFFER, SLOT_DLPACK, SLOT_DLPACK_VERSIONED, SLOT_FUNCTION
 typedef struct call_slot {
   DLTensor tensor;
   union {
-    Py_buffer view;                       /* SLOT_BUFFER */
-    DLManagedTensor *managed;             /* SLOT_DLPACK */
-    DLManagedTensorVersioned *versioned;  /* SLOT_DLPACK_VERSIONED */
-    mblob_function *function;             /* SLOT_FUNCTION */
-    TVMByteArray bytes;                   /* SLOT_NONE, code kTVMBytes */
+    Py_buffer view;                      /* SLOT_BUFFER */
+    DLManagedTensor *managed;            /* SLOT_DLPACK */
+    DLManagedTensorVersioned *versioned; /* SLOT_DLPACK_VERSIONED */
+    mblob_function *function;            /* SLOT_FUNCTION */
+    TVMByteArray bytes;                  /* SLOT_NONE, code kTVMBytes */
   } u;
   uint8_t kind;
   bool is_tensor;
   bool readonly;
   bool misaligned;
-  bool shared;     /* `copy` belongs to an earlier argument */
-  size_t nbytes;   /* of tensor data, only set by align.c */
-  void *original;  /* data pointer before the copy */
-  void *copy;      /* aligned copy that the function works on */
-  void *snapshot;  /* what the copy held before the call, for overlapping arguments */
+  bool shared;    /* `copy` belongs to an earlier argument */
+  size_t nbytes;  /* of tensor data, only set by align.c */
+  void *original; /* data pointer before the copy */
+  void *copy;     /* aligned copy that the function works on */
+  void *snapshot; /* what the copy held before the call, for overlapping arguments */
 } call_slot;
 
 #define CALL_INLINE_ARGS 8
@@ -114,12 +114,12 @@ typedef struct call_frame {
 
 bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count);
 void call_frame_release(call_frame *frame); /* keeps an exception that is set */
-/* Set an exception "NAME: argument I: ...". Returns false. */
+/* Set an exception "NAME: argument I: ...", counted from 0 as kernels do. Returns false. */
 bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...);
 /* Finish a tensor slot: compactness, alignment, what the signature says. */
 bool call_frame_tensor(call_frame *frame, int i, const char *kind);
 
-/* ---- convert.c, result.c ------------------------------------------------------------------------------ */
+/* ---- convert.c, result.c -------------------------------------------------------------------- */
 
 bool call_convert_argument(call_frame *frame, int i, PyObject *arg);
 /* A new object for what a function returned; takes over references in it. `owner` goes to returned functions. */
@@ -127,28 +127,28 @@ PyObject *call_convert_result(TVMValue value, int code, PyObject *owner);
 /* A new object for an argument that a kernel passes to Python; borrows. */
 PyObject *call_convert_borrowed(TVMValue value, int code);
 
-/* ---- align.c: data less aligned than the kernel assumes ----------------------------------------------- */
+/* ---- align.c: data less aligned than the kernel assumes ------------------------------------- */
 
 bool call_align_in(call_frame *frame);
 void call_align_out(call_frame *frame);
 
-/* ---- dlpack.c ------------------------------------------------------------------------------------------ */
+/* ---- dlpack.c -------------------------------------------------------------------------------- */
 
 /* True if `obj` has __dlpack__ and its tensor is now in slot i; false with *absent set if it has none. */
 bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent);
 PyObject *call_dlpack_import(PyObject *obj); /* a Tensor over obj.__dlpack__() */
 PyObject *call_dlpack_export(PyObject *tensor, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
-/* ---- tensor.c ------------------------------------------------------------------------------------------ */
+/* ---- tensor.c -------------------------------------------------------------------------------- */
 
 typedef struct call_tensor {
   PyObject_HEAD
-  DLTensor dl;          /* compact: strides NULL, byte_offset 0 */
-  int64_t *shape;       /* ndim, then one more for the lanes; NULL if there is neither */
-  int64_t *strides;     /* bytes, for the buffer protocol */
+  DLTensor dl; /* compact: strides NULL, byte_offset 0 */
+  int64_t *shape;            /* ndim, then one more for the lanes; NULL if there is neither */
+  int64_t *strides;          /* bytes, for the buffer protocol */
   size_t nbytes;
-  PyObject *owner;      /* keeps the memory alive, or NULL */
-  void *memory;         /* ours, from posix_memalign, or NULL */
+  PyObject *owner; /* keeps the memory alive, or NULL */
+  void *memory;    /* ours, from posix_memalign, or NULL */
   void (*release)(void *);
   void *release_arg;
   PyObject *weakrefs;
@@ -162,16 +162,17 @@ extern PyTypeObject call_tensor_type;
 
 /* A tensor of tensor_class over the memory `dl` describes. `owner` may be NULL; `release` runs at the end (not
  * when this fails). */
-PyObject *call_tensor_over(const DLTensor *dl, PyObject *owner, void (*release)(void *), void *arg, bool readonly);
+PyObject *call_tensor_over(const DLTensor *dl, PyObject *owner, void (*release)(void *), void *arg,
+                           bool readonly);
 /* An uninitialised tensor in memory of its own, aligned to CALL_TENSOR_ALIGNMENT. */
 PyObject *call_tensor_empty(const DLTensor *like);
 bool call_tensor_valid(const call_tensor *tensor); /* false with ValueError set after call_tensor_detach */
 /* The memory is about to go (a kernel's argument): later use gives an error. */
 void call_tensor_detach(PyObject *tensor);
-bool call_tensor_compact(const DLTensor *dl); /* row-major without gaps */
+bool call_tensor_compact(const DLTensor *dl);              /* row-major without gaps */
 bool call_tensor_size(const DLTensor *dl, size_t *nbytes); /* false if the product overflows */
 
-/* ---- function.c, callback.c, memory.c ------------------------------------------------------------------- */
+/* ---- function.c, callback.c, memory.c --------------------------------------------------------- */
 
 extern PyTypeObject call_function_type;
 extern PyTypeObject call_memory_type;

@@ -30,8 +30,10 @@ bool call_callback_reraise(const char *message) {
   const char *text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kept, 1));
   /* A runtime in between may have put words around the text; another error since then has not got it. */
   bool same = text != NULL && strstr(message, text) != NULL;
-  if (same) PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
-  else PyErr_Clear();
+  if (same)
+    PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+  else
+    PyErr_Clear();
   Py_DECREF(kept);
   return same;
 }
@@ -47,7 +49,8 @@ static PyObject *describe(PyObject *exception) {
   Py_XDECREF(text);
   PyObject *plain = line ? PyUnicode_AsEncodedString(line, "utf-8", "backslashreplace") : NULL;
   Py_XDECREF(line);
-  PyObject *result = plain ? PyUnicode_DecodeUTF8(PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain), "replace") : NULL;
+  PyObject *result =
+      plain ? PyUnicode_DecodeUTF8(PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain), "replace") : NULL;
   Py_XDECREF(plain);
   return result;
 }
@@ -81,7 +84,8 @@ static bool set_result(PyObject *result, TVMRetValueHandle ret) {
   call_frame frame;
   bool ok = call_frame_init(&frame, name, 1) && call_convert_argument(&frame, 0, result);
   if (ok && frame.slots[0].is_tensor) {
-    ok = call_frame_error(&frame, 0, PyExc_TypeError, "a Python function called by a kernel cannot return an array; "
+    ok = call_frame_error(&frame, 0, PyExc_TypeError,
+                          "a Python function called by a kernel cannot return an array; "
                           "write into one that the kernel passes");
   }
   if (ok) {
@@ -97,7 +101,8 @@ static bool set_result(PyObject *result, TVMRetValueHandle ret) {
   return ok;
 }
 
-static int call_python(PyObject *callable, TVMValue *args, const int *codes, int count, TVMRetValueHandle ret) {
+static int call_python(PyObject *callable, TVMValue *args, const int *codes, int count,
+                       TVMRetValueHandle ret) {
   PyObject **objects = PyMem_Calloc((size_t)count + 1, sizeof *objects);
   if (objects == NULL) {
     PyErr_NoMemory();

@@ -9,7 +9,7 @@ static bool set_handle(call_frame *frame, int i, void *handle, int code) {
   return true;
 }
 
-/* ---- numbers --------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------- */
 
 static bool convert_int(call_frame *frame, int i, PyObject *arg) {
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
@@ -26,7 +26,8 @@ static bool convert_int(call_frame *frame, int i, PyObject *arg) {
   int overflow;
   long long value = PyLong_AsLongLongAndOverflow(arg, &overflow);
   if (overflow != 0) {
-    return call_frame_error(frame, i, PyExc_OverflowError, "the int does not fit into 64 bits, the widest a function takes");
+    return call_frame_error(frame, i, PyExc_OverflowError,
+                            "the int does not fit into 64 bits, the widest a function takes");
   }
   frame->values[i].v_int64 = value;
   frame->codes[i] = kTVMArgInt;
@@ -44,14 +45,15 @@ static bool convert_float(call_frame *frame, int i, double value) {
   return true;
 }
 
-/* ---- text ------------------------------------------------------------------------------------------ */
+/* ---- text -------------------------------------------------------------------------------- */
 
 static bool convert_str(call_frame *frame, int i, PyObject *arg) {
   Py_ssize_t size;
   const char *text = PyUnicode_AsUTF8AndSize(arg, &size);
   if (text == NULL) return false;
   if (strlen(text) != (size_t)size) {
-    return call_frame_error(frame, i, PyExc_ValueError, "the str has a NUL inside, functions see it end there; pass bytes");
+    return call_frame_error(frame, i, PyExc_ValueError,
+                            "the str has a NUL inside, functions see it end there; pass bytes");
   }
   frame->values[i].v_str = text;
   frame->codes[i] = kTVMStr;
@@ -65,7 +67,22 @@ static bool convert_bytes(call_frame *frame, int i, const char *data, Py_ssize_t
   return set_handle(frame, i, bytes, kTVMBytes);
 }
 
-/* ---- buffers --------------------------------------------------------------------------------------- */
+/* A copy, because others may resize the bytearray while the function runs. */
+static bool convert_bytearray(call_frame *frame, int i, PyObject *arg) {
+  _Static_assert(sizeof(TVMByteArray) <= sizeof(DLTensor), "the unused tensor of the slot has room for it");
+  call_slot *slot = &frame->slots[i];
+  PyObject *copy = PyBytes_FromObject(arg);
+  if (copy == NULL) return false;
+  int failed = PyObject_GetBuffer(copy, &slot->u.view, PyBUF_SIMPLE);
+  Py_DECREF(copy); /* the view holds it */
+  if (failed) return false;
+  slot->kind = SLOT_BUFFER;
+  TVMByteArray bytes = {slot->u.view.buf, (size_t)slot->u.view.len};
+  memcpy(&slot->tensor, &bytes, sizeof bytes);
+  return set_handle(frame, i, &slot->tensor, kTVMBytes);
+}
+
+/* ---- buffers ----------------------------------------------------------------------------- */
 
 /* numpy's scalars have the buffer protocol as 0-d arrays do; unlike arrays they are hashable values. */
 static bool is_scalar_value(PyObject *arg, const Py_buffer *view) {
@@ -78,7 +95,8 @@ static bool convert_scalar_value(call_frame *frame, int i, PyObject *arg, DLData
     return !(value == -1.0 && PyErr_Occurred()) && convert_float(frame, i, value);
   }
   if (dtype.code != kDLInt && dtype.code != kDLUInt) {
-    return call_frame_error(frame, i, PyExc_TypeError, "a complex number is no argument of a function; pass an array");
+    return call_frame_error(frame, i, PyExc_TypeError,
+                            "a complex number is no argument of a function; pass an array");
   }
   PyObject *number = dtype.bits == 1 ? PyBool_FromLong(PyObject_IsTrue(arg)) : PyNumber_Index(arg);
   if (number == NULL) return false;
@@ -97,12 +115,13 @@ static bool is_ctypes_pointer(const Py_buffer *view) {
 
 static bool bad_format(call_frame *frame, int i, const Py_buffer *view) {
   const char *f = view->format ? view->format : "B";
-  const char *what = *f == '>' || *f == '!'                      ? "big-endian numbers"
-                     : strchr(f, 'O') != NULL                    ? "Python objects"
+  const char *what = *f == '>' || *f == '!'                             ? "big-endian numbers"
+                     : strchr(f, 'O') != NULL                           ? "Python objects"
                      : strchr(f, '{') != NULL || strchr(f, ':') != NULL ? "structures"
-                                                                 : "no plain numbers";
+                                                                        : "no plain numbers";
   return call_frame_error(frame, i, PyExc_TypeError,
-                          "the elements (format \"%s\") are %s; convert with astype to a native number type", f, what);
+                          "the elements (format \"%s\") are %s; convert with astype to a native number type",
+                          f, what);
 }
 
 static bool is_contiguous(const Py_buffer *view) {
@@ -141,8 +160,9 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
   }
   if (is_scalar_value(arg, view)) return convert_scalar_value(frame, i, arg, t->dtype);
   if (!is_contiguous(view)) {
-    return call_frame_error(frame, i, PyExc_ValueError,
-                            "the array is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back");
+    return call_frame_error(
+        frame, i, PyExc_ValueError,
+        "the array is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back");
   }
   slot->is_tensor = true;
   slot->readonly = view->readonly != 0;
@@ -156,7 +176,7 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
   return call_frame_tensor(frame, i, "array");
 }
 
-/* ---- our own types ----------------------------------------------------------------------------------- */
+/* ---- our own types ------------------------------------------------------------------------- */
 
 static bool convert_tensor(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
@@ -203,7 +223,7 @@ static bool convert_callable(call_frame *frame, int i, PyObject *arg) {
   return set_handle(frame, i, function, kTVMPackedFuncHandle);
 }
 
-/* ---- all of them --------------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   PyTypeObject *type = Py_TYPE(arg);
@@ -212,26 +232,9 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   if (PyLong_Check(arg)) return convert_int(frame, i, arg);
   if (PyUnicode_Check(arg)) return convert_str(frame, i, arg);
   if (PyBytes_Check(arg)) return convert_bytes(frame, i, PyBytes_AS_STRING(arg), PyBytes_GET_SIZE(arg));
-  if (PyByteArray_Check(arg)) {
-    /* exported for the call, so that nobody resizes it meanwhile */
-    call_slot *slot = &frame->slots[i];
-    Py_buffer view;
-    if (PyObject_GetBuffer(arg, &view, PyBUF_SIMPLE) != 0) return false;
-    PyObject *copy = PyBytes_FromStringAndSize(view.buf, view.len);
-    PyBuffer_Release(&view);
-    if (copy == NULL) return false;
-    int failed = PyObject_GetBuffer(copy, &slot->u.view, PyBUF_SIMPLE);
-    Py_DECREF(copy); /* the view holds it */
-    if (failed) return false;
-    slot->kind = SLOT_BUFFER;
-    slot->tensor.data = NULL;
-    /* the byte array lies in the tensor, which is not used as one */
-    _Static_assert(sizeof(TVMByteArray) <= sizeof(DLTensor), "room for a TVMByteArray");
-    TVMByteArray bytes = {slot->u.view.buf, (size_t)slot->u.view.len};
-    memcpy(&slot->tensor, &bytes, sizeof bytes);
-    return set_handle(frame, i, &slot->tensor, kTVMBytes);
-  }
-  if (type == &call_function_type) return set_handle(frame, i, call_function_handle(arg), kTVMPackedFuncHandle);
+  if (PyByteArray_Check(arg)) return convert_bytearray(frame, i, arg);
+  if (type == &call_function_type)
+    return set_handle(frame, i, call_function_handle(arg), kTVMPackedFuncHandle);
   if (PyObject_TypeCheck(arg, (PyTypeObject *)call_hook.module_class)) return convert_module(frame, i, arg);
   if (PyObject_TypeCheck(arg, (PyTypeObject *)call_hook.device_class)) return convert_device(frame, i, arg);
   if (PyObject_CheckBuffer(arg)) return convert_buffer(frame, i, arg);
@@ -239,10 +242,11 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   if (call_dlpack_argument(frame, i, arg, &absent)) return true;
   if (!absent) return false;
   if (PyCallable_Check(arg)) return convert_callable(frame, i, arg);
-  return call_frame_error(frame, i, PyExc_TypeError,
-                          "expected an array, a number, str, bytes, None, a Tensor, a Module, a Device or a function, "
-                          "found %s; make it an array with numpy.asarray(x)",
-                          type->tp_name);
+  return call_frame_error(
+      frame, i, PyExc_TypeError,
+      "expected an array, a number, str, bytes, None, a Tensor, a Module, a Device or a function, "
+      "found %s; make it an array with numpy.asarray(x)",
+      type->tp_name);
 }
 
 bool call_convert_argument(call_frame *frame, int i, PyObject *arg) {
@@ -256,8 +260,9 @@ bool call_convert_argument(call_frame *frame, int i, PyObject *arg) {
   if (type == &PyFloat_Type) return convert_float(frame, i, PyFloat_AS_DOUBLE(arg));
   if (arg == Py_None) return set_handle(frame, i, NULL, kTVMNullptr);
   /* Arrays are the common case: no base class to ask about, and a buffer. */
-  if (type->tp_base == &PyBaseObject_Type && type->tp_as_buffer != NULL && type->tp_as_buffer->bf_getbuffer != NULL &&
-      type != &PyBytes_Type && type != &PyByteArray_Type && type != &call_tensor_type) {
+  if (type->tp_base == &PyBaseObject_Type && type->tp_as_buffer != NULL &&
+      type->tp_as_buffer->bf_getbuffer != NULL && type != &PyBytes_Type && type != &PyByteArray_Type &&
+      type != &call_tensor_type) {
     return convert_buffer(frame, i, arg);
   }
   return convert_other(frame, i, arg);

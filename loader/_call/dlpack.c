@@ -26,7 +26,7 @@ static DLDataType to_dlpack_dtype(DLDataType dtype) {
   return dtype;
 }
 
-/* ---- import ------------------------------------------------------------------------------------------ */
+/* ---- import -------------------------------------------------------------------------------- */
 
 /* A tensor taken out of a capsule: ours to delete. */
 typedef struct taken {
@@ -147,7 +147,7 @@ PyObject *call_dlpack_import(PyObject *obj) {
   return tensor;
 }
 
-/* ---- export ------------------------------------------------------------------------------------------ */
+/* ---- export -------------------------------------------------------------------------------- */
 
 /* What a capsule holds: the managed tensor, its strides, and the Tensor that owns the memory. */
 typedef struct exported {
@@ -202,8 +202,8 @@ static PyObject *make_capsule(PyObject *object, bool versioned, bool copied) {
     e->u.versioned.version.minor = 0;
     e->u.versioned.manager_ctx = e;
     e->u.versioned.deleter = delete_versioned;
-    e->u.versioned.flags = (tensor->readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) |
-                           (copied ? DLPACK_FLAG_BITMASK_IS_COPIED : 0);
+    e->u.versioned.flags =
+        (tensor->readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) | (copied ? DLPACK_FLAG_BITMASK_IS_COPIED : 0);
     e->u.versioned.dl_tensor = dl;
     capsule = PyCapsule_New(&e->u.versioned, versioned_name, capsule_end);
   } else {
@@ -223,7 +223,8 @@ typedef struct export_options {
 static bool parse_options(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, export_options *o) {
   o->stream = o->max_version = o->dl_device = o->copy = Py_None;
   if (nargs > 1) {
-    PyErr_Format(PyExc_TypeError, "__dlpack__: takes stream, max_version, dl_device, copy as keywords, found %zd values",
+    PyErr_Format(PyExc_TypeError,
+                 "__dlpack__: takes stream, max_version, dl_device, copy as keywords, found %zd values",
                  nargs);
     return false;
   }
@@ -231,10 +232,14 @@ static bool parse_options(PyObject *const *args, Py_ssize_t nargs, PyObject *kwn
   for (Py_ssize_t k = 0; kwnames != NULL && k < PyTuple_GET_SIZE(kwnames); ++k) {
     PyObject *name = PyTuple_GET_ITEM(kwnames, k);
     PyObject *value = args[nargs + k];
-    if (PyUnicode_CompareWithASCIIString(name, "stream") == 0) o->stream = value;
-    else if (PyUnicode_CompareWithASCIIString(name, "max_version") == 0) o->max_version = value;
-    else if (PyUnicode_CompareWithASCIIString(name, "dl_device") == 0) o->dl_device = value;
-    else if (PyUnicode_CompareWithASCIIString(name, "copy") == 0) o->copy = value;
+    if (PyUnicode_CompareWithASCIIString(name, "stream") == 0)
+      o->stream = value;
+    else if (PyUnicode_CompareWithASCIIString(name, "max_version") == 0)
+      o->max_version = value;
+    else if (PyUnicode_CompareWithASCIIString(name, "dl_device") == 0)
+      o->dl_device = value;
+    else if (PyUnicode_CompareWithASCIIString(name, "copy") == 0)
+      o->copy = value;
     else {
       PyErr_Format(PyExc_TypeError, "__dlpack__: unknown keyword %R", name);
       return false;
@@ -258,7 +263,8 @@ static bool check_device(const call_tensor *tensor, PyObject *wanted) {
   if (wanted == Py_None) return true;
   int type, id;
   if (!PyTuple_Check(wanted) || !PyArg_ParseTuple(wanted, "ii", &type, &id)) {
-    PyErr_Format(PyExc_TypeError, "__dlpack__: dl_device: expected (device_type, device_id), found %R", wanted);
+    PyErr_Format(PyExc_TypeError, "__dlpack__: dl_device: expected (device_type, device_id), found %R",
+                 wanted);
     return false;
   }
   if (type == (int)tensor->dl.device.device_type && id == tensor->dl.device.device_id) return true;
@@ -269,7 +275,8 @@ static bool check_device(const call_tensor *tensor, PyObject *wanted) {
 
 static PyObject *copy_of(call_tensor *tensor) {
   PyObject *copy = call_tensor_empty(&tensor->dl);
-  if (copy != NULL && tensor->nbytes != 0) memcpy(((call_tensor *)copy)->dl.data, tensor->dl.data, tensor->nbytes);
+  if (copy != NULL && tensor->nbytes != 0)
+    memcpy(((call_tensor *)copy)->dl.data, tensor->dl.data, tensor->nbytes);
   return copy;
 }
 
@@ -282,13 +289,16 @@ PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t
   if (options.stream != Py_None && tensor->dl.device.device_type == kDLCPU) {
     long stream = PyLong_Check(options.stream) ? PyLong_AsLong(options.stream) : 0;
     if (stream == -1 && PyErr_Occurred()) PyErr_Clear();
-    if (stream != -1) return PyErr_Format(PyExc_BufferError, "__dlpack__: a cpu tensor has no stream, found %R", options.stream);
+    if (stream != -1)
+      return PyErr_Format(PyExc_BufferError, "__dlpack__: a cpu tensor has no stream, found %R",
+                          options.stream);
   }
   int copy = options.copy == Py_None ? 0 : PyObject_IsTrue(options.copy);
   if (copy < 0) return NULL;
   if (!copy && !versioned && tensor->readonly) {
-    return PyErr_Format(PyExc_BufferError,
-                        "__dlpack__: a read-only tensor needs a consumer of DLPack 1.0 (max_version=(1, 0)), or copy=True");
+    return PyErr_Format(
+        PyExc_BufferError,
+        "__dlpack__: a read-only tensor needs a consumer of DLPack 1.0 (max_version=(1, 0)), or copy=True");
   }
   PyObject *source = copy ? copy_of(tensor) : Py_NewRef(object);
   if (source == NULL) return NULL;

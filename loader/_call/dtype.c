@@ -32,16 +32,30 @@ bool call_dtype_from_format(const char *format, Py_ssize_t itemsize, DLDataType 
     return true;
   }
   switch (*format) {
-    case 'b': case 'h': case 'i': case 'l': case 'q': case 'n':
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q':
+    case 'n':
       *out = make(kDLInt, itemsize);
       return true;
-    case 'B': case 'H': case 'I': case 'L': case 'Q': case 'N': case 'c':
+    case 'B':
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q':
+    case 'N':
+    case 'c':
       *out = make(kDLUInt, itemsize);
       return true;
-    case 'e': case 'f': case 'd':
+    case 'e':
+    case 'f':
+    case 'd':
       *out = make(kDLFloat, itemsize);
       return true;
-    case 'F': case 'D': /* complex, as Python 3.14 writes it */
+    case 'F':
+    case 'D': /* complex, as Python 3.14 writes it */
       *out = make(kDLComplex, itemsize);
       return true;
     case '?':
@@ -56,7 +70,11 @@ bool call_dtype_from_format(const char *format, Py_ssize_t itemsize, DLDataType 
 const char *call_dtype_format(DLDataType dtype) {
   switch (dtype.code) {
     case kDLInt:
-      return dtype.bits == 8 ? "b" : dtype.bits == 16 ? "h" : dtype.bits == 32 ? "i" : dtype.bits == 64 ? "q" : NULL;
+      return dtype.bits == 8    ? "b"
+             : dtype.bits == 16 ? "h"
+             : dtype.bits == 32 ? "i"
+             : dtype.bits == 64 ? "q"
+                                : NULL;
     case kDLUInt:
       return dtype.bits == 1    ? "?"
              : dtype.bits == 8  ? "B"

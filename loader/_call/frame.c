@@ -49,10 +49,8 @@ static void slot_release(call_slot *slot) {
       break;
     case SLOT_FUNCTION: {
       mblob_function *function = slot->u.function;
-      Py_BEGIN_ALLOW_THREADS
-      mblob_function_release(function);
-      Py_END_ALLOW_THREADS
-      break;
+      Py_BEGIN_ALLOW_THREADS mblob_function_release(function);
+      Py_END_ALLOW_THREADS break;
     }
     default:
       break;
@@ -77,7 +75,7 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
   PyObject *text = PyUnicode_FromFormatV(format, args);
   va_end(args);
   if (text != NULL) {
-    PyErr_Format(type, "%U: argument %d: %U", frame->name, i + 1, text);
+    PyErr_Format(type, "%U: argument %d: %U", frame->name, i, text);
     Py_DECREF(text);
   }
   return false;
@@ -104,8 +102,9 @@ static bool check_parameter(call_frame *frame, int i) {
     char found[48], expected[48];
     call_dtype_text(slot->tensor.dtype, found);
     call_dtype_text(p->dtype, expected);
-    return call_frame_error(frame, i, PyExc_TypeError, "expected an array of %s, found %s; convert it with astype(\"%s\")",
-                            expected, found, expected);
+    return call_frame_error(frame, i, PyExc_TypeError,
+                            "expected an array of %s, found %s; convert it with astype(\"%s\")", expected,
+                            found, expected);
   }
   if (slot->readonly && !p->is_const) {
     return call_frame_error(frame, i, PyExc_ValueError,
@@ -115,16 +114,18 @@ static bool check_parameter(call_frame *frame, int i) {
 }
 
 /* Device memory that the processor reads through the same pointer. */
-static bool on_host(DLDevice device) { return device.device_type == kDLCPU || device.device_type == kDLCUDAHost; }
+static bool on_host(DLDevice device) {
+  return device.device_type == kDLCPU || device.device_type == kDLCUDAHost;
+}
 
 bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
   call_slot *slot = &frame->slots[i];
   DLTensor *t = &slot->tensor;
   if (t->strides != NULL) {
     if (!call_tensor_compact(t)) {
-      return call_frame_error(frame, i, PyExc_ValueError,
-                              "the %s is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back",
-                              kind);
+      return call_frame_error(
+          frame, i, PyExc_ValueError,
+          "the %s is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back", kind);
     }
     t->strides = NULL;
   }

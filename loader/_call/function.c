@@ -17,7 +17,7 @@ typedef struct function_object {
 
 mblob_function *call_function_handle(PyObject *function) { return ((function_object *)function)->handle; }
 
-/* ---- the call ---------------------------------------------------------------------------------------- */
+/* ---- the call ------------------------------------------------------------------------------ */
 
 static void raise_failure(function_object *self, int status) {
   if (call_callback_reraise(mblob_last_error())) return;
@@ -28,8 +28,8 @@ static void raise_failure(function_object *self, int status) {
 
 static bool check_count(const function_object *self, Py_ssize_t count) {
   if (self->parameter_count < 0 || count == self->parameter_count) return true;
-  PyErr_Format(PyExc_TypeError, "%U: expected %d arguments (%s), found %zd", self->name, self->parameter_count,
-               mblob_function_signature(self->handle), count);
+  PyErr_Format(PyExc_TypeError, "%U: expected %d arguments (%s), found %zd", self->name,
+               self->parameter_count, mblob_function_signature(self->handle), count);
   return false;
 }
 
@@ -38,10 +38,9 @@ static PyObject *invoke(function_object *self, call_frame *frame) {
   TVMValue ret = {.v_int64 = 0};
   int ret_code = kTVMNullptr;
   int status;
-  Py_BEGIN_ALLOW_THREADS
-  status = mblob_function_call(self->handle, frame->values, frame->codes, frame->count, &ret, &ret_code);
-  Py_END_ALLOW_THREADS
-  if (frame->misaligned) call_align_out(frame);
+  Py_BEGIN_ALLOW_THREADS status =
+      mblob_function_call(self->handle, frame->values, frame->codes, frame->count, &ret, &ret_code);
+  Py_END_ALLOW_THREADS if (frame->misaligned) call_align_out(frame);
   if (status != MBLOB_OK) {
     raise_failure(self, status);
     return NULL;
@@ -51,11 +50,13 @@ static PyObject *invoke(function_object *self, call_frame *frame) {
   return call_convert_result(ret, ret_code, self->owner);
 }
 
-static PyObject *function_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+static PyObject *function_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
+                                     PyObject *kwnames) {
   function_object *self = (function_object *)callable;
   Py_ssize_t count = PyVectorcall_NARGS(nargsf);
   if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0) {
-    return PyErr_Format(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->name, kwnames);
+    return PyErr_Format(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->name,
+                        kwnames);
   }
   if (!check_count(self, count)) return NULL;
   call_frame frame;
@@ -71,7 +72,7 @@ static PyObject *function_vectorcall(PyObject *callable, PyObject *const *args, 
   return result;
 }
 
-/* ---- the object ---------------------------------------------------------------------------------------- */
+/* ---- the object ------------------------------------------------------------------------------ */
 
 PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *owner) {
   function_object *self = PyObject_GC_New(function_object, &call_function_type);
@@ -127,10 +128,8 @@ static void function_dealloc(PyObject *object) {
   if (self->weakrefs != NULL) PyObject_ClearWeakRefs(object);
   mblob_function *handle = self->handle;
   /* The last reference closes a library: destructors run, and other threads may wait for the GIL in there. */
-  Py_BEGIN_ALLOW_THREADS
-  mblob_function_release(handle);
-  Py_END_ALLOW_THREADS
-  PyMem_Free(self->parameters);
+  Py_BEGIN_ALLOW_THREADS mblob_function_release(handle);
+  Py_END_ALLOW_THREADS PyMem_Free(self->parameters);
   Py_XDECREF(self->name);
   Py_XDECREF(self->owner);
   PyObject_GC_Del(self);
@@ -142,8 +141,8 @@ static PyObject *function_repr(PyObject *object) {
 
 static PyObject *get_signature(PyObject *object, void *closure) {
   (void)closure;
-  return PyUnicode_DecodeUTF8(mblob_function_signature(((function_object *)object)->handle),
-                              (Py_ssize_t)strlen(mblob_function_signature(((function_object *)object)->handle)), "replace");
+  const char *text = mblob_function_signature(((function_object *)object)->handle);
+  return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
 static PyObject *get_address(PyObject *object, void *closure) {
@@ -155,27 +154,29 @@ static PyMemberDef function_members[] = {
     {"__name__", T_OBJECT, offsetof(function_object, name), READONLY, NULL},
     {"name", T_OBJECT, offsetof(function_object, name), READONLY, PyDoc_STR("name it was found under")},
     {"alignment", T_UINT, offsetof(function_object, alignment), READONLY,
-     PyDoc_STR("bytes that tensor data must be aligned to; 0: its element's size. Other data is copied for the call")},
+     PyDoc_STR("bytes that tensor data must be aligned to; 0: its element's size. Other data is copied for "
+               "the call")},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyGetSetDef function_getset[] = {
-    {"signature", get_signature, NULL, PyDoc_STR("C argument types that the library recorded, \"\" if none"), NULL},
+    {"signature", get_signature, NULL, PyDoc_STR("C argument types that the library recorded, \"\" if none"),
+     NULL},
     {"address", get_address, NULL, PyDoc_STR("address of its mblob_function, borrowed"), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 PyTypeObject call_function_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "mblob.PackedFunction",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "mblob.PackedFunction",
     .tp_basicsize = sizeof(function_object),
     .tp_dealloc = function_dealloc,
     .tp_vectorcall_offset = offsetof(function_object, vectorcall),
     .tp_repr = function_repr,
     .tp_call = PyVectorcall_Call,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_doc = PyDoc_STR("A function of a library. Call it with arrays, numbers, str, bytes, None, modules, functions.\n\n"
-                        "It keeps its library loaded. The GIL is released during the call."),
+    .tp_doc = PyDoc_STR(
+        "A function of a library. Call it with arrays, numbers, str, bytes, None, modules, functions.\n\n"
+        "It keeps its library loaded. The GIL is released during the call."),
     .tp_traverse = function_traverse,
     .tp_clear = function_clear,
     .tp_weaklistoffset = offsetof(function_object, weakrefs),

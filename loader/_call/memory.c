@@ -45,13 +45,13 @@ static int memory_getbuffer(PyObject *self, Py_buffer *view, int flags) {
 static PyBufferProcs memory_buffer = {memory_getbuffer, NULL};
 
 PyTypeObject call_memory_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "loader._call.Memory",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "loader._call.Memory",
     .tp_basicsize = sizeof(memory_object),
     .tp_dealloc = memory_dealloc,
     .tp_as_buffer = &memory_buffer,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = PyDoc_STR("Memory(address, size, owner)\n\n`size` read-only bytes at `address`, alive as long as `owner`."),
+    .tp_doc = PyDoc_STR(
+        "Memory(address, size, owner)\n\n`size` read-only bytes at `address`, alive as long as `owner`."),
     .tp_traverse = memory_traverse,
     .tp_new = memory_new,
 };

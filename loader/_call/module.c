@@ -13,13 +13,13 @@ static bool set_hook(PyObject **hook, PyObject *value) {
 }
 
 static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"module_class", "module_handle", "wrap_module", "device_class", "tensor_class",
-                          "raise_status", NULL};
+  static char *names[] = {"module_class", "module_handle", "wrap_module", "device_class",
+                          "tensor_class", "raise_status",  NULL};
   PyObject *module_class, *module_handle, *wrap_module, *device_class, *tensor_class, *raise_status;
   (void)module;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOO!O!O", names, &PyType_Type, &module_class, &module_handle,
-                                   &wrap_module, &PyType_Type, &device_class, &PyType_Type, &tensor_class,
-                                   &raise_status)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOO!O!O", names, &PyType_Type, &module_class,
+                                   &module_handle, &wrap_module, &PyType_Type, &device_class, &PyType_Type,
+                                   &tensor_class, &raise_status)) {
     return NULL;
   }
   if (!PyType_IsSubtype((PyTypeObject *)tensor_class, &call_tensor_type)) {
@@ -54,7 +54,8 @@ static PyObject *keep_exception(PyObject *module, PyObject *exception) {
 }
 
 /* shape (a sequence of ints) and dtype (code, bits, lanes) to a DLTensor on the processor. */
-static bool parse_layout(PyObject *shape, PyObject *dtype, DLTensor *dl, int64_t extents[CALL_TENSOR_NDIM_MAX]) {
+static bool parse_layout(PyObject *shape, PyObject *dtype, DLTensor *dl,
+                         int64_t extents[CALL_TENSOR_NDIM_MAX]) {
   unsigned char code, bits;
   unsigned short lanes;
   if (!PyArg_ParseTuple(dtype, "bbH", &code, &bits, &lanes)) return false;
@@ -105,7 +106,8 @@ static PyObject *tensor_view(PyObject *module, PyObject *args) {
   if (!PyBuffer_IsContiguous(buffer, 'C')) {
     PyErr_SetString(PyExc_ValueError, "tensor: the buffer is not contiguous");
   } else if (!call_tensor_size(&dl, &nbytes) || nbytes != (size_t)buffer->len) {
-    PyErr_Format(PyExc_ValueError, "tensor: a buffer of %zd bytes does not match dtype and shape %R", buffer->len, shape);
+    PyErr_Format(PyExc_ValueError, "tensor: a buffer of %zd bytes does not match dtype and shape %R",
+                 buffer->len, shape);
   } else {
     dl.data = buffer->buf;
     tensor = call_tensor_over(&dl, view, NULL, NULL, buffer->readonly != 0);
@@ -151,15 +153,20 @@ static PyMethodDef methods[] = {
     {"set_hooks", (PyCFunction)(void (*)(void))set_hooks, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("Give the module the Python classes and functions it needs.")},
     {"callback", callback, METH_O,
-     PyDoc_STR("callback(callable) -> address of a new mblob_function that calls it; the caller owns the reference.")},
+     PyDoc_STR("callback(callable) -> address of a new mblob_function that calls it; the caller owns the "
+               "reference.")},
     {"keep_exception", keep_exception, METH_O,
-     PyDoc_STR("keep_exception(exc): make it this thread's error of the runtime, to be raised again by the caller.")},
-    {"tensor_empty", tensor_empty, METH_VARARGS, PyDoc_STR("tensor_empty(shape, (code, bits, lanes)) -> Tensor")},
+     PyDoc_STR("keep_exception(exc): make it this thread's error of the runtime, to be raised again by the "
+               "caller.")},
+    {"tensor_empty", tensor_empty, METH_VARARGS,
+     PyDoc_STR("tensor_empty(shape, (code, bits, lanes)) -> Tensor")},
     {"tensor_view", tensor_view, METH_VARARGS,
      PyDoc_STR("tensor_view(buffer, shape, (code, bits, lanes)) -> Tensor over the buffer's memory")},
     {"tensor_retype", tensor_retype, METH_VARARGS,
-     PyDoc_STR("tensor_retype(tensor, (code, bits, lanes)) -> Tensor over the same memory, elements of that type")},
-    {"tensor_from_dlpack", tensor_from_dlpack, METH_O, PyDoc_STR("tensor_from_dlpack(obj or capsule) -> Tensor, no copy")},
+     PyDoc_STR(
+         "tensor_retype(tensor, (code, bits, lanes)) -> Tensor over the same memory, elements of that type")},
+    {"tensor_from_dlpack", tensor_from_dlpack, METH_O,
+     PyDoc_STR("tensor_from_dlpack(obj or capsule) -> Tensor, no copy")},
     {"dtype_of_format", dtype_of_format, METH_VARARGS,
      PyDoc_STR("dtype_of_format(format, itemsize) -> (code, bits, lanes) or None")},
     {NULL, NULL, 0, NULL},
@@ -169,7 +176,9 @@ static int execute(PyObject *module) {
   static const struct {
     const char *name;
     PyTypeObject *type;
-  } types[] = {{"PackedFunction", &call_function_type}, {"TensorBase", &call_tensor_type}, {"Memory", &call_memory_type}};
+  } types[] = {{"PackedFunction", &call_function_type},
+               {"TensorBase", &call_tensor_type},
+               {"Memory", &call_memory_type}};
   if (!call_runtime_bind()) return -1;
   for (size_t i = 0; i < sizeof types / sizeof types[0]; ++i) {
     if (PyType_Ready(types[i].type) != 0) return -1;
@@ -186,7 +195,8 @@ static PyModuleDef_Slot slots[] = {
 static PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "loader._call",
-    .m_doc = PyDoc_STR("Calling functions of libraries, tensors, callbacks: the part of the run side that must be fast."),
+    .m_doc = PyDoc_STR(
+        "Calling functions of libraries, tensors, callbacks: the part of the run side that must be fast."),
     .m_methods = methods,
     .m_slots = slots,
 };

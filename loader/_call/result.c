@@ -73,7 +73,8 @@ static PyObject *plain_object(TVMValue value, int code) {
 }
 
 static PyObject *unknown_code(int code) {
-  PyErr_Format(PyExc_TypeError, "a value of type code %d has no meaning in Python (classic TVM objects are not supported)",
+  PyErr_Format(PyExc_TypeError,
+               "a value of type code %d has no meaning in Python (classic TVM objects are not supported)",
                code);
   return NULL;
 }

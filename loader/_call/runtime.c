@@ -22,7 +22,8 @@ static bool lookup(void *library, const char *name, void *out) {
 
 bool call_runtime_bind(void) {
   if (mblob_abi_version() != MBLOB_ABI_VERSION) {
-    PyErr_Format(PyExc_ImportError, "libmblob.so has ABI version %u, this module was built for %u; build mblob again",
+    PyErr_Format(PyExc_ImportError,
+                 "libmblob.so has ABI version %u, this module was built for %u; build mblob again",
                  (unsigned)mblob_abi_version(), (unsigned)MBLOB_ABI_VERSION);
     return false;
   }

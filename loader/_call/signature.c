@@ -11,11 +11,13 @@ typedef struct named_type {
 } named_type;
 
 static const named_type types[] = {
-    {"float", kDLFloat, 32},     {"double", kDLFloat, 64},   {"_Float16", kDLFloat, 16},  {"__fp16", kDLFloat, 16},
-    {"__bf16", kDLBfloat, 16},   {"int8_t", kDLInt, 8},      {"int16_t", kDLInt, 16},     {"int32_t", kDLInt, 32},
-    {"int64_t", kDLInt, 64},     {"uint8_t", kDLUInt, 8},    {"uint16_t", kDLUInt, 16},   {"uint32_t", kDLUInt, 32},
-    {"uint64_t", kDLUInt, 64},   {"intptr_t", kDLInt, 64},   {"uintptr_t", kDLUInt, 64},  {"size_t", kDLUInt, 64},
-    {"ssize_t", kDLInt, 64},     {"ptrdiff_t", kDLInt, 64},  {"_Bool", kDLUInt, 1},       {"bool", kDLUInt, 1},
+    {"float", kDLFloat, 32},   {"double", kDLFloat, 64},  {"_Float16", kDLFloat, 16},
+    {"__fp16", kDLFloat, 16},  {"__bf16", kDLBfloat, 16}, {"int8_t", kDLInt, 8},
+    {"int16_t", kDLInt, 16},   {"int32_t", kDLInt, 32},   {"int64_t", kDLInt, 64},
+    {"uint8_t", kDLUInt, 8},   {"uint16_t", kDLUInt, 16}, {"uint32_t", kDLUInt, 32},
+    {"uint64_t", kDLUInt, 64}, {"intptr_t", kDLInt, 64},  {"uintptr_t", kDLUInt, 64},
+    {"size_t", kDLUInt, 64},   {"ssize_t", kDLInt, 64},   {"ptrdiff_t", kDLInt, 64},
+    {"_Bool", kDLUInt, 1},     {"bool", kDLUInt, 1},
 };
 
 /* Words of one parameter, counted. */
@@ -30,13 +32,21 @@ static bool is_word(char c) {
 
 static void add_word(words *w, const char *at, size_t size) {
 #define IS(text) (size == sizeof(text) - 1 && memcmp(at, text, size) == 0)
-  if (IS("restrict") || IS("__restrict") || IS("__restrict__") || IS("volatile") || IS("const") || IS("struct")) return;
-  if (IS("long")) ++w->long_;
-  else if (IS("short")) ++w->short_;
-  else if (IS("unsigned")) ++w->unsigned_;
-  else if (IS("signed")) ++w->signed_;
-  else if (IS("int")) ++w->int_;
-  else if (IS("char")) ++w->char_;
+  if (IS("restrict") || IS("__restrict") || IS("__restrict__") || IS("volatile") || IS("const") ||
+      IS("struct"))
+    return;
+  if (IS("long"))
+    ++w->long_;
+  else if (IS("short"))
+    ++w->short_;
+  else if (IS("unsigned"))
+    ++w->unsigned_;
+  else if (IS("signed"))
+    ++w->signed_;
+  else if (IS("int"))
+    ++w->int_;
+  else if (IS("char"))
+    ++w->char_;
   else {
     for (size_t i = 0; i < sizeof types / sizeof types[0]; ++i) {
       if (strlen(types[i].name) == size && memcmp(types[i].name, at, size) == 0) {
@@ -60,7 +70,10 @@ static DLDataType base_type(const words *w) {
     return dtype;
   }
   if (!w->long_ && !w->short_ && !w->unsigned_ && !w->signed_ && !w->int_) return none;
-  size_t size = w->long_ > 1 ? sizeof(long long) : w->long_ ? sizeof(long) : w->short_ ? sizeof(short) : sizeof(int);
+  size_t size = w->long_ > 1 ? sizeof(long long)
+                : w->long_   ? sizeof(long)
+                : w->short_  ? sizeof(short)
+                             : sizeof(int);
   DLDataType dtype = {w->unsigned_ ? kDLUInt : kDLInt, (uint8_t)(size * 8), 1};
   return dtype;
 }
@@ -79,8 +92,10 @@ static call_parameter parse_one(const char *at, const char *end) {
       const char *start = at;
       while (at < end && is_word(*at)) ++at;
       size_t size = (size_t)(at - start);
-      if (size == 5 && memcmp(start, "const", 5) == 0) is_const |= stars == 0;
-      else if (stars == 0) add_word(&w, start, size);
+      if (size == 5 && memcmp(start, "const", 5) == 0)
+        is_const |= stars == 0;
+      else if (stars == 0)
+        add_word(&w, start, size);
     } else {
       ++at;
     }
@@ -89,8 +104,10 @@ static call_parameter parse_one(const char *at, const char *end) {
   if (stars > 0) {
     p.kind = PARAM_POINTER;
     p.is_const = is_const;
-    if (stars == 1) p.dtype = base;
-    else p.is_const = true; /* pointers to pointers are nothing an array could be */
+    if (stars == 1)
+      p.dtype = base;
+    else
+      p.is_const = true; /* pointers to pointers are nothing an array could be */
   } else if (base.bits != 0) {
     p.kind = base.code == kDLFloat || base.code == kDLBfloat ? PARAM_FLOAT : PARAM_INT;
   }

@@ -9,7 +9,7 @@
 
 #define SELF(object) ((call_tensor *)(object))
 
-/* ---- sizes --------------------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 bool call_tensor_compact(const DLTensor *dl) {
   int64_t expected = 1;
@@ -38,7 +38,7 @@ bool call_tensor_size(const DLTensor *dl, size_t *nbytes) {
   return !overflow && size <= PY_SSIZE_T_MAX;
 }
 
-/* ---- making one ------------------------------------------------------------------------------------------ */
+/* ---- making one -------------------------------------------------------------------------------- */
 
 static bool set_layout(call_tensor *self, const DLTensor *dl) {
   int ndim = dl->ndim;
@@ -51,7 +51,8 @@ static bool set_layout(call_tensor *self, const DLTensor *dl) {
     return false;
   }
   if (!call_tensor_size(dl, &self->nbytes)) {
-    PyErr_SetString(PyExc_ValueError, "tensor: a negative dimension, or more bytes than memory has addresses");
+    PyErr_SetString(PyExc_ValueError,
+                    "tensor: a negative dimension, or more bytes than memory has addresses");
     return false;
   }
   self->shape = PyMem_Calloc((size_t)ndim + 1, sizeof *self->shape);
@@ -70,7 +71,8 @@ static bool set_layout(call_tensor *self, const DLTensor *dl) {
   return true;
 }
 
-PyObject *call_tensor_over(const DLTensor *dl, PyObject *owner, void (*release)(void *), void *arg, bool readonly) {
+PyObject *call_tensor_over(const DLTensor *dl, PyObject *owner, void (*release)(void *), void *arg,
+                           bool readonly) {
   PyTypeObject *type = call_hook.tensor_class ? (PyTypeObject *)call_hook.tensor_class : &call_tensor_type;
   call_tensor *self = SELF(type->tp_alloc(type, 0));
   if (self == NULL) return NULL;
@@ -115,8 +117,9 @@ PyObject *call_tensor_empty(const DLTensor *like) {
 bool call_tensor_valid(const call_tensor *tensor) {
   if (tensor->dl.ndim >= 0 && tensor->shape != NULL) return true;
   PyErr_SetString(PyExc_ValueError,
-                  tensor->shape == NULL ? "tensor: not initialised; use mblob.empty or mblob.array"
-                                        : "tensor: it was valid only during the call that passed it; copy what you keep");
+                  tensor->shape == NULL
+                      ? "tensor: not initialised; use mblob.empty or mblob.array"
+                      : "tensor: it was valid only during the call that passed it; copy what you keep");
   return false;
 }
 
@@ -126,7 +129,7 @@ void call_tensor_detach(PyObject *tensor) {
   SELF(tensor)->dl.data = NULL;
 }
 
-/* ---- the object -------------------------------------------------------------------------------------------- */
+/* ---- the object ---------------------------------------------------------------------------------- */
 
 static int tensor_traverse(PyObject *self, visitproc visit, void *arg) {
   Py_VISIT(SELF(self)->owner);
@@ -162,12 +165,13 @@ static int tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
   call_dtype_text(self->dl.dtype, text);
   const char *format = call_dtype_format(self->dl.dtype);
   if (format == NULL) {
-    PyErr_Format(PyExc_BufferError, "elements of type %s have no buffer format; use Tensor.view(\"uint%d\")", text,
-                 (self->dl.dtype.bits + 7) / 8 * 8);
+    PyErr_Format(PyExc_BufferError, "elements of type %s have no buffer format; use Tensor.view(\"uint%d\")",
+                 text, (self->dl.dtype.bits + 7) / 8 * 8);
     return -1;
   }
   if (self->dl.device.device_type != kDLCPU && self->dl.device.device_type != kDLCUDAHost) {
-    PyErr_Format(PyExc_BufferError, "the tensor is in the memory of device type %d; copy it to the processor first",
+    PyErr_Format(PyExc_BufferError,
+                 "the tensor is in the memory of device type %d; copy it to the processor first",
                  (int)self->dl.device.device_type);
     return -1;
   }
@@ -197,8 +201,10 @@ static PyObject *get_shape(PyObject *object, void *closure) {
   PyObject *shape = PyTuple_New(self->dl.ndim);
   for (int d = 0; shape != NULL && d < self->dl.ndim; ++d) {
     PyObject *extent = PyLong_FromLongLong(self->shape[d]);
-    if (extent == NULL) Py_CLEAR(shape);
-    else PyTuple_SET_ITEM(shape, d, extent);
+    if (extent == NULL)
+      Py_CLEAR(shape);
+    else
+      PyTuple_SET_ITEM(shape, d, extent);
   }
   return shape;
 }
@@ -251,28 +257,29 @@ static PyObject *tensor_copy_bytes(PyObject *object, PyObject *source) {
   if (!call_tensor_valid(self) || !call_tensor_valid(SELF(source))) return NULL;
   if (self->readonly) return PyErr_Format(PyExc_ValueError, "the tensor is read-only");
   if (self->nbytes != SELF(source)->nbytes) {
-    return PyErr_Format(PyExc_ValueError, "%zu bytes do not fit a tensor of %zu", SELF(source)->nbytes, self->nbytes);
+    return PyErr_Format(PyExc_ValueError, "%zu bytes do not fit a tensor of %zu", SELF(source)->nbytes,
+                        self->nbytes);
   }
   void *to = self->dl.data, *from = SELF(source)->dl.data;
   size_t size = self->nbytes;
-  Py_BEGIN_ALLOW_THREADS
-  if (size != 0) memmove(to, from, size);
-  Py_END_ALLOW_THREADS
-  Py_RETURN_NONE;
+  Py_BEGIN_ALLOW_THREADS if (size != 0) memmove(to, from, size);
+  Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static PyBufferProcs tensor_buffer = {tensor_getbuffer, NULL};
 
 static PyMethodDef tensor_methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))tensor_dlpack, METH_FASTCALL | METH_KEYWORDS,
-     PyDoc_STR("__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None): a DLPack capsule, no copy.")},
+     PyDoc_STR("__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None): a DLPack capsule, "
+               "no copy.")},
     {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, PyDoc_STR("(device_type, device_id)")},
     {"_copy_bytes", tensor_copy_bytes, METH_O, PyDoc_STR("Copy all bytes of a tensor of the same size.")},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef tensor_members[] = {
-    {"readonly", T_BOOL, offsetof(call_tensor, readonly), READONLY, PyDoc_STR("whether the memory must not be written")},
+    {"readonly", T_BOOL, offsetof(call_tensor, readonly), READONLY,
+     PyDoc_STR("whether the memory must not be written")},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -287,8 +294,7 @@ static PyGetSetDef tensor_getset[] = {
 };
 
 PyTypeObject call_tensor_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "loader._call.TensorBase",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "loader._call.TensorBase",
     .tp_basicsize = sizeof(call_tensor),
     .tp_dealloc = tensor_dealloc,
     .tp_as_buffer = &tensor_buffer,

@@ -97,7 +97,7 @@ def function_lines(library: Library) -> Iterator[str]:
 def summary_lines(library: Library) -> Iterator[str]:
     """The whole library on one screen."""
     target = library.target
-    yield str(library.path)
+    yield one_line(str(library.path))
     yield f"  target     {target['machine']}, {target['bits']} bits, {target['endian']} endian"
     yield f"  blob       {_blob_text(library)}"
     yield f"  modules    {len(library.entries)}"

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from types import FrameType
 from typing import NoReturn
 
@@ -53,9 +54,12 @@ def make_parser() -> Parser:
 
 
 def split_cflags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first `--`, and what after it: flags of the compiler."""
+    """What stands before the first `--`, and what after it: for `build`, flags of the compiler.
+
+    For the other verbs `--` ends the options, as everywhere, and all stays together.
+    """
     words = list(argv)
-    if "--" not in words:
+    if words[:1] != [build.NAME] or "--" not in words:
         return words, []
     at = words.index("--")
     return words[:at], words[at + 1 :]
@@ -71,12 +75,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     signal.signal(signal.SIGTERM, _terminate)
+    if isinstance(sys.stdout, TextIOWrapper):  # a terminal without Unicode must not end a listing
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         words, cflags = split_cflags(sys.argv[1:] if argv is None else argv)
         args = make_parser().parse_args(words)
         args.cflags = cflags
-        if cflags and args.verb != build.NAME:
-            raise UsageError(f"{args.verb}: takes no compiler flags, found {cflags[0]!r} after --")
         code: int = args.run(args)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output left, as in `| head`; what it wanted, it has

@@ -25,9 +25,7 @@ Pack = Callable[..., "subprocess.CompletedProcess[str]"]
 def pack_in() -> Pack:
     """`pack_in(folder, *arguments, env={})`: run mblob-pack there; stdout and stderr are captured."""
 
-    def run(
-        folder: Path, *arguments: object, env: dict[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def run(folder: Path, *arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "mblob.cli.main", *map(str, arguments)],
             cwd=folder,

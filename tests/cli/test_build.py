@@ -25,9 +25,7 @@ def entries(pack, path: object) -> list[dict]:
     return json.loads(done.stdout)["entries"]
 
 
-def test_kernels_merge_into_the_root_and_each_blob_is_an_import_of_it(
-    pack, kernel: Path, tmp_path: Path
-) -> None:
+def test_kernels_merge_into_the_root_and_each_blob_is_an_import_of_it(pack, kernel: Path, tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"a" * 100)
     (tmp_path / "b.bin").write_bytes(b"b" * 7)
     (tmp_path / "two.c").write_text("int two(void) { return 2; }\n")
@@ -53,8 +51,7 @@ def test_an_object_is_linked_in(pack, kernel: Path, tmp_path: Path) -> None:
 def test_a_manifest_gives_the_same_library_as_the_flags(pack, kernel: Path, tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"a" * 100)
     (tmp_path / "model.toml").write_text(
-        f'output = "from_manifest.so"\nkernels = ["vadd.c"]\nfunctions = ["{PROTOTYPE}"]\n'
-        'blobs = { raw = "a.bin" }\n'
+        f'output = "from_manifest.so"\nkernels = ["vadd.c"]\nfunctions = ["{PROTOTYPE}"]\nblobs = {{ raw = "a.bin" }}\n'
     )
     assert pack("build", "model.toml").returncode == 0
     flags = ["--kernel", "vadd.c", "--function", PROTOTYPE, "--blob", "raw=a.bin"]
@@ -62,9 +59,7 @@ def test_a_manifest_gives_the_same_library_as_the_flags(pack, kernel: Path, tmp_
     assert (tmp_path / "from_manifest.so").read_bytes() == (tmp_path / "from_flags.so").read_bytes()
 
 
-def test_paths_in_a_manifest_are_relative_to_it_and_the_output_flag_to_here(
-    pack, kernel: Path, tmp_path: Path
-) -> None:
+def test_paths_in_a_manifest_are_relative_to_it_and_the_output_flag_to_here(pack, kernel: Path, tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     kernel.rename(inner / "vadd.c")
@@ -81,9 +76,7 @@ def test_compiler_flags_reach_the_compiler(pack, tmp_path: Path) -> None:
     assert pack("build", "--kernel", "k.c", "-o", "k.so", "--", "-DVALUE=3", "-O3").returncode == 0
 
 
-def test_a_manifest_needs_no_output_when_the_flag_gives_one(
-    pack, error_line, kernel: Path, tmp_path: Path
-) -> None:
+def test_a_manifest_needs_no_output_when_the_flag_gives_one(pack, error_line, kernel: Path, tmp_path: Path) -> None:
     (tmp_path / "model.toml").write_text('kernels = ["vadd.c"]\n')
     assert pack("build", "model.toml", "-o", "deploy.so").returncode == 0
     assert names(tmp_path) == ["deploy.so", "model.toml", "vadd.c"]
@@ -93,12 +86,7 @@ def test_a_manifest_needs_no_output_when_the_flag_gives_one(
 
 
 def test_without_an_index_and_imports_there_is_no_blob(pack, kernel: Path) -> None:
-    assert (
-        pack(
-            "build", "--kernel", "vadd.c", "--function", PROTOTYPE, "--no-index", "-o", "deploy.so"
-        ).returncode
-        == 0
-    )
+    assert pack("build", "--kernel", "vadd.c", "--function", PROTOTYPE, "--no-index", "-o", "deploy.so").returncode == 0
     assert json.loads(pack("inspect", "deploy.so", "--json").stdout)["blob"] is None
 
 
@@ -188,9 +176,7 @@ def test_an_object_for_another_machine_is_refused_by_name(
 def test_an_interrupted_build_leaves_nothing(kernel: Path, tmp_path: Path, sent: signal.Signals) -> None:
     """The compiler here sleeps, so that the signal comes in the middle of the build."""
     compiler = tmp_path / "slow-cc"
-    compiler.write_text(
-        '#!/bin/sh\ncase "$*" in *-dump*) exec cc "$@";; esac\ntouch started\nexec sleep 60\n'
-    )
+    compiler.write_text('#!/bin/sh\ncase "$*" in *-dump*) exec cc "$@";; esac\ntouch started\nexec sleep 60\n')
     compiler.write_text(compiler.read_text().replace("touch started", f"touch '{tmp_path}/started'"))
     compiler.chmod(0o755)
     (tmp_path / "deploy.so").write_bytes(b"the old one")

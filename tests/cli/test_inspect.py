@@ -128,9 +128,7 @@ def test_a_changed_payload_is_exit_code_7(pack, error_line, deploy: Path, tmp_pa
 
 
 @pytest.mark.parametrize("keep", [0.2, 0.5, 0.9])
-def test_a_truncated_library_is_one_error(
-    pack, error_line, deploy: Path, tmp_path: Path, keep: float
-) -> None:
+def test_a_truncated_library_is_one_error(pack, error_line, deploy: Path, tmp_path: Path, keep: float) -> None:
     data = deploy.read_bytes()
     (tmp_path / "cut.so").write_bytes(data[: int(len(data) * keep)])
     done = pack("inspect", "cut.so")

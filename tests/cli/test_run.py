@@ -43,24 +43,19 @@ def test_json_reports_result_and_outputs(pack, deploy: Path, inputs) -> None:
 
 
 def test_a_returned_value_is_printed(pack, tmp_path: Path) -> None:
-    (tmp_path / "k.c").write_text(
-        "#include <stdint.h>\nint64_t add(int64_t a, int64_t b) { return a + b; }\n"
-    )
+    (tmp_path / "k.c").write_text("#include <stdint.h>\nint64_t add(int64_t a, int64_t b) { return a + b; }\n")
     assert (
-        pack(
-            "build", "--kernel", "k.c", "--function", "int64_t add(int64_t a, int64_t b)", "-o", "k.so"
-        ).returncode
+        pack("build", "--kernel", "k.c", "--function", "int64_t add(int64_t a, int64_t b)", "-o", "k.so").returncode
         == 0
     )
     assert pack("run", "k.so", "add", "0x10", "-3").stdout == "13\n"
+    assert pack("run", "k.so", "add", "--", "-0x10", "-3").stdout == "-19\n"
 
 
 def test_a_library_that_tvm_exported_runs(pack, golden: Path, tmp_path: Path) -> None:
     a, b = np.arange(1024, dtype="float32"), np.ones(1024, "float32")
     np.savez(tmp_path / "x.npz", a=a, b=b)
-    done = pack(
-        "run", golden / "host_llvm.so", "vadd", "x.npz:a", "x.npz:b", "float32[1024]", "-o", "out.npz"
-    )
+    done = pack("run", golden / "host_llvm.so", "vadd", "x.npz:a", "x.npz:b", "float32[1024]", "-o", "out.npz")
     assert done.returncode == 0, done.stderr
     with np.load(tmp_path / "out.npz") as out:
         np.testing.assert_array_equal(out["out0"], a + b)

@@ -154,7 +154,7 @@ def test_an_argument_that_cannot_be_passed_names_itself_and_the_remedy(
 ) -> None:
     with pytest.raises(error, match=text) as caught:
         lib["describe"](1, argument)
-    assert str(caught.value).startswith("describe: argument 2: ")
+    assert str(caught.value).startswith("describe: argument 1: ")
     assert "\n" not in str(caught.value)
 
 
@@ -219,7 +219,7 @@ def test_a_wrong_count_is_found_before_the_call(recorded: mblob.Module) -> None:
 
 def test_a_wrong_dtype_is_found_before_the_call(recorded: mblob.Module) -> None:
     a, b, _ = floats()
-    with pytest.raises(TypeError, match=r"vadd: argument 3: expected an array of float32, found float64; .*astype"):
+    with pytest.raises(TypeError, match=r"vadd: argument 2: expected an array of float32, found float64; .*astype"):
         recorded["vadd"](a, b, np.zeros(8))
 
 
@@ -228,15 +228,15 @@ def test_a_read_only_output_is_refused_and_a_read_only_input_is_fine(recorded: m
     a.flags.writeable = False
     recorded["vadd"](a, b, c)
     c.flags.writeable = False
-    with pytest.raises(ValueError, match="argument 3: the array is read-only"):
+    with pytest.raises(ValueError, match="argument 2: the array is read-only"):
         recorded["vadd"](a, b, c)
 
 
 def test_numbers_are_converted_to_what_the_signature_says(recorded: mblob.Module) -> None:
     assert recorded["describe"](np.zeros(1), 3, 4) == "7:2.64.1[1] 0:3 2:4"
-    with pytest.raises(TypeError, match="argument 2: expected an int, found a float"):
+    with pytest.raises(TypeError, match="argument 1: expected an int, found a float"):
         recorded["describe"](np.zeros(1), 3.0, 4)
-    with pytest.raises(TypeError, match="argument 1: expected an array, found the number 7"):
+    with pytest.raises(TypeError, match="argument 0: expected an array, found the number 7"):
         recorded["describe"](7, 3, 4)
 
 

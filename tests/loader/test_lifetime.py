@@ -105,22 +105,31 @@ LEFTOVERS = """
 import sys, threading, mblob
 lib = mblob.load_module(sys.argv[1], loaders={"test_life": lambda payload, ctx: mblob.Module(
     ctx.type_key, functions={"value": lambda: 3})})
-mblob.register_func("leftover.function", lambda: 1)
-mblob.register_loader("leftover.key", lambda payload, ctx: None)
 assert lib["call_by_name"]("value") == 3
 give_int, tensor, view = lib["give_int"], mblob.empty(4), lib.imported_modules[0].payload
 capsule = tensor.__dlpack__()
+"""
+CALL_AT_THE_END = """
 class Late:
     def __del__(self, f=give_int):
         print("late", f())
 late = Late()
+"""
+CALL_IN_A_THREAD = """
+mblob.register_func("leftover.function", lambda: 1)
+mblob.register_loader("leftover.key", lambda payload, ctx: None)
 threading.Thread(target=lambda: [lib["snooze"]() for _ in range(20)], daemon=True).start()
 """
 
 
-def test_a_process_that_ends_with_everything_open_ends_quietly(path: Path) -> None:
-    done = subprocess.run([sys.executable, "-X", "dev", "-c", LEFTOVERS, str(path)], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "late -7\n", "")
+@pytest.mark.parametrize(
+    ("more", "said"), [(CALL_AT_THE_END, "late -7\n"), (CALL_IN_A_THREAD, "")], ids=["end", "thread"]
+)
+def test_a_process_that_ends_with_everything_open_ends_quietly(path: Path, more: str, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", LEFTOVERS + more, str(path)], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
 
 
 def test_descriptors_are_closed_with_the_library(path: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import mblob
+from loader import _call
+from loader.runtime import address_of, ffi, lib
 
 ENTRIES = [("library", None), ("test_key", b"payload")]
 IMPORTS = [[1], []]
@@ -65,6 +67,35 @@ def test_a_kernel_finds_registered_functions_last(library: Path) -> None:
     mblob.register_func("test.loaders.global", lambda: "global", override=True)
     lib = mblob.load_module(library, loaders={"test_key": constant(5)})
     assert lib["call_by_name"]("test.loaders.global") == "global"
+
+
+def test_a_tree_that_is_gone_does_not_get_in_the_way_of_another_of_the_same_library(library: Path) -> None:
+    first = mblob.load_module(library, loaders={"test_key": constant(1)})
+    call = first["call_by_name"]
+    second = mblob.load_module(library, loaders={"test_key": constant(2)})
+    del first
+    assert call("value") in (1, 2)
+    with pytest.raises(mblob.KernelError, match="absent"):
+        call("absent")
+    del call
+    assert second["call_by_name"]("value") == 2
+    with pytest.raises(mblob.KernelError, match="absent"):
+        second["call_by_name"]("absent")
+
+
+def test_a_library_that_c_code_opened_uses_registered_python_loaders(
+    tree_library: Callable[..., Path], tmp_path: Path, mapped: Callable[[Path], bool]
+) -> None:
+    path = tree_library(tmp_path / "c.so", [("library", None), ("test_from_c", b"payload")], IMPORTS)
+    mblob.register_loader("test_from_c", constant("from python"))
+    module, found = ffi.new("mblob_module **"), ffi.new("mblob_function **")
+    assert lib.mblob_open(bytes(path), ffi.NULL, module) == 0
+    assert lib.mblob_module_function(module[0], b"call_by_name", 0, found) == 0
+    lib.mblob_module_release(module[0])
+    call = _call.PackedFunction(address_of(found[0]), "call_by_name", None)
+    assert call("value") == "from python"
+    del call
+    assert not mapped(path)
 
 
 def test_loaders_of_the_open_come_before_registered_ones(library: Path) -> None:

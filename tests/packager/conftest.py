@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ void vadd(const float *a, const float *b, float *c, int64_t n) {
   for (int64_t i = 0; i < n; i++) c[i] = a[i] + b[i];
 }
 """
+PAYLOAD = bytes(range(250)) * 400
 VADD = "void vadd(const float *a, const float *b, float *c, int64_t n)"
 
 
@@ -78,9 +80,12 @@ class PackedLibrary:
         result, code = Value(), ctypes.c_int(4)
         function = self.lib[name]
         status = function(values, codes, len(args), ctypes.byref(result), ctypes.byref(code), None)
-        read = self.lib["__mblob_last_error"]
-        read.restype = ctypes.c_char_p
-        return status, read().decode(), code.value, result
+        text = b""
+        if status:
+            read = self.lib["__mblob_last_error"]
+            read.restype = ctypes.c_char_p
+            text = read()
+        return status, text.decode(), code.value, result
 
     def error(self, name: str, *args: Any) -> str:
         """The error text of a call that must fail."""
@@ -112,6 +117,24 @@ def floats(*values: float) -> Any:
     return (ctypes.c_float * len(values))(*values)
 
 
+def check(path: Path) -> None:
+    """The library holds the tree, reads without a remark, and its function computes."""
+    with mblob.open(path) as lib:
+        lib.verify("full")
+        assert [e.type_key for e in lib.entries] == ["library", "my_key"]
+        assert bytes(lib.entries[1].view()) == PAYLOAD
+        assert lib.diagnostics == []
+        offset, size = lib.blob_offset, lib.blob.size if lib.blob else 0
+    opened = PackedLibrary(path)
+    c = floats(0)
+    assert opened.call("vadd__packed", Tensor(floats(1)), Tensor(floats(2)), Tensor(c), 1)[0] == 0
+    assert c[0] == 3
+    mapped = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(opened.lib, "__tvm_dev_mblob")), size)
+    assert mapped == path.read_bytes()[offset : offset + size]
+    done = subprocess.run(["readelf", "-aW", path], capture_output=True, text=True, check=True)
+    assert "arning" not in done.stderr
+
+
 @pytest.fixture
 def vadd() -> mblob.Module:
     """A host module with one plain function."""
@@ -121,7 +144,7 @@ def vadd() -> mblob.Module:
 @pytest.fixture
 def tree(vadd: mblob.Module) -> mblob.Module:
     """The host module over a blob of 100000 bytes."""
-    vadd.import_module(mblob.blob_module("my_key", bytes(range(250)) * 400))
+    vadd.import_module(mblob.blob_module("my_key", PAYLOAD))
     return vadd
 
 

@@ -121,7 +121,8 @@ def test_the_object_links_and_the_symbol_is_found(tmp_path: Path, require: Calla
 def test_symbols_of_an_object(tmp_path: Path) -> None:
     (tmp_path / "a.c").write_text(
         "int strong(void) { return 1; }\n__attribute__((weak)) int weak(void) { return 1; }\n"
-        "static int local(void) { return 1; }\nextern int outside(void);\nint uses(void) { return outside() + local(); }\n"
+        "static int local(void) { return 1; }\nextern int outside(void);\n"
+        "int uses(void) { return outside() + local(); }\n"
     )
     subprocess.run(["gcc", "-fPIC", "-O0", "-c", "a.c"], cwd=tmp_path, check=True)
     found = objects.read(tmp_path / "a.o", "a.o")

@@ -92,7 +92,8 @@ def test_sources_compile_in_parallel(tmp_path: Path) -> None:
     (tmp_path / "cc").write_text(
         '#!/bin/sh\ncase "$*" in *-c*lib[01].c*)\n'
         f'  for a in "$@"; do case $a in lib*.o) touch {tmp_path}/$a.started;; esac; done\n'
-        f"  i=0; while [ $(ls {tmp_path}/*.started | wc -l) -lt 2 ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i+1)); done;;\n"
+        f"  i=0; while [ $(ls {tmp_path}/*.started | wc -l) -lt 2 ] && [ $i -lt 100 ]\n"
+        "  do sleep 0.1; i=$((i+1)); done;;\n"
         'esac\nexec gcc "$@"\n'
     )
     (tmp_path / "cc").chmod(0o755)

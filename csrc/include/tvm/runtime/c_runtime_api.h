@@ -134,7 +134,8 @@ MBLOB_TVM_API(TVMCFuncSetReturn, (TVMRetValueHandle ret, TVMValue *value, int *t
 /* Turn an argument of a callback into something the callback may keep (a reference is added). */
 MBLOB_TVM_API(TVMCbArgToReturn, (TVMValue * value, int *code), (value, code))
 MBLOB_TVM_API(TVMFuncCreateFromCFunc,
-              (TVMPackedCFunc func, void *resource_handle, TVMPackedCFuncFinalizer fin, TVMFunctionHandle *out),
+              (TVMPackedCFunc func, void *resource_handle, TVMPackedCFuncFinalizer fin,
+               TVMFunctionHandle *out),
               (func, resource_handle, fin, out))
 
 /* Process-wide functions. Getting an unknown name succeeds with *out NULL. */

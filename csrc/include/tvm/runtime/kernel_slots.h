@@ -39,8 +39,8 @@ typedef int (*FTVMParallelLambda)(int task_id, TVMParallelGroupEnv *penv, void *
 #define MBLOB_STR2(x) #x
 #define MBLOB_STR(x) MBLOB_STR2(x)
 #define MBLOB_WORD MBLOB_STR(__SIZEOF_POINTER__)
-#define MBLOB_DEFINE_SLOT(name)                                                               \
-  __asm__(".ifndef " #name "\n.pushsection .bss." #name ",\"aw\",%nobits\n.balign " MBLOB_WORD \
+#define MBLOB_DEFINE_SLOT(name)                                                                  \
+  __asm__(".ifndef " #name "\n.pushsection .bss." #name ",\"aw\",%nobits\n.balign " MBLOB_WORD   \
           "\n.weak " #name "\n.type " #name ", %object\n.size " #name ", " MBLOB_WORD "\n" #name \
           ":\n.zero " MBLOB_WORD "\n.popsection\n.endif")
 

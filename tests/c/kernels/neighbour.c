@@ -1,0 +1,1 @@
+int neighbour(void) { return 11; }

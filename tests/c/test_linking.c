@@ -1,0 +1,165 @@
+/* test_linking DIRECTORY: what the dynamic linker makes difficult. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static mblob_module *open_ok(const char *path) {
+  mblob_module *module = NULL;
+  CHECK(mblob_open(path, NULL, &module) == MBLOB_OK);
+  return module;
+}
+
+static int64_t call_int(mblob_module *module, const char *name, int64_t argument) {
+  mblob_function *function;
+  TVMValue arg = {.v_int64 = argument}, ret = {.v_int64 = 0};
+  int code = kTVMArgInt, ret_code;
+  CHECK(mblob_module_function(module, name, 1, &function) == MBLOB_OK);
+  CHECK(mblob_function_call(function, &arg, &code, 1, &ret, &ret_code) == MBLOB_OK);
+  mblob_function_release(function);
+  return ret.v_int64;
+}
+
+static int answer(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+  (void)args, (void)codes, (void)count;
+  TVMValue value = {.v_int64 = *(int *)resource};
+  int code = kTVMArgInt;
+  return TVMCFuncSetReturn(ret, &value, &code, 1);
+}
+
+static void register_answer(int *value) {
+  mblob_function *function;
+  CHECK(mblob_function_create(answer, value, NULL, &function) == MBLOB_OK);
+  CHECK(mblob_register_global("host.answer", function, 1) == MBLOB_OK);
+  mblob_function_release(function);
+}
+
+static void a_library_that_stays_in_memory_is_opened_again(const char *dir) {
+  int first = 1, second = 2;
+  register_answer(&first);
+  mblob_module *module = open_ok(in(dir, "unique.so"));
+  CHECK(call_int(module, "asks", 0) == 1);
+  CHECK(call_int(module, "counts", 0) == 1);
+  mblob_module_release(module);
+  register_answer(&second);
+  module = open_ok(in(dir, "unique.so"));
+  CHECK(call_int(module, "counts", 0) == 2); /* the same code in memory */
+  CHECK(call_int(module, "asks", 0) == 2);   /* through a handle from the first opening */
+  mblob_module_release(module);
+  CHECK(TVMFuncRemoveGlobal("host.answer") == 0);
+}
+
+static void another_holder_of_the_file_does_no_harm(const char *dir) {
+  void *other = dlopen(in(dir, "keyed.so"), RTLD_NOW | RTLD_LOCAL);
+  CHECK(other);
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL};
+  for (int round = 0; round < 3; round++) {
+    mblob_module *keyed, *next;
+    CHECK(mblob_open(in(dir, "keyed.so"), &stub, &keyed) == MBLOB_OK);
+    CHECK(call_int(keyed, "which", 0) == 0);
+    mblob_module_release(keyed);
+    /* Its descriptor's number is free again, and the file is still loaded. */
+    CHECK(mblob_open(in(dir, "other.so"), &stub, &next) == MBLOB_OK);
+    CHECK(call_int(next, "which", 0) == 7);
+    mblob_module_release(next);
+  }
+  dlclose(other);
+}
+
+static void global_symbols_of_others_are_not_taken(const char *dir) {
+#if defined(__SANITIZE_ADDRESS__)
+  (void)dir, (void)puts("    not under ASan, which refuses RTLD_DEEPBIND");
+  return;
+#endif
+  void *global = dlopen(in(dir, "other.so"), RTLD_NOW | RTLD_GLOBAL);
+  int value = 5;
+  CHECK(global);
+  register_answer(&value);
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL};
+  mblob_module *keyed;
+  CHECK(mblob_open(in(dir, "keyed.so"), &stub, &keyed) == MBLOB_OK);
+  mblob_function *function;
+  CHECK(mblob_module_function(keyed, "calls_child", 0, &function) == MBLOB_OK);
+  CHECK(mblob_function_call(function, NULL, NULL, 0, NULL, NULL) ==
+        MBLOB_E_LOADER); /* its own slots, its own tree */
+  mblob_function_release(function);
+  mblob_module_release(keyed);
+  dlclose(global);
+  CHECK(TVMFuncRemoveGlobal("host.answer") == 0);
+}
+
+static void origin_is_the_folder_of_the_file(const char *dir) {
+  mblob_module *module = open_ok(in(dir, "needs_neighbour.so"));
+  CHECK(call_int(module, "asks_neighbour", 0) == 11);
+  mblob_module_release(module);
+}
+
+static void copy(const char *from, const char *to) {
+  static char bytes[1 << 20];
+  FILE *in_file = fopen(from, "rb"), *out = fopen(to, "wb");
+  CHECK(in_file && out);
+  size_t size = fread(bytes, 1, sizeof(bytes), in_file);
+  CHECK(fwrite(bytes, 1, size, out) == size && fclose(out) == 0);
+  fclose(in_file);
+}
+
+static void a_replaced_file_is_the_new_library(const char *dir) {
+  char path[4096], part[4200];
+  snprintf(path, sizeof(path), "%s/replaced.%d.so", dir, (int)getpid());
+  snprintf(part, sizeof(part), "%s.part", path);
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL};
+  mblob_module *old, *new;
+  copy(in(dir, "keyed.so"), path);
+  CHECK(mblob_open(path, &stub, &old) == MBLOB_OK);
+  copy(in(dir, "other.so"), part);
+  CHECK(rename(part, path) == 0);
+  CHECK(mblob_open(path, &stub, &new) == MBLOB_OK);
+  CHECK(call_int(old, "which", 0) == 0);
+  CHECK(call_int(new, "which", 0) == 7);
+  mblob_module_release(old);
+  mblob_module_release(new);
+  CHECK(unlink(path) == 0);
+}
+
+static void loops_run_in_a_child_after_fork(const char *dir) {
+  mblob_module *module = open_ok(in(dir, "plain.so"));
+  CHECK(call_int(module, "parallel", 4) == 4);
+  pid_t child = fork();
+  if (!child) _exit(call_int(module, "parallel", 4) == 4 ? 0 : 1);
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  mblob_module_release(module);
+}
+
+static long mapped_lines(const char *name) {
+  char line[4096];
+  long count = 0;
+  FILE *maps = fopen("/proc/self/maps", "r");
+  CHECK(maps);
+  while (fgets(line, sizeof(line), maps)) count += strstr(line, name) != NULL;
+  fclose(maps);
+  return count;
+}
+
+static void a_released_library_leaves_the_process(const char *dir) {
+  mblob_module *module = open_ok(in(dir, "plain.so"));
+  CHECK(mapped_lines("/plain.so") > 0);
+  mblob_module_release(module);
+  CHECK(mapped_lines("/plain.so") == 0);
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  const char *dir = argv[1];
+  RUN(a_library_that_stays_in_memory_is_opened_again, dir);
+  RUN(another_holder_of_the_file_does_no_harm, dir);
+  RUN(global_symbols_of_others_are_not_taken, dir);
+  RUN(origin_is_the_folder_of_the_file, dir);
+  RUN(a_replaced_file_is_the_new_library, dir);
+  RUN(loops_run_in_a_child_after_fork, dir);
+  RUN(a_released_library_leaves_the_process, dir);
+  return 0;
+}

@@ -1,0 +1,350 @@
+/* test_runtime DIRECTORY: opening, looking up, calling and errors, on the libraries that the Makefile builds.
+ */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static mblob_module *open_ok(const char *dir, const char *name) {
+  mblob_module *module = NULL;
+  CHECK(mblob_open(in(dir, name), NULL, &module) == MBLOB_OK);
+  return module;
+}
+
+static int64_t call_int(mblob_module *module, const char *name, int64_t argument) {
+  mblob_function *function;
+  TVMValue arg = {.v_int64 = argument}, ret;
+  int code = kTVMArgInt, ret_code;
+  CHECK(mblob_module_function(module, name, 1, &function) == MBLOB_OK);
+  CHECK(mblob_function_call(function, &arg, &code, 1, &ret, &ret_code) == MBLOB_OK);
+  CHECK(ret_code == kTVMArgInt);
+  mblob_function_release(function);
+  return ret.v_int64;
+}
+
+static int call_status(mblob_module *module, const char *name, int64_t argument) {
+  mblob_function *function;
+  TVMValue arg = {.v_int64 = argument};
+  int code = kTVMArgInt;
+  CHECK(mblob_module_function(module, name, 1, &function) == MBLOB_OK);
+  int status = mblob_function_call(function, &arg, &code, 1, NULL, NULL);
+  mblob_function_release(function);
+  return status;
+}
+
+static void the_ten_line_way_works(const char *dir) {
+  float a[3] = {1, 2, 3}, b[3] = {10, 20, 30}, c[3] = {0};
+  mblob_module *module = open_ok(dir, "plain.so");
+  CHECK(strcmp(mblob_module_type_key(module), "library") == 0);
+  CHECK(mblob_module_import_count(module) == 0 && mblob_module_import_at(module, 0) == NULL);
+  CHECK(mblob_call(module, "vadd", "float32[3],float32[3],float32[3]", a, b, c) == MBLOB_OK);
+  CHECK(c[0] == 11 && c[1] == 22 && c[2] == 33);
+  CHECK(mblob_call(module, "__tvm_main__", "float32[3],float32[3],float32[3]", c, b, a) == MBLOB_OK);
+  CHECK(a[2] == 63);
+  mblob_module_release(module);
+}
+
+static void a_kernel_error_comes_through_exactly(const char *dir) {
+  mblob_module *module = open_ok(dir, "plain.so");
+  CHECK(mblob_call(module, "vadd", "int", (int64_t)1) == MBLOB_E_KERNEL);
+  CHECK(strcmp(mblob_last_error(), "vadd: num_args should be 3") == 0);
+  CHECK(mblob_call(module, "fails_silently", "int", (int64_t)1) == MBLOB_E_KERNEL);
+  CHECK(strstr(mblob_last_error(), "fails_silently"));
+  mblob_module_release(module);
+}
+
+static void results_are_what_the_kernel_stored(const char *dir) {
+  mblob_module *module = open_ok(dir, "plain.so");
+  mblob_function *function;
+  TVMValue ret;
+  int code;
+  CHECK(call_int(module, "returns_int", 5) == 1);
+  CHECK(mblob_module_function(module, "returns_string", 0, &function) == MBLOB_OK);
+  CHECK(mblob_function_call(function, NULL, NULL, 0, &ret, &code) == MBLOB_OK);
+  CHECK(code == kTVMStr && strcmp(ret.v_str, "from a kernel") == 0);
+  mblob_function_release(function);
+  CHECK(call_status(module, "returns_nonsense", 0) == MBLOB_E_ARGUMENT);
+  mblob_module_release(module);
+}
+
+static void a_missing_function_lists_what_there_is(const char *dir) {
+  mblob_module *module = open_ok(dir, "plain.so");
+  mblob_function *function;
+  CHECK(mblob_module_function(module, "nope", 1, &function) == MBLOB_E_NOT_FOUND && !function);
+  CHECK(strstr(mblob_last_error(), "vadd"));
+  CHECK(mblob_module_function(module, "some_data", 1, &function) == MBLOB_E_NOT_FOUND);
+  CHECK(mblob_module_function(module, "malloc", 1, &function) == MBLOB_E_NOT_FOUND);
+  CHECK(mblob_module_symbol(module, "malloc") == NULL);
+  CHECK(*(int *)mblob_module_symbol(module, "some_data") == 5);
+  union {
+    void *address;
+    double (*function)(double);
+  } plain = {mblob_module_symbol(module, "plain_c")};
+  CHECK(plain.function(1) == 1.5);
+  mblob_module_release(module);
+}
+
+static void a_function_keeps_its_library(const char *dir) {
+  mblob_module *module = open_ok(dir, "plain.so");
+  mblob_function *function;
+  TVMValue ret;
+  int code;
+  CHECK(mblob_module_function(module, "returns_int", 0, &function) == MBLOB_OK);
+  mblob_module_release(module);
+  CHECK(mblob_function_call(function, NULL, NULL, 0, &ret, &code) == MBLOB_OK && ret.v_int64 == 0);
+  mblob_function_release(mblob_function_retain(function));
+  mblob_function_release(function);
+}
+
+static void the_table_tells_plain_from_packed(const char *dir) {
+  mblob_module *module = open_ok(dir, "table.so");
+  mblob_function *function;
+  float x[4] = {1, 2, 3, 4};
+  CHECK(mblob_module_function(module, "scale", 0, &function) == MBLOB_OK);
+  CHECK(mblob_function_alignment(function) == 0);
+  CHECK(strcmp(mblob_function_signature(function), "float *, float, int64_t") == 0);
+  mblob_function_release(function);
+  CHECK(mblob_call(module, "scale", "float32[4],float64,int", x, 2.0, (int64_t)4) == MBLOB_OK && x[3] == 8);
+  CHECK(mblob_module_function(module, "lonely", 0, &function) == MBLOB_E_NOT_FOUND);
+  CHECK(strstr(mblob_last_error(), "plain C function"));
+  CHECK(mblob_module_function(module, "wide", 0, &function) == MBLOB_OK);
+  CHECK(mblob_function_alignment(function) == 32 && !*mblob_function_signature(function));
+  mblob_function_release(function);
+  mblob_module_release(module);
+  module = open_ok(dir, "plain.so");
+  CHECK(mblob_module_function(module, "vadd", 0, &function) == MBLOB_OK);
+  CHECK(mblob_function_alignment(function) == 64);
+  mblob_function_release(function);
+  mblob_module_release(module);
+}
+
+static void a_damaged_table_is_refused(const char *dir) {
+  mblob_module *module;
+  CHECK(mblob_open(in(dir, "bad_table.so"), NULL, &module) == MBLOB_E_FORMAT && !module);
+  CHECK(strcmp(mblob_last_error_info()->code, "function_table") == 0);
+}
+
+static void loops_run_on_real_threads(const char *dir) {
+  mblob_module *module = open_ok(dir, "plain.so");
+  CHECK(call_int(module, "parallel", 1) == 1);
+  CHECK(call_int(module, "parallel", 5) == 5);
+  CHECK(call_int(module, "parallel", 0) >= 1);
+  CHECK(call_status(module, "parallel_fails", 0) == MBLOB_E_KERNEL);
+  CHECK(strstr(mblob_last_error(), "Task 1 error: the second task does not like it"));
+  CHECK(call_status(module, "parallel_nested", 0) == MBLOB_OK);
+  CHECK(call_status(module, "workspace", 20) == MBLOB_OK);
+  CHECK(call_status(module, "workspace", 60) == MBLOB_OK);
+  mblob_module_release(module);
+}
+
+/* ---- environment ------------------------------------------------------------------------------------------
+ */
+
+static int twice(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+  (void)codes;
+  if (count != 1) return mblob_set_error(MBLOB_E_ARGUMENT, "twice: one argument");
+  TVMValue value = {.v_int64 = 2 * args[0].v_int64 + *(int *)resource};
+  int code = kTVMArgInt;
+  return TVMCFuncSetReturn(ret, &value, &code, 1);
+}
+
+static int finalized;
+static void finalize(void *resource) { finalized += *(int *)resource; }
+
+static void kernels_reach_global_functions(const char *dir) {
+  int bias = 1;
+  mblob_function *function, *other;
+  mblob_module *module = open_ok(dir, "plain.so");
+  CHECK(call_status(module, "calls_twice", 4) != MBLOB_OK);
+  CHECK(strstr(mblob_last_error(),
+               "Cannot find function host.twice in the imported modules or global registry"));
+  CHECK(mblob_function_create(twice, &bias, finalize, &function) == MBLOB_OK);
+  CHECK(mblob_register_global("host.twice", function, 0) == MBLOB_OK);
+  CHECK(mblob_register_global("host.twice", function, 0) == MBLOB_E_ARGUMENT);
+  mblob_function_release(function);
+  CHECK(call_int(module, "calls_twice", 4) == 9);
+  CHECK(call_status(module, "asks_the_host", 4) == MBLOB_OK);
+  CHECK(mblob_get_global("host.twice", &other) == MBLOB_OK);
+  mblob_function_release(other);
+  CHECK(mblob_get_global("host.none", &other) == MBLOB_E_NOT_FOUND && !other);
+  mblob_module_release(module);
+  CHECK(finalized == 0);
+  CHECK(TVMFuncRemoveGlobal("host.twice") == 0);
+  CHECK(finalized == 1);
+}
+
+/* ---- loaders ---------------------------------------------------------------------------------------------
+ */
+
+static int opened, closed;
+
+static int load_open(void *context, const mblob_module_info *info, void **self) {
+  CHECK(context == &opened && strcmp(info->type_key, "my_key") == 0 && strcmp(info->dialect, "classic") == 0);
+  CHECK(info->payload_size == 5 && memcmp(info->payload, "hello", 5) == 0);
+  CHECK(mblob_module_index(info->module) == info->index);
+  opened++;
+  *self = &closed;
+  return MBLOB_OK;
+}
+
+static int in_child(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+  (void)args, (void)codes, (void)resource;
+  TVMValue value = {.v_int64 = 100 + count};
+  int code = kTVMArgInt;
+  return TVMCFuncSetReturn(ret, &value, &code, 1);
+}
+
+static int load_function(void *self, const char *name, mblob_function **out) {
+  CHECK(self == &closed);
+  *out = NULL;
+  return strcmp(name, "in_child") == 0 ? mblob_function_create(in_child, NULL, NULL, out) : MBLOB_OK;
+}
+
+static void load_close(void *self) { ++*(int *)self; }
+
+static const mblob_loader my_loader = {sizeof(mblob_loader), "my_key",  &opened, load_open,
+                                       load_function,        load_close};
+
+static void a_missing_loader_is_named(const char *dir) {
+  mblob_module *module;
+  CHECK(mblob_open(in(dir, "keyed.so"), NULL, &module) == MBLOB_E_LOADER && !module);
+  const mblob_error_info *info = mblob_last_error_info();
+  CHECK(strcmp(info->type_key, "my_key") == 0 && info->entry == 1 &&
+        strstr(info->hint, "mblob_register_loader"));
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_FULL, MBLOB_MISSING_STUB, 0, NULL};
+  CHECK(mblob_open(in(dir, "keyed.so"), &stub, &module) == MBLOB_OK);
+  CHECK(mblob_module_import_count(module) == 1);
+  mblob_module *child = mblob_module_import_at(module, 0);
+  mblob_function *function;
+  CHECK(mblob_module_function(child, "in_child", 0, &function) == MBLOB_E_LOADER);
+  CHECK(mblob_module_function(module, "in_child", 1, &function) == MBLOB_E_LOADER);
+  CHECK(mblob_module_function(module, "which", 1, &function) == MBLOB_OK);
+  mblob_function_release(function);
+  CHECK(call_status(module, "calls_child", 1) == MBLOB_E_LOADER);
+  mblob_module_release(module);
+}
+
+static void a_loader_opens_a_module_once(const char *dir) {
+  mblob_module *module;
+  const mblob_loader *loaders[] = {&my_loader};
+  mblob_open_options options = {sizeof(options), MBLOB_VERIFY_HEADER, MBLOB_MISSING_ERROR, 1, loaders};
+  opened = closed = 0;
+  CHECK(mblob_open(in(dir, "keyed.so"), &options, &module) == MBLOB_OK);
+  CHECK(opened == 0);
+  CHECK(call_int(module, "calls_child", 1) == 101);
+  CHECK(call_int(module, "calls_child", 1) == 101);
+  CHECK(call_int(module, "in_child", 1) == 101);
+  CHECK(opened == 1 && closed == 0);
+  const void *payload;
+  size_t size;
+  CHECK(mblob_module_payload(mblob_module_import_at(module, 0), &payload, &size) == MBLOB_OK);
+  CHECK(size == 5 && memcmp(payload, "hello", 5) == 0);
+  mblob_module_release(module);
+  CHECK(closed == 1);
+  CHECK(mblob_register_loader(&my_loader) == MBLOB_OK);
+  module = open_ok(dir, "keyed.so");
+  CHECK(call_int(module, "calls_child", 1) == 101);
+  mblob_module_release(module);
+  mblob_loader nothing = {sizeof(nothing), "my_key", NULL, NULL, NULL, NULL};
+  CHECK(mblob_register_loader(&nothing) == MBLOB_OK);
+  CHECK(mblob_open(in(dir, "keyed.so"), NULL, &module) == MBLOB_E_LOADER);
+}
+
+/* ---- the same file, other files, no files
+ * ---------------------------------------------------------------------- */
+
+static void the_same_file_is_one_library(const char *dir) {
+  mblob_module *a = open_ok(dir, "plain.so"), *b = open_ok(dir, "plain.so");
+  CHECK(a != b);
+  CHECK(mblob_module_symbol(a, "some_data") == mblob_module_symbol(b, "some_data"));
+  mblob_module_release(a);
+  CHECK(call_int(b, "returns_int", 1) == 1);
+  mblob_module_release(b);
+}
+
+static int64_t which_by_fd(int fd) {
+  mblob_module *module;
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL};
+  CHECK(mblob_open_fd(fd, &stub, &module) == MBLOB_OK);
+  int64_t which = call_int(module, "which", 0);
+  mblob_module_release(module);
+  return which;
+}
+
+static void a_descriptor_number_that_comes_back_gives_the_new_file(const char *dir) {
+  for (int round = 0; round < 3; round++) {
+    int fd = open(in(dir, "keyed.so"), O_RDONLY);
+    CHECK(which_by_fd(fd) == 0);
+    close(fd);
+    int again = open(in(dir, "other.so"), O_RDONLY);
+    CHECK(again == fd);
+    CHECK(which_by_fd(again) == 7);
+    close(again);
+  }
+}
+
+static void a_library_loads_from_memory(const char *dir) {
+  static char bytes[1 << 20];
+  FILE *file = fopen(in(dir, "plain.so"), "rb");
+  CHECK(file);
+  size_t size = fread(bytes, 1, sizeof(bytes), file);
+  fclose(file);
+  mblob_module *module;
+  CHECK(mblob_open_memory(bytes, size, NULL, &module) == MBLOB_OK);
+  memset(bytes, 0, sizeof(bytes));
+  CHECK(!*mblob_module_path(module));
+  CHECK(call_int(module, "returns_int", 1) == 1);
+  mblob_module_release(module);
+}
+
+static void bad_files_have_errors(const char *dir) {
+  mblob_module *module = (mblob_module *)&module;
+  CHECK(mblob_open(in(dir, "not there"), NULL, &module) == MBLOB_E_IO && !module);
+  CHECK(mblob_open(dir, NULL, &module) == MBLOB_E_IO);
+  CHECK(mblob_open(in(dir, "Makefile.txt"), NULL, &module) == MBLOB_E_FORMAT);
+  CHECK(strcmp(mblob_last_error_info()->code, "not_elf") == 0);
+  CHECK(mblob_open_memory("", 0, NULL, &module) == MBLOB_E_FORMAT);
+  CHECK(mblob_open_fd(-1, NULL, &module) == MBLOB_E_IO);
+  CHECK(mblob_open(NULL, NULL, &module) == MBLOB_E_ARGUMENT);
+  mblob_open_options wrong = {sizeof(wrong), 9, 0, 0, NULL};
+  CHECK(mblob_open(in(dir, "plain.so"), &wrong, &module) == MBLOB_E_ARGUMENT);
+  CHECK(mblob_open(in(dir, "undefined.so"), NULL, &module) == MBLOB_E_INCOMPATIBLE);
+  CHECK(strstr(mblob_last_error(), "nobody_has_this"));
+}
+
+static void modules_can_be_joined_but_not_in_a_circle(const char *dir) {
+  mblob_module *root = open_ok(dir, "plain.so"), *child = open_ok(dir, "table.so");
+  CHECK(mblob_module_import(root, child) == MBLOB_OK);
+  CHECK(mblob_module_import(child, root) == MBLOB_E_ARGUMENT);
+  CHECK(mblob_module_import(root, root) == MBLOB_E_ARGUMENT);
+  mblob_module_release(child);
+  mblob_function *function;
+  CHECK(mblob_module_function(root, "wide", 0, &function) == MBLOB_E_NOT_FOUND);
+  CHECK(strstr(mblob_last_error(), "query_imports"));
+  CHECK(mblob_module_function(root, "wide", 1, &function) == MBLOB_OK);
+  mblob_function_release(function);
+  mblob_module_release(root);
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  const char *dir = argv[1];
+  CHECK(mblob_abi_version() == MBLOB_ABI_VERSION);
+  RUN(the_ten_line_way_works, dir);
+  RUN(a_kernel_error_comes_through_exactly, dir);
+  RUN(results_are_what_the_kernel_stored, dir);
+  RUN(a_missing_function_lists_what_there_is, dir);
+  RUN(a_function_keeps_its_library, dir);
+  RUN(the_table_tells_plain_from_packed, dir);
+  RUN(a_damaged_table_is_refused, dir);
+  RUN(loops_run_on_real_threads, dir);
+  RUN(kernels_reach_global_functions, dir);
+  RUN(a_missing_loader_is_named, dir);
+  RUN(a_loader_opens_a_module_once, dir);
+  RUN(the_same_file_is_one_library, dir);
+  RUN(a_descriptor_number_that_comes_back_gives_the_new_file, dir);
+  RUN(a_library_loads_from_memory, dir);
+  RUN(bad_files_have_errors, dir);
+  RUN(modules_can_be_joined_but_not_in_a_circle, dir);
+  return 0;
+}

@@ -1,0 +1,406 @@
+"""The C runtime from outside: the C reader against the Python one, sanitizers, valgrind, damage, installation."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mblob import classic
+from mblob.errors import DigestError, FormatError
+from mblob.payload_source import BytesPayload
+
+ROOT = Path(__file__).resolve().parents[2]
+VECTORS = sorted((ROOT / "tests" / "vectors").glob("*/*.bin"))
+
+
+def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)  # type: ignore[call-overload]
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the C test programs (plain/) and their libraries (lib/)."""
+    build = tmp_path_factory.mktemp("c_tests")
+    run("make", "-s", "-j2", "-C", ROOT / "tests" / "c", "programs", f"BUILD={build}")
+    return build
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prefix with the runtime installed."""
+    base = tmp_path_factory.mktemp("c_install")
+    run("make", "-s", "-j2", "-C", ROOT / "csrc", "install", f"BUILD={base}/build", f"PREFIX={base}/prefix")
+    return base / "prefix"
+
+
+# -- the two readers -------------------------------------------------------------------------------------
+
+
+def facts_of_c(built: Path, *arguments: object) -> list[dict]:
+    return [json.loads(line) for line in run(built / "plain" / "blob_dump", *arguments).stdout.splitlines()]
+
+
+def facts_of_python(data: bytes, level: str, expected: bool) -> dict:
+    try:
+        blob = classic.read(memoryview(data), level=level, index_expected=expected)
+    except DigestError as error:
+        return {"code": "digest", "offset": None, "entry": error.entry}
+    except FormatError as error:
+        return {"code": error.code, "offset": error.offset, "entry": error.entry}
+    entries = [{"type_key": e.type_key, "offset": e.offset, "size": e.size} for e in blob.entries]
+    return {"entries": entries, "imports": [list(e.imports) for e in blob.entries]}
+
+
+@pytest.mark.parametrize("path", VECTORS, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_the_c_reader_reads_each_vector_as_described(built: Path, path: Path) -> None:
+    facts = json.loads(path.with_suffix(".json").read_text())
+    expected = ["--index-expected"] if facts.pop("index_expected", False) else []
+    found = facts_of_c(built, "--level", "full", *expected, path)[0]
+    for key, value in facts.items():
+        if value is not None:
+            assert found.get(key) == value, found
+
+
+@pytest.mark.parametrize("level", ["off", "header", "full"])
+def test_both_readers_agree_on_damaged_blobs(built: Path, tmp_path: Path, level: str) -> None:
+    rng = random.Random(level)
+    files = []
+    for i in range(1500):
+        data = bytearray(rng.choice(VECTORS).read_bytes())
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(data)) if data else 0
+            kind = rng.randrange(4)
+            if kind == 0 and data:
+                data[at] ^= 1 << rng.randrange(8)
+            elif kind == 1 and data:
+                data[at] = rng.randrange(256)
+            elif kind == 2:
+                del data[at:]
+            else:
+                value = rng.choice([0, 1, 8, 255, 2**31, 2**32, 2**61, 2**63, 2**64 - 1])
+                data[at : at + 8] = value.to_bytes(8, "little")[: len(data) - at]
+        if len(data) >= 8 and rng.random() < 0.5:
+            data[:8] = (len(data) - 8).to_bytes(8, "little")
+        file = tmp_path / f"{i}.bin"
+        file.write_bytes(data)
+        files.append(file)
+    answers = facts_of_c(built, "--level", level, *files)
+    assert len(answers) == len(files)
+    for file, found in zip(files, answers):
+        expected = facts_of_python(file.read_bytes(), level, False)
+        assert found.get("code") == expected.get("code"), (file, found, expected)
+        assert found.get("entries") == expected.get("entries")
+        assert found.get("imports") == expected.get("imports")
+
+
+def test_the_blob_of_the_c_tests_is_what_the_writer_writes() -> None:
+    sink = classic.BytesSink()
+    entries = [classic.OutEntry("library", None), classic.OutEntry("my_key", BytesPayload(b"hello"))]
+    classic.write(sink, entries, [0, 1, 1], [1], target="x86_64-linux-gnu", producer="mblob 0.1.0")
+    assert bytes(sink.data) == (ROOT / "tests" / "c" / "keyed.bin").read_bytes()
+
+
+# -- the runtime --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_everything_passes_under_sanitizers(tmp_path: Path) -> None:
+    run("make", "-s", "-j2", "-C", ROOT / "tests" / "c", "check", f"BUILD={tmp_path}")
+
+
+@pytest.mark.parametrize("program", ["test_runtime", "test_linking", "test_tvm_api", "test_threads"])
+def test_valgrind_finds_nothing(built: Path, require: Callable[[str], str], program: str) -> None:
+    valgrind = require("valgrind")
+    run(
+        valgrind, "--quiet", "--error-exitcode=9", "--leak-check=full",
+        "--errors-for-leak-kinds=definite", "--fair-sched=yes",
+        f"--suppressions={ROOT}/tests/c/valgrind.supp",
+        built / "plain" / program, built / "lib", timeout=300,
+    )  # fmt: skip
+
+
+def test_packed_functions_work_without_a_runtime(built: Path) -> None:
+    run(built / "dlopen_host", built / "lib" / "plain.so")
+
+
+def test_what_tvm_compiled_runs_from_c(built: Path, golden: Path) -> None:
+    run(built / "plain" / "golden_host", golden)
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "7"])
+def test_parallel_loops_run_with_any_number_of_threads(built: Path, golden: Path, threads: str) -> None:
+    run(built / "plain" / "golden_host", golden, env={**os.environ, "TVM_NUM_THREADS": threads})
+
+
+def test_trees_of_tvm_libraries_read_as_described(built: Path, golden: Path) -> None:
+    for description in sorted(golden.glob("*.json")):
+        facts = json.loads(description.read_text())
+        if isinstance(facts, dict) and "tree" in facts:
+            found = run(built / "plain" / "golden_host", golden, facts["file"]).stdout
+            assert json.loads(found) == facts["tree"]
+
+
+# -- damage ---------------------------------------------------------------------------------------------------
+
+
+def test_a_library_cut_anywhere_is_refused(built: Path, tmp_path: Path) -> None:
+    data = (built / "lib" / "keyed.so").read_bytes()
+    loaded = max(  # what follows the last loaded byte is not needed to run
+        int(line.split()[1], 16) + int(line.split()[4], 16)
+        for line in run("readelf", "-lW", built / "lib" / "keyed.so").stdout.splitlines()
+        if line.strip().startswith("LOAD")
+    )
+    cuts = sorted({*range(0, 64), *range(64, loaded, 97), loaded - 1})
+    for cut in cuts:
+        file = tmp_path / "cut.so"
+        file.write_bytes(data[:cut])
+        done = subprocess.run(
+            [built / "plain" / "golden_host", tmp_path, file.name], capture_output=True, text=True
+        )
+        assert done.returncode == 1, (cut, done)
+        assert "elf" in done.stderr
+
+
+def test_flipped_bits_of_elf_headers_and_tables_do_not_end_the_process(built: Path) -> None:
+    library = built / "lib" / "plain.so"
+    program_headers = int.from_bytes(library.read_bytes()[56:58], "little")
+    ranges = [(0, 64 + 56 * program_headers)]
+    for line in run("readelf", "-SW", library).stdout.splitlines():
+        fields = line.partition("]")[2].split()
+        if fields and fields[0] in (".gnu.hash", ".dynsym", ".gnu.version", ".gnu.version_r"):
+            ranges.append((int(fields[3], 16), int(fields[3], 16) + int(fields[4], 16)))
+    assert len(ranges) == 5
+    for start, stop in ranges:
+        found = run(built / "plain" / "damage_library", library, start, stop).stdout.split()
+        assert found[found.index("died") + 1] == "0", (start, stop, found)
+        assert int(found[found.index("refused") + 1]) > 0
+
+
+LINKERS = {
+    "bfd": ["-fuse-ld=bfd"], "gold": ["-fuse-ld=gold"], "lld": ["-fuse-ld=lld"], "mold": ["-fuse-ld=mold"],
+    "sysv": ["-Wl,--hash-style=sysv"], "now": ["-Wl,-z,now"], "norelro": ["-Wl,-z,norelro"],
+    "one-segment": ["-Wl,-z,noseparate-code"], "large-pages": ["-Wl,-z,max-page-size=65536"], "stripped": ["-s"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flags", LINKERS.values(), ids=LINKERS)
+def test_sound_libraries_of_all_linkers_open(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], flags: list[str]
+) -> None:
+    """The checks of the dynamic section must not refuse what a linker writes."""
+    for flag in flags:
+        if flag.startswith("-fuse-ld="):
+            require(flag.replace("-fuse-ld=", "ld."))
+    source = (ROOT / "tests" / "c" / "kernels" / "plain.c").read_text()
+    cc(source, tmp_path / "linked.so", f"-I{ROOT}/csrc/include", *flags)
+    found = run(built / "plain" / "golden_host", tmp_path, "linked.so").stdout
+    assert json.loads(found) == {"type_key": "library", "imports": []}
+
+
+# -- installation ------------------------------------------------------------------------------------------------
+
+HOST = r"""
+#include <mblob.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  float a[3] = {1, 2, 3}, b[3] = {4, 5, 6}, c[3];
+  mblob_module *m;
+  if (argc != 2 || mblob_open(argv[1], NULL, &m)) return puts(mblob_last_error()), 1;
+  if (mblob_call(m, "vadd", "float32[3],float32[3],float32[3]", a, b, c)) return puts(mblob_last_error()), 2;
+  mblob_module_release(m);
+  return printf("%g\n", (double)(c[0] + c[1] + c[2])) < 0;
+}
+"""
+
+
+@pytest.mark.parametrize("language", ["c", "c++"])
+@pytest.mark.parametrize("static", [False, True])
+def test_an_installed_runtime_is_found_by_pkg_config(
+    built: Path, installed: Path, tmp_path: Path, require: Callable[[str], str], language: str, static: bool
+) -> None:
+    pkg_config = require("pkg-config")
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(installed / "lib" / "pkgconfig")}
+    flags = run(pkg_config, "--cflags", "--libs", *(["--static"] if static else []), "mblob", env=environment)
+    words = flags.stdout.split()
+    if static:
+        words = [str(installed / "lib" / "libmblob.a") if w == "-lmblob" else w for w in words]
+    source = tmp_path / "host.c"
+    source.write_text(HOST)
+    standard = "-std=c11" if language == "c" else "-std=c++17"
+    compiler = require("cc" if language == "c" else "c++")
+    program = tmp_path / "host"
+    run(
+        compiler,
+        "-x",
+        language,
+        standard,
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        source,
+        "-x",
+        "none",
+        "-o",
+        program,
+        *words,
+    )
+    environment["LD_LIBRARY_PATH"] = str(installed / "lib")
+    assert run(program, built / "lib" / "plain.so", env=environment).stdout == "21\n"
+
+
+def test_the_library_exports_its_api_and_nothing_else(installed: Path) -> None:
+    symbols = run("nm", "-D", "--defined-only", installed / "lib" / "libmblob.so").stdout.splitlines()
+    names = {line.split()[-1] for line in symbols}
+    assert {n for n in names if not n.startswith(("mblob_", "TVM"))} == set()
+    assert {"mblob_open", "TVMModLoadFromFile", "TVMBackendParallelLaunch"} <= names
+
+
+# -- headers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("header", ["mblob.h", "tvm/runtime/c_backend_api.h", "dlpack/dlpack.h"])
+@pytest.mark.parametrize("mode", ["-fPIC", "-fPIE", "-DMBLOB_HOST"])
+@pytest.mark.parametrize("standard", ["c99", "c11", "gnu17", "c++11", "c++17"])
+def test_headers_compile_without_warnings(tmp_path: Path, header: str, mode: str, standard: str) -> None:
+    compiler = shutil.which("c++" if standard.startswith("c++") else "cc")
+    if compiler is None:
+        pytest.skip("no compiler")
+    language = "c++" if standard.startswith("c++") else "c"
+    source = tmp_path / "header.c"
+    source.write_text(f"#include <{header}>\nint nothing;\n")
+    run(
+        compiler, "-x", language, f"-std={standard}", mode, "-Wall", "-Wextra", "-Wconversion", "-Werror",
+        "-I", ROOT / "csrc" / "include", "-c", source, "-o", tmp_path / "header.o",
+    )  # fmt: skip
+
+
+def undefined_of_tvm(library: Path) -> list[str]:
+    lines = run("nm", "-D", "--undefined-only", library).stdout.splitlines()
+    return [line.split()[-1] for line in lines if " U " in line and "TVM" in line]
+
+
+def test_a_kernel_that_uses_nothing_exports_no_slots(tmp_path: Path, cc: Callable[..., Path]) -> None:
+    source = "#include <tvm/runtime/c_runtime_api.h>\nint f(void) { return 0; }\n"
+    library = cc(source, tmp_path / "f.so", f"-I{ROOT}/csrc/include")
+    names = run("nm", "-D", "--defined-only", library).stdout
+    assert "__TVM" not in names
+    assert "mblob" not in names
+
+
+def test_a_kernel_leaves_no_slot_function_undefined(built: Path) -> None:
+    library = built / "lib" / "plain.so"
+    assert undefined_of_tvm(library) == []
+    names = run("nm", "-D", "--defined-only", library).stdout
+    for slot in ("FuncCall", "APISetLastError", "BackendGetFuncFromEnv", "BackendAllocWorkspace",
+                 "BackendFreeWorkspace", "BackendParallelLaunch", "BackendParallelBarrier"):  # fmt: skip
+        assert f"__TVM{slot}" in names
+
+
+VECTORS_OF_LANES = r"""
+#include <tvm/runtime/c_backend_api.h>
+extern "C" TVM_DLL void lanes(const float *x, float *out) {
+  float4 a = *(float4*)(x + 1);
+  float4 b = (float4)(0.0f, 0.0f, 0.0f, 0.0f);
+  float4 sum = ((a) > (b) ? (a) : (b)) + (float4)(0.5f, 0.5f, 0.5f, 0.5f) * ((a) < (b) ? (a) : (b));
+  *(float4*)(out + 1) = sum;
+  *(float4*)(out + 5) = a;
+  int32_t4 index = int32_t4((3)+(-1*0), (3)+(-1*1), (3)+(-1*2), (3)+(-1*3));
+  *(float4*)(out + 9) = float4(x[index.s0], x[index.s1], x[index.s2], x[index.s3]);
+  float3 three = float3(1, 2, 3) * 2.0f;
+  *(float3*)(out + 13) = three;
+}
+"""
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O2", "-O3"])
+def test_vector_classes_compute_lane_by_lane(
+    tmp_path: Path, require: Callable[[str], str], level: str
+) -> None:
+    source, library = tmp_path / "lanes.cc", tmp_path / "lanes.so"
+    source.write_text(VECTORS_OF_LANES)
+    run(
+        require("c++"),
+        "-std=c++17",
+        level,
+        "-fPIC",
+        "-shared",
+        "-I",
+        ROOT / "csrc" / "include",
+        source,
+        "-o",
+        library,
+    )
+    x = (ctypes.c_float * 6)(9, -2, 3, -4, 5, 7)
+    out = (ctypes.c_float * 16)()
+    ctypes.CDLL(str(library)).lanes(x, out)
+    assert list(out)[1:] == [-1, 3, -2, 5, -2, 3, -4, 5, -4, 3, -2, 9, 2, 4, 6]
+
+
+def test_vectorized_c_of_tvm_compiles_and_gives_numpys_answer(
+    tmp_path: Path, golden: Path, installed: Path, require: Callable[[str], str]
+) -> None:
+    np = pytest.importorskip("numpy")
+    library, program = tmp_path / "conv.so", tmp_path / "conv"
+    include = installed / "include"
+    run(
+        require("c++"), "-x", "c++", "-std=c++17", "-fPIC", "-shared", "-O2", "-I", include,
+        golden / "conv2d_vectorized.c", "-o", library,
+    )  # fmt: skip
+    source = tmp_path / "conv.c"
+    source.write_text(CONV_HOST)
+    run(
+        require("cc"),
+        "-I",
+        include,
+        source,
+        "-o",
+        program,
+        installed / "lib" / "libmblob.a",
+        "-pthread",
+        "-ldl",
+    )
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((1, 32, 56, 56), dtype="float32")
+    weight = rng.standard_normal((32, 32, 3, 3), dtype="float32")
+    bias = rng.standard_normal(32, dtype="float32")
+    (tmp_path / "in.bin").write_bytes(data.tobytes() + weight.tobytes() + bias.tobytes())
+    run(program, library, tmp_path / "in.bin", tmp_path / "out.bin")
+    found = np.frombuffer((tmp_path / "out.bin").read_bytes(), "float32").reshape(32, 56, 56)
+    padded = np.pad(data[0].astype("float64"), ((0, 0), (1, 1), (1, 1)))
+    expected = np.zeros((32, 56, 56)) + bias[:, None, None]
+    for i in range(3):
+        for j in range(3):
+            expected += np.tensordot(
+                weight[:, :, i, j].astype("float64"), padded[:, i : i + 56, j : j + 56], 1
+            )
+    np.testing.assert_allclose(found, np.maximum(expected, 0), atol=1e-3)
+
+
+CONV_HOST = r"""
+#include <mblob.h>
+#include <stdio.h>
+static float in[32*56*56 + 32*32*9 + 32], out[32*56*56];
+int main(int argc, char **argv) {
+  mblob_module *m;
+  FILE *f = fopen(argv[2], "rb");
+  if (argc != 4 || !f || fread(in, sizeof(in), 1, f) != 1) return 1;
+  if (mblob_open(argv[1], NULL, &m)) return puts(mblob_last_error()), 2;
+  float *w = in + 32*56*56, *b = w + 32*32*9;
+  if (mblob_call(m, "__tvm_main__", "float32[1,32,56,56],float32[32,32,3,3],float32[32],float32[1,32,56,56]",
+                 in, w, b, out)) return puts(mblob_last_error()), 3;
+  mblob_module_release(m);
+  fclose(f);
+  f = fopen(argv[3], "wb");
+  return fwrite(out, sizeof(out), 1, f) != 1 || fclose(f);
+}
+"""
