@@ -27,7 +27,8 @@ def functions_of_file(path: str, identity: tuple[int, int]) -> Sequence[str]:
 def functions_of_image(data: memoryview) -> Sequence[str]:
     """Names in a library in memory, () if it is damaged."""
     from mblob import functions_table
-    from mblob.elf import STT_FUNC, STT_GNU_IFUNC, ElfFile
+    from mblob.elf import ElfFile
+    from mblob.elf_records import STT_FUNC, STT_GNU_IFUNC
     from mblob.errors import MblobError
     from mblob.library import is_helper
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mblob import index as ix
@@ -51,7 +51,6 @@ def read(data: memoryview, *, level: str = "header", index_expected: bool = Fals
     found = ix.read_index(blob, footer, "classic", check=level != "off")
     if level == "full" or (level == "header" and ix.is_small(found)):
         ix.check_payloads(blob, found)
-    if level == "full":
         ix.check_structure(blob, found, footer)
         _compare(blob, found)
     return found
@@ -82,6 +81,7 @@ def read_stream(blob: memoryview) -> Blob:
             start = cursor.pos
             read_payload(key, cursor)
             keys.append((key, start, cursor.pos - start, item))
+    has_tree = rows is not None
     if rows is None:
         # TVM up to 0.6, or nothing packed: the library is the root and imports all items in order.
         rows = [tuple(range(1, len(keys) + 1)), *((),) * len(keys)]
@@ -89,7 +89,7 @@ def read_stream(blob: memoryview) -> Blob:
     entries = [
         Entry(i, key, offset, size, rows[i], item_offset=item) for i, (key, offset, size, item) in enumerate(keys)
     ]
-    return Blob("classic", len(blob), tuple(entries), cursor.pos)
+    return Blob("classic", len(blob), tuple(entries), cursor.pos, has_tree=has_tree)
 
 
 def _read_tree(cursor: Cursor, keys: Sequence[tuple[str, int | None, int, int]]) -> list[tuple[int, ...]]:
@@ -128,10 +128,17 @@ def _compare(blob: memoryview, found: Blob) -> None:
         key = cursor.key("key")
         if key != (LIB_KEY if e.offset is None else e.type_key):
             raise differ(f"key {key!r}")
-        if e.offset == cursor.pos:
+        if e.bulk and (e.offset or 0) < found.stream_size:
+            raise differ("a payload that the index places behind it")
+        if e.offset is not None and not e.bulk:
+            if e.offset != cursor.pos:
+                raise differ(f"its payload at {cursor.pos}")
             cursor.skip(e.size, "payload")
     cursor.entry = None
-    if count > len(listed):
+    has_tree = count > len(listed)
+    if has_tree != found.has_tree:
+        raise differ("an import tree" if has_tree else "no import tree")
+    if has_tree:
         if cursor.key("key") != TREE_KEY:
             raise differ("no import tree")
         row_ptr, child = cursor.u64s("row_ptr"), cursor.u64s("child")
@@ -251,9 +258,10 @@ class _Writer:
                 continue
             self.put(encode_string(e.type_key))
             offset, size, value = self.pos, 0, b""
-            if not self.in_bulk(e, index):
+            bulk = index and e.alignment > 1
+            if not bulk:
                 size, value = self.copy(e.payload)
-            self.records.append(Entry(i, e.type_key, offset, size, imports, e.data, 1, value, item))
+            self.records.append(Entry(i, e.type_key, offset, size, imports, e.data, 1, value, item, bulk))
         if not alone:
             self.put(encode_string(TREE_KEY) + encode_u64s(self.row_ptr) + encode_u64s(self.child))
         if index:
@@ -261,26 +269,21 @@ class _Writer:
         self.sink.patch(0, encode_u64(self.pos - 8))
         return self.pos
 
-    def in_bulk(self, e: OutEntry, index: bool) -> bool:
-        return index and e.alignment > 1
-
     def append_index(self, alone: bool, target: str, producer: str) -> None:
         stream_size = self.pos
-        bulk = [self.in_bulk(e, True) for e in self.entries]
         for i, e in enumerate(self.entries):
-            if bulk[i] and e.payload is not None:
+            if self.records[i].bulk and e.payload is not None:
                 self.put(bytes(-(self.pos + e.align_at) % e.alignment))
                 offset = self.pos
                 size, value = self.copy(e.payload)
-                r = self.records[i]
-                self.records[i] = Entry(
-                    i, r.type_key, offset, size, r.imports, r.data, e.alignment, value, r.item_offset
+                self.records[i] = replace(
+                    self.records[i], offset=offset, size=size, alignment=e.alignment, digest=value
                 )
         self.put(bytes(-self.pos % 8))
         at = self.pos
         raw = ix.encode_index(
-            self.records, bulk=bulk, stream_size=stream_size, no_tree=alone, algorithm=self.algorithm,
-            target=target, producer=producer,
+            self.records, stream_size=stream_size, has_tree=not alone, algorithm=self.algorithm, target=target,
+            producer=producer,
         )  # fmt: skip
         # The footer keeps the blob's size, so the length prefix is known before its checksum is taken.
         blob_size = at + len(raw) + ix.FOOTER.size

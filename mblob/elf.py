@@ -7,89 +7,41 @@ checked against the file before it is read, so a hostile file costs one error.
 from __future__ import annotations
 
 import struct
+import sys
+from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
+from mblob.elf_records import (
+    DT_GNU_HASH,
+    DT_HASH,
+    DT_NEEDED,
+    DT_RPATH,
+    DT_RUNPATH,
+    DT_STRSZ,
+    DT_STRTAB,
+    DT_SYMTAB,
+    ET_REL,
+    MACHINES,
+    PN_XNUM,
+    PT_DYNAMIC,
+    PT_LOAD,
+    PT_NOTE,
+    SHN_XINDEX,
+    SHT_DYNSYM,
+    SHT_NOBITS,
+    SHT_NOTE,
+    SHT_SYMTAB,
+    Section,
+    Segment,
+    Symbol,
+    SymbolTable,
+)
 from mblob.errors import FormatError
 
-PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_GNU_STACK = 1, 2, 4, 0x6474E551
-ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
-SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
-SHN_UNDEF, SHN_LORESERVE = 0, 0xFF00
-DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT = 1, 4, 5, 6, 10, 11
-DT_SONAME, DT_RPATH, DT_RUNPATH, DT_GNU_HASH = 14, 15, 29, 0x6FFFFEF5
-STB_LOCAL, STB_GLOBAL, STB_WEAK = 0, 1, 2
-STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC = 0, 1, 2, 10
-PN_XNUM, SHN_XINDEX = 0xFFFF, 0xFFFF
-
-MACHINES = {
-    2: "sparc", 3: "i386", 8: "mips", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 43: "sparc64", 62: "x86_64",
-    164: "hexagon", 183: "aarch64", 190: "cuda", 224: "amdgpu", 243: "riscv", 247: "bpf", 258: "loongarch",
-}  # fmt: skip
-
-
-class Segment(NamedTuple):
-    p_type: int
-    p_flags: int
-    p_offset: int
-    p_vaddr: int
-    p_filesz: int
-    p_memsz: int
-    p_align: int
-
-
-class Section(NamedTuple):
-    name: str
-    sh_type: int
-    sh_flags: int
-    sh_addr: int
-    sh_offset: int
-    sh_size: int
-    sh_link: int
-    sh_info: int
-    sh_entsize: int
-
-
-@dataclass(frozen=True)
-class Symbol:
-    """One symbol; `offset` is where its table entry lies in the file."""
-
-    name: str
-    st_value: int
-    st_size: int
-    st_info: int
-    st_other: int
-    st_shndx: int
-    offset: int
-
-    @property
-    def binding(self) -> int:
-        return self.st_info >> 4
-
-    @property
-    def type(self) -> int:
-        return self.st_info & 15
-
-    @property
-    def is_defined(self) -> bool:
-        return self.st_shndx != SHN_UNDEF
-
-    @property
-    def is_exported(self) -> bool:
-        """Defined and visible to other objects (global or weak, default or protected)."""
-        return self.is_defined and self.binding in (STB_GLOBAL, STB_WEAK, 10) and self.st_other & 3 in (0, 3)
-
-
-@dataclass(frozen=True)
-class SymbolTable:
-    """Where a symbol table and its strings lie in the file."""
-
-    offset: int
-    count: int
-    strings: int
-    strings_size: int
+SYMBOL_LIMIT = 1 << 22  # dynamic symbols; the largest real libraries have some 10^5
+CHAIN_STEP = 1 << 16  # bytes of a hash chain read at a time
+NAME_LIMIT = 1 << 16  # bytes of one name; mangled C++ names have some thousand
 
 
 class ElfFile:
@@ -193,6 +145,17 @@ class ElfFile:
             found.append(Section(name, h[1], h[2], h[3], h[4], h[5], h[6], h[7], h[9]))
         return found
 
+    def check_tables(self) -> None:
+        """Check that what the header announces lies in the file: segments, and the section headers at its end.
+
+        Raises:
+            FormatError: "elf_truncated", "elf_header".
+        """
+        _ = self.segments
+        if self.e_shoff:
+            count = self.e_shnum or self._section_header(0)[5]
+            self._check(self.e_shoff, count * self.e_shentsize, f"a table of {count} section headers")
+
     def section(self, name: str) -> Section | None:
         """The first section of that name."""
         return next((s for s in self.sections if s.name == name), None)
@@ -221,12 +184,12 @@ class ElfFile:
         self._check(table, table_size, f"the strings of a {what}")
         if at >= table_size:
             raise self._fail(f"{what} at {at} lies outside {table_size} bytes of strings", "elf_dynamic", table)
-        limit = min(table_size - at, 65536)
-        raw = bytes(self.data[table + at : table + at + limit])
-        end = raw.find(b"\0")
-        if end < 0:
-            raise self._fail(f"{what} at {at} has no end", "elf_dynamic", table)
-        return raw[:end].decode("utf-8", "backslashreplace")
+        for window in (64, 1024, NAME_LIMIT):  # most names are short, and each look copies
+            raw = bytes(self.data[table + at : table + min(at + window, table_size)])
+            end = raw.find(b"\0")
+            if end >= 0:
+                return raw[:end].decode("utf-8", "backslashreplace")
+        raise self._fail(f"{what} at {at} has no end within {NAME_LIMIT} bytes", "elf_dynamic", table)
 
     # -- dynamic section ----------------------------------------------------------------------------------
 
@@ -269,6 +232,8 @@ class ElfFile:
         strings_size = tags[DT_STRSZ][0]
         strings = self.offset_of(tags[DT_STRTAB][0], strings_size, "dynamic strings")
         count = self._dynsym_count()
+        if count > SYMBOL_LIMIT:
+            raise self._fail(f"{count} dynamic symbols, the limit is {SYMBOL_LIMIT}", "elf_dynamic")
         size = 24 if self.bits == 64 else 16
         return SymbolTable(
             self.offset_of(tags[DT_SYMTAB][0], count * size, f"{count} dynamic symbols"), count, strings, strings_size
@@ -287,19 +252,34 @@ class ElfFile:
         return table.sh_size // (24 if self.bits == 64 else 16) if table else 0
 
     def _gnu_hash_count(self, vaddr: int) -> int:
-        """Highest bucket, then its chain to the end."""
+        """Highest bucket, then its chain to the end, all inside the segment that holds the table."""
         at = self.offset_of(vaddr, 16, "hash table")
         buckets, first, bloom, _ = self._unpack("4I", at, "hash table")
+        if buckets > SYMBOL_LIMIT:
+            raise self._fail(f"a hash table of {buckets} buckets, the limit is {SYMBOL_LIMIT}", "elf_dynamic", at)
         head = 16 + bloom * (self.bits // 8)
         at = self.offset_of(vaddr, head + 4 * buckets, f"a hash table of {buckets} buckets")
-        last = max(self._unpack(f"{buckets}I", at + head, "hash buckets"), default=0)
+        last = max(self._words(at + head, buckets), default=0)
         if last < first:
             return first
-        chain = at + head + 4 * buckets + 4 * (last - first)
-        while not self._unpack("I", chain, "hash chain")[0] & 1:
-            chain += 4
-            last += 1
-        return last + 1
+        chain = head + 4 * buckets + 4 * (last - first)
+        end = at + chain
+        while end - at - chain <= 4 * SYMBOL_LIMIT:
+            self.offset_of(vaddr, end - at + 4, "a hash chain")
+            room = min(CHAIN_STEP, len(self.data) - end)
+            words = self._words(end, room // 4)
+            stop = next((i for i, word in enumerate(words) if word & 1), None)
+            if stop is not None:
+                return last + (end - at - chain) // 4 + stop + 1
+            end += 4 * len(words)
+        raise self._fail(f"a hash chain of more than {SYMBOL_LIMIT} symbols", "elf_dynamic", at)
+
+    def _words(self, offset: int, count: int) -> array[int]:
+        """`count` 32-bit words, which the caller has checked to be in the file."""
+        words = array("I", bytes(self.data[offset : offset + 4 * count]))
+        if (self.byte_order == "<") != (sys.byteorder == "little"):
+            words.byteswap()
+        return words
 
     # -- symbols ------------------------------------------------------------------------------------------
 
@@ -307,6 +287,8 @@ class ElfFile:
         size = 24 if self.bits == 64 else 16
         fmt = "IBBHQQ" if self.bits == 64 else "IIIBBH"
         self._check(table.offset, table.count * size, f"{table.count} symbols")
+        # Names may share tails, but many symbols with one long name are an attack on memory.
+        budget = 8 * table.strings_size + (1 << 16)
         for at in range(table.offset + size, table.offset + table.count * size, size):
             fields = self._unpack(fmt, at, "symbol")
             if self.bits == 64:
@@ -314,6 +296,9 @@ class ElfFile:
             else:
                 name, value, length, info, other, shndx = fields
             text = self._string(table.strings, table.strings_size, name, "symbol name") if name else ""
+            budget -= len(text)
+            if budget < 0:
+                raise self._fail("the names of its symbols add up to more than 8 times their table", "elf_dynamic")
             yield Symbol(text, value, length, info, other, shndx, at)
 
     @cached_property

@@ -5,13 +5,15 @@ It tells plain C functions and packed ones apart, in a library with or without a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from mblob.errors import FormatError
 
 SYMBOL = "__mblob_functions"
 FIRST_LINE = "mblob functions 1"
+ALIGNMENT_LIMIT = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -54,18 +56,21 @@ def decode(data: bytes) -> list[Row]:
     if not nul:
         raise fail("no terminating NUL")
     try:
-        lines = body.decode().splitlines()
+        lines = body.decode().split("\n")
     except UnicodeDecodeError:
         raise fail("not UTF-8") from None
-    if not lines or lines[0] != FIRST_LINE:
-        raise fail(f"starts with {lines[0][:40] if lines else ''!r}, expected {FIRST_LINE!r}")
-    rows = []
-    for number, line in enumerate(lines[1:], 2):
-        fields = line.split("\t")
-        if len(fields) != 5 or fields[2] not in ("plain", "packed") or not fields[3].isdecimal():
-            raise fail(f"line {number} is {line[:80]!r}, expected name, symbol, plain|packed, alignment, types")
-        alignment = int(fields[3][:10])
-        if alignment & (alignment - 1) or alignment > 1 << 20:
-            raise fail(f"line {number}: alignment {fields[3]} is no power of two up to 2^20")
-        rows.append(Row(fields[0], fields[1], fields[2], alignment, fields[4]))
-    return rows
+    if lines[0] != FIRST_LINE:
+        raise fail(f"starts with {lines[0][:40]!r}, expected {FIRST_LINE!r}")
+    if lines[-1] == "":
+        del lines[-1]  # the last line may or may not end
+    return [_row(number, line, fail) for number, line in enumerate(lines[1:], 2)]
+
+
+def _row(number: int, line: str, fail: Callable[[str], FormatError]) -> Row:
+    fields = line.split("\t")
+    if len(fields) != 5 or not fields[0] or not fields[1] or fields[2] not in ("plain", "packed"):
+        raise fail(f"line {number} is {line[:80]!r}, expected name, symbol, plain|packed, alignment, types")
+    alignment = int(fields[3]) if re.fullmatch("[0-9]{1,20}", fields[3], re.ASCII) else -1
+    if alignment < 0 or alignment > ALIGNMENT_LIMIT or alignment & (alignment - 1):
+        raise fail(f"line {number}: alignment {fields[3][:24]!r} is no power of two up to 2^20, nor 0")
+    return Row(fields[0], fields[1], fields[2], alignment, fields[4])

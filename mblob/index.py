@@ -18,7 +18,7 @@ FOOTER = struct.Struct("<QQQIIIIII16s")  # 64 bytes
 HEADER = struct.Struct("<IIIIQQQQIIII")  # 64 bytes
 RECORD = struct.Struct("<QQIIII32sQQ")  # 80 bytes
 NO_TREE, IS_LIBRARY, IS_DATA, IS_BULK = 1, 1, 2, 4
-SMALL = 256 << 10  # bytes of payload up to which the level "header" checks digests as well
+SMALL = 256 << 10  # bytes of payload up to which the level "header" checks all that "full" does
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,13 @@ class Footer:
 def encode_index(
     entries: Sequence[Entry],
     *,
-    bulk: Sequence[bool],
     stream_size: int,
-    no_tree: bool,
+    has_tree: bool,
     algorithm: int,
     target: str,
     producer: str,
 ) -> bytes:
-    """The index of a blob whose payloads are written; `bulk[i]`: entry i's payload lies behind the stream."""
+    """The index of a blob whose payloads are written."""
     strings = bytearray()
 
     def pool(value: str) -> tuple[int, int]:
@@ -58,12 +57,12 @@ def encode_index(
         row_ptr.append(row_ptr[-1] + len(e.imports))
     child = [c for e in entries for c in e.imports]
     head = HEADER.pack(
-        VERSION, NO_TREE if no_tree else 0, algorithm, SIZES[algorithm], stream_size, len(entries),
+        VERSION, 0 if has_tree else NO_TREE, algorithm, SIZES[algorithm], stream_size, len(entries),
         len(child), len(strings), *target_place, *producer_place,
     )  # fmt: skip
     records = []
-    for e, place, is_bulk in zip(entries, places, bulk):
-        flags = (IS_LIBRARY if e.offset is None else 0) | (IS_DATA if e.data else 0) | (IS_BULK if is_bulk else 0)
+    for e, place in zip(entries, places):
+        flags = (IS_LIBRARY if e.offset is None else 0) | (IS_DATA if e.data else 0) | (IS_BULK if e.bulk else 0)
         records.append(RECORD.pack(e.offset or 0, e.size, *place, flags, e.alignment, e.digest, e.item_offset, 0))
     tree = struct.pack(f"<{len(row_ptr) + len(child)}Q", *row_ptr, *child)
     return head + b"".join(records) + tree + bytes(strings)
@@ -93,11 +92,13 @@ def find_footer(blob: memoryview, expected: bool) -> Footer | None:
         if expected:
             raise fail("its footer is missing or damaged; the file was written with one")
         return None
-    offset, size, blob_size, version, _, _, structure, _, check, _ = FOOTER.unpack_from(blob, at)
+    offset, size, blob_size, version, flags, _, structure, reserved, check, _ = FOOTER.unpack_from(blob, at)
     if check != zlib.crc32(blob[at : at + 44]):
         raise fail("the checksum of its footer is wrong")
     if version != VERSION:
         raise fail(f"version {version}, this reader knows {VERSION}", "index_version")
+    if flags or reserved:
+        raise fail(f"its footer has flags {flags} and reserved bytes {reserved}, expected 0 and 0")
     if blob_size != len(blob):
         raise fail(f"says the blob has {blob_size} bytes, it has {len(blob)}")
     if offset % 8 or offset > at or size != at - offset:
@@ -129,6 +130,8 @@ def read_index(blob: memoryview, footer: Footer, dialect: str, check: bool) -> B
      *places) = HEADER.unpack_from(raw)  # fmt: skip
     if version != VERSION or SIZES.get(algorithm) != digest_size:
         raise fail(f"version {version} with digests {algorithm} of {digest_size} bytes is not known")
+    if flags & ~NO_TREE:
+        raise fail(f"flags {flags:#x} are not known")
     # Each limit is compared before the product that it bounds.
     left = len(raw) - HEADER.size
     if count < 1 or count > left // RECORD.size or children > left // 8:
@@ -146,13 +149,16 @@ def read_index(blob: memoryview, footer: Footer, dialect: str, check: bool) -> B
         if size > strings_size or offset > strings_size - size:
             raise fail(f"a name of {size} bytes at {offset} lies outside {strings_size} bytes of names", entry)
         try:
-            return bytes(strings[offset : offset + size]).decode()
+            found = bytes(strings[offset : offset + size])
+            if 0 in found:
+                raise fail(f"the name {found[:40]!r} has a NUL byte", entry)
+            return found.decode()
         except UnicodeDecodeError:
             raise fail("a name is not UTF-8", entry) from None
 
     entries = []
     for i in range(count):
-        offset, size, key_at, key_size, kind, alignment, digest, item, _ = RECORD.unpack_from(
+        offset, size, key_at, key_size, kind, alignment, digest, item, reserved = RECORD.unpack_from(
             raw, HEADER.size + i * RECORD.size
         )
         if not 1 <= key_size <= KEY_LIMIT:
@@ -163,18 +169,23 @@ def read_index(blob: memoryview, footer: Footer, dialect: str, check: bool) -> B
             raise fail(f"type key {key!r} with flags {kind} and {size} bytes at {offset}", i)
         if not library and (offset < 16 or offset > base or size > base - offset):
             raise fail(f"a payload of {size} bytes at {offset} lies outside 16..{base}", i)
+        if kind & ~(IS_LIBRARY | IS_DATA | IS_BULK) or reserved:
+            raise fail(f"a record has flags {kind:#x} and reserved bytes {reserved:#x} that are not known", i)
+        if any(digest[0 if library else digest_size :]):
+            raise fail("a record has more digest than its algorithm gives", i)
         if alignment < 1 or alignment & (alignment - 1):
             raise fail(f"alignment {alignment} is no power of two", i)
         if item and (item < 16 or item > stream_size):
             raise fail(f"its item at {item} lies outside the stream of {stream_size} bytes", i)
         entries.append(
             Entry(i, key, None if library else offset, size, rows[i], bool(kind & IS_DATA), alignment,
-                  b"" if library else digest[:digest_size], item)
+                  b"" if library else digest[:digest_size], item, bool(kind & IS_BULK))
         )  # fmt: skip
     if not flags & NO_TREE and sum(e.offset is None for e in entries) > 1:
         raise fail("more than one library")
     target, producer = name(places[0], places[1], None), name(places[2], places[3], None)
-    return Blob(dialect, len(blob), tuple(entries), stream_size, base, algorithm, target, producer)
+    has_tree = not flags & NO_TREE
+    return Blob(dialect, len(blob), tuple(entries), stream_size, base, algorithm, target, producer, has_tree)
 
 
 def is_small(blob: Blob) -> bool:

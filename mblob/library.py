@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from mblob import classic, functions_table, note
-from mblob.elf import ET_DYN, STB_WEAK, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, ElfFile
+from mblob.elf import ElfFile
+from mblob.elf_records import ET_DYN, STB_WEAK, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE
 from mblob.errors import FormatError
 from mblob.model import LIBRARY, Blob, Entry
 
@@ -63,11 +66,15 @@ class Library:
             FormatError: it is no library ("not_elf"), or a damaged one.
             DigestError: bytes differ from their digest.
         """
+        if not os.fspath(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.path = Path(path)
         self._data: memoryview | None = _map(self.path)
         try:
             self.elf = ElfFile(self._data, str(self.path))
+            self.elf.check_tables()
             self.blob_offset, self.blob = self._read(verify)
+            self.function_table = self._read_function_table()
         except BaseException:
             self.close()
             raise
@@ -129,8 +136,7 @@ class Library:
             node["imports"] = [nodes[i] for i in e.imports]
         return nodes[0]
 
-    @cached_property
-    def function_table(self) -> list[functions_table.Row]:
+    def _read_function_table(self) -> list[functions_table.Row]:
         """Rows of `__mblob_functions`, [] without one."""
         symbol = self.elf.find(functions_table.SYMBOL)
         return functions_table.decode(bytes(self.elf.bytes_of(symbol)[1])) if symbol else []
@@ -254,10 +260,19 @@ def is_helper(name: str) -> bool:
 
 
 def _map(path: Path) -> memoryview:
-    with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
+    # O_NONBLOCK: a FIFO that nobody writes to would block for ever.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        info = os.fstat(fd)
+        if stat.S_ISDIR(info.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(info.st_mode):
+            raise FormatError(f"{path}: not a regular file", code="not_elf")
+        if info.st_size == 0:
             raise FormatError(f"{path}: an empty file", code="not_elf", offset=0)
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
+    finally:
+        os.close(fd)
 
 
 def open_library(path: str | os.PathLike[str], *, verify: str = "header") -> Library:

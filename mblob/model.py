@@ -25,6 +25,7 @@ class Entry:
         alignment: what the payload's place promises, in bytes (1: nothing).
         digest: of the payload, b"" if none is recorded.
         item_offset: where its item starts in the stream, 0 if it has none.
+        bulk: the payload lies behind the stream, which holds only its key.
     """
 
     index: int
@@ -36,6 +37,7 @@ class Entry:
     alignment: int = 1
     digest: bytes = b""
     item_offset: int = 0
+    bulk: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Blob:
         index_offset: where the index starts, None for a blob without one.
         algorithm: of the digests: 0 none, 1 CRC-32, 2 SHA-256.
         target, producer: as recorded in the index, "" without one.
+        has_tree: the stream has an import tree; without one the library is the root of all.
     """
 
     dialect: str
@@ -60,6 +63,7 @@ class Blob:
     algorithm: int = 0
     target: str = ""
     producer: str = ""
+    has_tree: bool = True
 
 
 def check_tree(

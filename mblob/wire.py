@@ -91,12 +91,14 @@ class Cursor:
         return struct.unpack(f"<{count}Q", self.take(8 * count, what))
 
     def key(self, what: str) -> str:
-        """A type key: 1 to 4096 bytes of UTF-8."""
+        """A type key: 1 to 4096 bytes of UTF-8, none of them NUL."""
         start = self.pos
         size = self.count(what)
         if not 1 <= size <= KEY_LIMIT:
             raise self.fail(f"{what}: {size} bytes long, expected 1 to {KEY_LIMIT}", "key", start)
         raw = bytes(self.take(size, what))
+        if 0 in raw:  # C would read another key than Python
+            raise self.fail(f"{what}: {raw[:40]!r} has a NUL byte", "key", start)
         try:
             return raw.decode()
         except UnicodeDecodeError:

@@ -8,7 +8,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from mblob.elf import PT_LOAD, ElfFile, Symbol
+from mblob.elf import ElfFile
+from mblob.elf_records import PT_LOAD, Symbol
 from mblob.errors import ToolchainError
 from packager.blob import BlobWriter
 from packager.elf_writer import PLACEHOLDER_SIZE

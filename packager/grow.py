@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mblob.elf import PT_LOAD
+from mblob.elf_records import PT_LOAD
 from mblob.errors import ToolchainError
 from packager.blob import BlobWriter
 from packager.elf_patch import Patch, Stub, read_stub, write_all, write_blob

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mblob.elf import ET_REL, STB_GLOBAL, STB_LOCAL, STB_WEAK, ElfFile, Symbol
+from mblob.elf import ElfFile
+from mblob.elf_records import ET_REL, STB_GLOBAL, STB_LOCAL, STB_WEAK, Symbol
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
 
 AR_MAGIC = b"!<arch>\n"

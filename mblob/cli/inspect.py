@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mblob.library import EntryView, Library
 
 NAME = "inspect"
+DEPTH = 64  # levels of the tree that are drawn; each costs four columns on every line below it
 LISTED = 12  # undefined symbols that the summary names
 
 
@@ -59,22 +60,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def tree_lines(library: Library) -> Iterator[str]:
-    """The tree of modules as text, a line each. What is imported twice is unfolded the first time only."""
+    """The tree of modules as text, a line each. What is imported twice is unfolded the first time only, and what is
+    deeper than DEPTH levels is only counted."""
     entries = library.entries
     unfolded: set[int] = set()
-    # (entry, what stands before it, what stands before its imports); no recursion: a file may nest deep.
-    stack = [(0, "", "")]
+    # (entry, its level, what stands before it, what stands before its imports); no recursion: a file may nest deep.
+    stack = [(0, 0, "", "")]
     while stack:
-        index, lead, below = stack.pop()
+        index, depth, lead, below = stack.pop()
         entry = entries[index]
-        again = index in unfolded and bool(entry.imports)
-        yield f"{lead}{describe(entry)}{' (imports: see above)' if again else ''}"
-        if again:
+        note = ""
+        if entry.imports and index in unfolded:
+            note = " (imports: see above)"
+        elif entry.imports and depth == DEPTH:
+            note = f" ({len(entry.imports)} imports deeper than {DEPTH} levels: see --json)"
+        yield f"{lead}{describe(entry)}{note}"
+        if note:
             continue
         unfolded.add(index)
         for i, child in reversed(list(enumerate(entry.imports))):
             last = i == len(entry.imports) - 1
-            stack.append((child, below + ("└── " if last else "├── "), below + ("    " if last else "│   ")))
+            stack.append((child, depth + 1, below + ("└── " if last else "├── "), below + ("    " if last else "│   ")))
 
 
 def describe(entry: EntryView) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
@@ -179,3 +180,46 @@ def test_a_view_outlives_the_library(library: Path) -> None:
     assert data == b"\x7fELF"
     with pytest.raises(ValueError, match="closed"):
         lib._bytes()
+
+
+def test_a_library_cut_at_its_end_is_refused(library: Path, tmp_path: Path) -> None:
+    """What is loaded is all there, the section headers are not."""
+    whole = library.read_bytes()
+    path = tmp_path / "cut.so"
+    path.write_bytes(whole[:-1])
+    with pytest.raises(FormatError, match="elf_truncated"):
+        Library(path)
+
+
+def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.so"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/null")):
+        with pytest.raises(FormatError, match="not a regular file"):
+            Library(path)
+    with pytest.raises(IsADirectoryError):
+        Library(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        Library("")
+
+
+def test_many_symbols_with_one_long_name_cost_nothing(tmp_path: Path) -> None:
+    """40,000 symbols of one name of 60,000 bytes would be 2.4 GB of text."""
+    count, name = 40_000, b"n" * 60_000
+    strings = b"\0" + name + b"\0"
+    head, segments = 64, 2 * 56
+    symbols = head + segments
+    table = symbols + 24 * (count + 1)
+    dynamic = table + len(strings) + -len(strings) % 8
+    hashes = dynamic + 16 * 5
+    size = hashes + 8
+    ident = b"\x7fELF\2\1\1" + bytes(9)
+    ehdr = ident + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, head, 0, 0, 64, 56, 2, 64, 0, 0)
+    load = struct.pack("<IIQQQQQQ", 1, 6, 0, 0, 0, size, size, 4096)
+    dyn = struct.pack("<IIQQQQQQ", 2, 6, dynamic, dynamic, dynamic, 80, 80, 8)
+    body = bytes(24) + struct.pack("<IBBHQQ", 1, 0x12, 0, 1, 0, 0) * count + strings + bytes(-len(strings) % 8)
+    tags = struct.pack("<10Q", 5, table, 6, symbols, 10, len(strings), 4, hashes, 0, 0)
+    path = tmp_path / "names.so"
+    path.write_bytes(ehdr + load + dyn + body + tags + struct.pack("<II", 0, count + 1))
+    with pytest.raises(FormatError, match="add up to more than 8 times"):
+        Library(path)

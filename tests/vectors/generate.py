@@ -198,6 +198,7 @@ def make_bad() -> None:
     bad("key-empty", blob(s(""), tree([[]])), "key", 16)
     bad("key-of-2-mib", blob(s("k" * (2 << 20))), "key", 16)
     bad("key-not-utf8", blob(s(b"\xff\xfe"), tree([[]])), "key", 16)
+    bad("key-with-nul", blob(s(b"ot\0er"), tree([[]])), "key", 16)
     bad("unknown-key", blob(s("_lib"), s("my_key") + b"payload", tree([[1], []])), "unknown_key", 42)
     bad("tree-of-nothing", blob(tree([])), "tree_empty")
     bad("two-libraries", blob(s("_lib"), s("_lib"), tree([[1], []])), "two_libraries")
@@ -262,6 +263,21 @@ def refoot(data: bytes, edit: Any = None, **fields: Any) -> bytes:
     return data[:start] + bytes(index) + foot
 
 
+def patched(data: bytes, at: int, value: bytes) -> bytes:
+    """Change bytes of the stream, and make the checksum of the structure right again."""
+    start = struct.unpack_from("<Q", data, len(data) - 64)[0]
+    count = struct.unpack_from("<Q", data, start + 24)[0]
+    changed = bytearray(data)
+    changed[at : at + len(value)] = value
+    crc, pos = 0, 0
+    places = [struct.unpack_from("<QQ", data, start + 64 + 80 * i) for i in range(count)]
+    for offset, size in sorted(p for p in places if p[1]):
+        crc = zlib.crc32(changed[pos:offset], crc)
+        pos = offset + size
+    crc = zlib.crc32(changed[pos:start], crc)
+    return refoot(bytes(changed), structure=crc)
+
+
 def make_bad_index() -> None:
     data, entries = indexed()
     end = len(data)
@@ -271,6 +287,9 @@ def make_bad_index() -> None:
             index[at : at + len(value)] = value
 
         return edit
+
+    def two_libraries(index: bytearray) -> None:
+        index[one : one + 80] = index[64:144]
 
     def flipped(at: int) -> bytes:
         return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
@@ -306,11 +325,37 @@ def make_bad_index() -> None:
         ("tree-other-order", 64 + 4 * 80 + 5 * 8, u64(2, 1), "index_damaged"),
     ):
         bad(f"index-{name}", refoot(data, poke(at, value)), code)
-    bad("payload-flipped", flipped((entries[1][1] or 0) + 3), "digest", entry=1)
-    bad("bulk-flipped", flipped((entries[3][1] or 0) + 99), "digest", entry=3)
-    bad("structure-flipped", flipped((entries[1][1] or 0) - 2), "digest")
-    sha, _ = indexed("sha256")
-    at = (entries[1][1] or 0) + 3
+    my_key, bulk = entries[1][1] or 0, entries[3][1] or 0
+    sha = indexed("sha256")[0]
+    stream_size = struct.unpack_from("<Q", data, struct.unpack_from("<Q", data, end - 64)[0] + 16)[0]
+    one = 64 + 80  # the record of my_key in the index
+    for name, changed, code in (
+        ("footer-flags", refoot(data, flags=1), "index_footer"),
+        ("footer-reserved", refoot(data, zero=1), "index_footer"),
+        ("footer-offset-odd", refoot(data[:-64] + data[-64:], index_offset=end - 64 - 4), "index_footer"),
+        ("flags-unknown", refoot(data, poke(4, struct.pack("<I", 1 << 31))), "index_damaged"),
+        ("record-flags-unknown", refoot(data, poke(one + 24, struct.pack("<I", 2 | 1 << 30))), "index_damaged"),
+        ("record-reserved", refoot(data, poke(one + 72, u64(1))), "index_damaged"),
+        ("digest-tail", refoot(data, poke(one + 32 + 4, b"\1")), "index_damaged"),
+        ("digest-of-the-library", refoot(data, poke(64 + 32, b"\1")), "index_damaged"),
+        ("no-tree-flag-with-a-tree", refoot(data, poke(4, struct.pack("<I", 1))), "index_damaged"),
+        ("bulk-flag-inside-the-stream", refoot(data, poke(one + 24, struct.pack("<I", 6))), "index_damaged"),
+        ("bulk-flag-missing", refoot(data, poke(64 + 3 * 80 + 24, struct.pack("<I", 2))), "index_damaged"),
+        ("name-not-utf8", refoot(data, poke(-len("vectors") - 3, b"\xff\xfe")), "index_damaged"),
+        ("name-with-nul", refoot(data, poke(64 + 4 * 80 + 8 * 8 + len("library") + 2, b"\0")), "index_damaged"),
+        ("two-libraries", refoot(data, two_libraries), "index_damaged"),
+        ("stream-has-another-key", patched(data, my_key - 3, b"K"), "index_damaged"),
+        ("stream-has-another-count", patched(data, 8, u64(4)), "index_damaged"),
+        ("stream-has-another-tree", patched(data, data.index(s("_import_tree")) + 20 + 8, u64(1)), "tree_rows"),
+        ("bytes-after-the-last-item", refoot(data, poke(16, u64(stream_size + 8))), "index_damaged"),
+    ):
+        bad(f"index-{name}", changed, code)
+    none = indexed("none")[0]
+    bad("index-payloads-overlap", refoot(none, poke(64 + 160, u64(my_key + 3, 9))), "index_damaged")
+    bad("payload-flipped", flipped(my_key + 3), "digest", entry=1)
+    bad("bulk-flipped", flipped(bulk + 99), "digest", entry=3)
+    bad("structure-flipped", flipped(my_key - 2), "digest")
+    at = my_key + 3
     bad("payload-flipped-sha256", sha[:at] + b"!" + sha[at + 1 :], "digest", entry=1)
 
 

@@ -1,0 +1,83 @@
+"""Structures and numbers of ELF files, by the names of the standard (System V gABI, chapters 4 and 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_GNU_STACK = 1, 2, 4, 0x6474E551
+ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
+SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
+SHN_UNDEF, SHN_LORESERVE = 0, 0xFF00
+DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT = 1, 4, 5, 6, 10, 11
+DT_SONAME, DT_RPATH, DT_RUNPATH, DT_GNU_HASH = 14, 15, 29, 0x6FFFFEF5
+STB_LOCAL, STB_GLOBAL, STB_WEAK = 0, 1, 2
+STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC = 0, 1, 2, 10
+PN_XNUM, SHN_XINDEX = 0xFFFF, 0xFFFF
+
+MACHINES = {
+    2: "sparc", 3: "i386", 8: "mips", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 43: "sparc64", 62: "x86_64",
+    164: "hexagon", 183: "aarch64", 190: "cuda", 224: "amdgpu", 243: "riscv", 247: "bpf", 258: "loongarch",
+}  # fmt: skip
+
+
+class Segment(NamedTuple):
+    p_type: int
+    p_flags: int
+    p_offset: int
+    p_vaddr: int
+    p_filesz: int
+    p_memsz: int
+    p_align: int
+
+
+class Section(NamedTuple):
+    name: str
+    sh_type: int
+    sh_flags: int
+    sh_addr: int
+    sh_offset: int
+    sh_size: int
+    sh_link: int
+    sh_info: int
+    sh_entsize: int
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """One symbol; `offset` is where its table entry lies in the file."""
+
+    name: str
+    st_value: int
+    st_size: int
+    st_info: int
+    st_other: int
+    st_shndx: int
+    offset: int
+
+    @property
+    def binding(self) -> int:
+        return self.st_info >> 4
+
+    @property
+    def type(self) -> int:
+        return self.st_info & 15
+
+    @property
+    def is_defined(self) -> bool:
+        return self.st_shndx != SHN_UNDEF
+
+    @property
+    def is_exported(self) -> bool:
+        """Defined and visible to other objects (global or weak, default or protected)."""
+        return self.is_defined and self.binding in (STB_GLOBAL, STB_WEAK, 10) and self.st_other & 3 in (0, 3)
+
+
+@dataclass(frozen=True)
+class SymbolTable:
+    """Where a symbol table and its strings lie in the file."""
+
+    offset: int
+    count: int
+    strings: int
+    strings_size: int

@@ -1,0 +1,52 @@
+"""The table that tells plain C functions and packed ones apart: what is written, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from mblob import functions_table
+from mblob.errors import FormatError
+from mblob.functions_table import Row
+
+ROWS = [
+    Row("vadd", "vadd", "plain", 0, "const float *, float *, int64_t"),
+    Row("vadd", "vadd__packed", "packed", 0, "const float *, float *, int64_t"),
+    Row("conv", "conv", "packed", 64, "?"),
+]
+HEAD = b"mblob functions 1\n"
+
+
+def test_a_table_survives_a_round_trip() -> None:
+    data = functions_table.encode(ROWS)
+    assert functions_table.decode(data) == ROWS
+    assert functions_table.decode(data + b"what follows the NUL") == ROWS
+    assert functions_table.decode(data[:-2] + b"\0") == ROWS
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0",
+        HEAD,
+        b"mblob functions 2\n\0",
+        HEAD + b"\xff\0",
+        HEAD + b"f\tf\tplain\t0\0",
+        HEAD + b"f\tf\tplain\t0\tint\tmore\0",
+        HEAD + b"\tf\tplain\t0\tint\0",
+        HEAD + b"f\t\tplain\t0\tint\0",
+        HEAD + b"f\tf\tpacket\t0\tint\0",
+        HEAD + b"f\tf\tplain\t\tint\0",
+        HEAD + b"f\tf\tplain\t-1\tint\0",
+        HEAD + b"f\tf\tplain\t3\tint\0",
+        HEAD + b"f\tf\tplain\t2097152\tint\0",
+        HEAD + b"f\tf\tplain\t99999999999999999999999\tint\0",
+        HEAD + "f\tf\tplain\t\u0664\tint\0".encode(),
+        HEAD + b"f\tf\tplain\t0\tint\r\n\n\0",
+    ],
+)
+def test_a_damaged_table_is_refused_by_its_rule(data: bytes) -> None:
+    with pytest.raises(FormatError) as caught:
+        functions_table.decode(data)
+    assert caught.value.code == "function_table"
+    assert "\n" not in str(caught.value)
