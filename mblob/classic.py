@@ -79,7 +79,12 @@ def read_stream(blob: memoryview) -> Blob:
             keys.append((LIBRARY, None, 0, item))
         else:
             start = cursor.pos
-            read_payload(key, cursor)
+            try:
+                read_payload(key, cursor)
+            except FormatError as error:
+                if error.code == "unknown_key":
+                    error.partial = _without_tree(blob, keys, item)
+                raise
             keys.append((key, start, cursor.pos - start, item))
     has_tree = rows is not None
     if rows is None:
@@ -90,6 +95,14 @@ def read_stream(blob: memoryview) -> Blob:
         Entry(i, key, offset, size, rows[i], item_offset=item) for i, (key, offset, size, item) in enumerate(keys)
     ]
     return Blob("classic", len(blob), tuple(entries), cursor.pos, has_tree=has_tree)
+
+
+def _without_tree(blob: memoryview, keys: Sequence[tuple[str, int | None, int, int]], end: int) -> Blob:
+    """What was read up to `end`, with the tree still unknown: the first module imports all others."""
+    known = list(keys) or [(LIBRARY, None, 0, 0)]
+    rows = [tuple(range(1, len(known))), *((),) * (len(known) - 1)]
+    entries = [Entry(i, k, offset, size, rows[i], item_offset=at) for i, (k, offset, size, at) in enumerate(known)]
+    return Blob("classic", len(blob), tuple(entries), end, has_tree=False)
 
 
 def _read_tree(cursor: Cursor, keys: Sequence[tuple[str, int | None, int, int]]) -> list[tuple[int, ...]]:

@@ -12,6 +12,10 @@ class MblobError(Exception):
 
     exit_code = 1
 
+    def prefix(self, culprit: str) -> None:
+        """Put `culprit` and ": " in front of the message, for callers that know which file it is about."""
+        self.args = (f"{culprit}: {self}", *self.args[1:])
+
 
 class FormatError(MblobError, ValueError):
     """A file breaks a rule of docs/format.md.
@@ -20,6 +24,7 @@ class FormatError(MblobError, ValueError):
         code: stable name of the rule ("truncated", "unknown_key", ...), the same in C and Python.
         offset: byte at which the rule broke, in the blob (ELF rules: in the file), or None.
         entry: index of the module concerned, or None.
+        partial: for "unknown_key", the `mblob.model.Blob` of what stands before that key; else None.
     """
 
     def __init__(self, message: str, *, code: str, offset: int | None = None, entry: int | None = None) -> None:
@@ -28,6 +33,7 @@ class FormatError(MblobError, ValueError):
         self.code = code
         self.offset = offset
         self.entry = entry
+        self.partial: object = None
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]

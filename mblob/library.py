@@ -15,7 +15,7 @@ from typing import Any
 from mblob import classic, functions_table, note
 from mblob.elf import ElfFile
 from mblob.elf_records import ET_DYN, STB_WEAK, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE
-from mblob.errors import FormatError
+from mblob.errors import FormatError, MblobError
 from mblob.model import LIBRARY, Blob, Entry
 
 SCHEMA = "mblob/inspect/1"
@@ -55,17 +55,22 @@ class EntryView:
 class Library:
     """A library file, opened for looking. Use it as a context manager, or `close()` it."""
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: str = "header") -> None:
+    def __init__(self, path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False) -> None:
         """Map the file and read its blob.
 
         Args:
-            verify: "off", "header" (structure and index checksums), or "full" (every payload).
+            verify: "off", "header" (index and its checksums; all of a small blob), or "full" (every payload).
+            partial: open a library without an index that has a type key nobody knows, too: what stands before it
+                is listed, the tree is not known, and `diagnostics` has the error.
 
         Raises:
             OSError: the file cannot be read.
             FormatError: it is no library ("not_elf"), or a damaged one.
             DigestError: bytes differ from their digest.
         """
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"mblob.open: expected a path, found {type(path).__name__} (load_module takes more)")
+        self._problem: FormatError | None = None
         if not os.fspath(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.path = Path(path)
@@ -73,13 +78,15 @@ class Library:
         try:
             self.elf = ElfFile(self._data, str(self.path))
             self.elf.check_tables()
-            self.blob_offset, self.blob = self._read(verify)
+            self.blob_offset, self.blob = self._read(verify, partial)
             self.function_table = self._read_function_table()
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, MblobError) and str(self.path) not in str(error):
+                error.prefix(str(self.path))
             raise
 
-    def _read(self, level: str) -> tuple[int, Blob | None]:
+    def _read(self, level: str, partial: bool = False) -> tuple[int, Blob | None]:
         if level not in classic.LEVELS:
             raise ValueError(f"verify: expected one of {', '.join(classic.LEVELS)}, found {level!r}")
         expected = bool(self._note_flags & note.HAS_INDEX)
@@ -91,7 +98,13 @@ class Library:
                 )
             return 0, None
         offset, data = self.elf.bytes_of(symbol)
-        return offset, classic.read(data, level=level, index_expected=expected)
+        try:
+            return offset, classic.read(data, level=level, index_expected=expected)
+        except FormatError as error:
+            if not partial or not isinstance(error.partial, Blob):
+                raise
+            self._problem = error
+            return offset, error.partial
 
     @cached_property
     def _note_flags(self) -> int:
@@ -189,7 +202,10 @@ class Library:
             found.append(("executable_stack", "asks for an executable stack; glibc 2.41 and later refuse to load it"))
         if self.elf.e_type != ET_DYN:
             found.append(("not_shared", f"ELF type {self.elf.e_type}, a shared library has {ET_DYN}"))
-        return [{"code": code, "severity": "warning", "message": text} for code, text in found]
+        remarks = [{"code": code, "severity": "warning", "message": text} for code, text in found]
+        if self._problem is not None:
+            remarks.insert(0, {"code": self._problem.code, "severity": "error", "message": str(self._problem)})
+        return remarks
 
     def verify(self, level: str = "full") -> None:
         """Check the file again at `level`.
@@ -275,6 +291,6 @@ def _map(path: Path) -> memoryview:
         os.close(fd)
 
 
-def open_library(path: str | os.PathLike[str], *, verify: str = "header") -> Library:
+def open_library(path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False) -> Library:
     """Open a library for looking: no code of it runs. See `Library`."""
-    return Library(path, verify=verify)
+    return Library(path, verify=verify, partial=partial)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import human_size, one_line
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from mblob.errors import FormatError
     from mblob.library import open_library
 
-    with open_library(args.file) as library:
+    with open_library(args.file, partial=True) as library:
         if not library.is_model_library:
             raise FormatError(
                 f"{args.file}: not a model library: it has no blob, and exports no name of TVM's or mblob's",
@@ -52,11 +53,19 @@ def run(args: argparse.Namespace) -> int:
             )
         if args.json:
             print(json.dumps(library.to_json(), indent=2))
-            return 0
+            return report_problems(library)
         lines = tree_lines if args.tree else function_lines if args.functions else summary_lines
         for line in lines(library):
             print(line)
-    return 0
+        return report_problems(library)
+
+
+def report_problems(library: Library) -> int:
+    """Say on stderr what kept part of the file from being read; the exit code."""
+    problems = [d["message"] for d in library.diagnostics if d["severity"] == "error"]
+    for message in problems:
+        print(f"mblob-pack: error: {one_line(message)}", file=sys.stderr)
+    return 1 if problems else 0
 
 
 def tree_lines(library: Library) -> Iterator[str]:

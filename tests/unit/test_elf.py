@@ -223,3 +223,22 @@ def test_many_symbols_with_one_long_name_cost_nothing(tmp_path: Path) -> None:
     path.write_bytes(ehdr + load + dyn + body + tags + struct.pack("<II", 0, count + 1))
     with pytest.raises(FormatError, match="add up to more than 8 times"):
         Library(path)
+
+
+def test_what_stands_before_an_unknown_key_is_still_usable(tmp_path: Path) -> None:
+    """Without an index nobody knows where the payload of an unknown key ends."""
+    from mblob.wire import encode_string, encode_strings, encode_u64
+
+    payload = encode_string("sub") + encode_string("{}") + encode_strings([])
+    stream = encode_u64(4) + encode_string("_lib") + encode_string("dnnl_json") + payload
+    stream += encode_string("nobodys_key") + b"payload"
+    path = compile_library(tmp_path, encode_u64(len(stream)) + stream)
+    with pytest.raises(FormatError, match=r"lib\.so: .*nobodys_key") as caught:
+        Library(path)
+    assert caught.value.code == "unknown_key"
+    assert caught.value.offset == len(stream) + 8 - len(b"payload")
+    with Library(path, partial=True) as lib:
+        assert [(e.type_key, e.size) for e in lib.entries] == [("library", 0), ("dnnl_json", len(payload))]
+        assert bytes(lib.entries[1].view()) == payload
+        assert lib.diagnostics[0]["code"] == "unknown_key"
+        assert lib.diagnostics[0]["severity"] == "error"
