@@ -1,8 +1,13 @@
 """The run side: a library file becomes a tree of modules whose functions can be called.
 
 Thin Python over the C runtime in `csrc`. `loader._native` (cffi) is the wide API, `loader._call` (a C
-extension) the hot path: calling functions, tensors, callbacks. `loader.runtime` joins the two. Users write
-`import mblob`, which hands these names on.
+extension) the hot path: calling functions, tensors, callbacks. Users write `import mblob`, which hands these
+names on.
+
+Who imports whom, from the ground up: `_native`, `_call` <- runtime, status, tensor, symbols <- bridge <- loaders
+<- opened <- hooks, load, functions <- system_lib.
 """
 
-from loader import runtime as runtime  # first: the compiled modules learn of our classes here
+from loader import hooks
+
+hooks.install()

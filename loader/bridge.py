@@ -9,20 +9,28 @@ from __future__ import annotations
 import weakref
 
 from loader import _call
-from loader._native import ffi, lib
+from loader.runtime import address_of, ffi, lib
 from loader.status import check, text
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
 
-    from loader.opened import OpenedNode
     from mblob.module import Module
+
+    class BridgedNode(Protocol):
+        """What `loader.opened` puts into `nodes`."""
+
+        def find(self, name: str) -> Callable[..., Any] | None: ...
+        def has_loader(self) -> bool: ...
 
 
 # Modules of opened libraries by the address of their mblob_module.
-nodes: weakref.WeakValueDictionary[int, OpenedNode] = weakref.WeakValueDictionary()
+nodes: weakref.WeakValueDictionary[int, BridgedNode] = weakref.WeakValueDictionary()
+
+# Makes the Python tree of a module that C code opened, from (mblob_module, path, dialect). `loader.opened` sets it.
+borrow: Callable[[Any, str, str], Module]
 
 # One C record per type key ever announced, kept for the life of the process: libraries point at them.
 _records: dict[str, Any] = {}
@@ -60,7 +68,7 @@ def announce(key: str) -> None:
 class _Late:
     """A function of a module, found again at each call: it keeps nothing alive."""
 
-    def __init__(self, node: OpenedNode, name: str) -> None:
+    def __init__(self, node: BridgedNode, name: str) -> None:
         self._node = weakref.ref(node)
         self._name = name
 
@@ -78,19 +86,13 @@ def _failed(_: Any, exception: BaseException, __: Any) -> int:
     return int(lib.MBLOB_E_KERNEL)
 
 
-def _key_of(pointer: Any) -> int:
-    return int(ffi.cast("uintptr_t", pointer))
-
-
 @ffi.def_extern(onerror=_failed)  # type: ignore[untyped-decorator]
 def mblob_py_open(_: Any, info: Any, out: Any) -> int:
     """A module is used for the first time. Its Python node does the rest, at the first function asked for."""
-    key = _key_of(info.module)
+    key = address_of(info.module)
     if nodes.get(key) is None:
-        from loader.opened import Origin, borrow
-
         # Opened by C code: nothing in Python holds the tree yet. mblob_py_close lets it go.
-        _borrowed[key] = borrow(info.module, Origin(text(info.path), dialect=text(info.dialect)))
+        _borrowed[key] = borrow(info.module, text(info.path), text(info.dialect))
     out[0] = info.module
     return 0
 
@@ -99,7 +101,7 @@ def mblob_py_open(_: Any, info: Any, out: Any) -> int:
 def mblob_py_function(self: Any, name: Any, out: Any) -> int:
     """Find a function of a module that a Python loader opened."""
     out[0] = ffi.NULL
-    node = nodes.get(_key_of(self))
+    node = nodes.get(address_of(self))
     wanted = text(name)
     # No node: an earlier open of the file, whose Python modules are gone. No loader: it was given with such an
     # open; asking the node would end here again.
@@ -111,4 +113,4 @@ def mblob_py_function(self: Any, name: Any, out: Any) -> int:
 @ffi.def_extern(onerror=lambda *_: None)  # type: ignore[untyped-decorator]
 def mblob_py_close(self: Any) -> None:
     """The library goes."""
-    _borrowed.pop(_key_of(self), None)
+    _borrowed.pop(address_of(self), None)

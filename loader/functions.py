@@ -46,7 +46,10 @@ def register_func(name: str | F, f: F | None = None, override: bool = False) -> 
             return function
         pointer = ffi.cast("mblob_function *", _call.callback(function))
         try:
-            if lib.mblob_register_global(name.encode(), pointer, bool(override)):
+            status = lib.mblob_register_global(name.encode(), pointer, bool(override))
+            if status == lib.MBLOB_E_ARGUMENT:
+                raise ValueError(f"register_func: {name!r} is registered already; override=True replaces it")
+            if status:
                 raise last_error()
         finally:
             lib.mblob_function_release(pointer)

@@ -13,6 +13,7 @@ from loader.opened import Origin, wrap_tree
 from loader.runtime import ffi, lib
 from loader.status import last_error
 from mblob.errors import FormatError, LoaderMissingError
+from mblob.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -31,7 +32,7 @@ VERIFY = {
     "off": lib.MBLOB_VERIFY_OFF,
 }
 MISSING = {"error": lib.MBLOB_MISSING_ERROR, "stub": lib.MBLOB_MISSING_STUB}
-SNIFF_SIZE = 512  # bytes: a tar header, more than an ELF header
+PATH_LIMIT = 4096  # bytes of a path, PATH_MAX of Linux
 
 
 def load_module(
@@ -133,8 +134,8 @@ def _load_path(path: str, options: Any, loaders: Mapping[str, Loader] | None) ->
         start = os.pread(descriptor, SNIFF_SIZE, 0)
     finally:
         os.close(descriptor)
-    if needs_link(start):
-        return _load_linked(absolute, absolute, options, loaders)
+    if linkable_kind(start):
+        return _load_linked(absolute, path, options, loaders)
     identity = (status.st_dev, status.st_ino)
     origin = Origin(absolute, loaders, lambda: functions_of_file(absolute, identity))
     return _open(lambda o, out: lib.mblob_open(os.fsencode(absolute), o, out), options, origin)
@@ -144,7 +145,7 @@ def _load_descriptor(descriptor: int, options: Any, loaders: Mapping[str, Loader
     status = os.fstat(descriptor)
     link = f"/proc/self/fd/{descriptor}"
     path = _path_of(link)
-    if needs_link(os.pread(descriptor, SNIFF_SIZE, 0)):
+    if linkable_kind(os.pread(descriptor, SNIFF_SIZE, 0)):
         return _load_linked(link, path, options, loaders)
     identity = (status.st_dev, status.st_ino)
     origin = Origin(path, loaders, lambda: functions_of_file(path, identity))
@@ -167,34 +168,44 @@ def _load_bytes(data: Any, options: Any, loaders: Mapping[str, Loader] | None) -
         raise TypeError(
             f"load_module: expected a path, bytes, a file or a descriptor, found {type(data).__name__}: {exc}"
         ) from None
-    if needs_link(bytes(view[:SNIFF_SIZE])):
+    if linkable_kind(bytes(view[:SNIFF_SIZE])):
         from loader.link_object import temporary_file
 
         with temporary_file(view) as path:
             return _load_linked(path, "", options, loaders)
     names = functions_of_image(view)
     buffer = ffi.from_buffer(view)
-    return _open(
-        lambda o, out: lib.mblob_open_memory(buffer, view.nbytes, o, out),
-        options,
-        Origin("", loaders, lambda: names),
-    )
+    try:
+        return _open(
+            lambda o, out: lib.mblob_open_memory(buffer, view.nbytes, o, out),
+            options,
+            Origin("", loaders, lambda: names),
+        )
+    except FormatError as exc:
+        if exc.code == "not_elf" and _names_a_file(view):
+            raise FormatError(
+                f"{bytes(view)!r}: bytes are taken as the content of a library, and this is no ELF file; it is the "
+                "name of a file: pass it as a str",
+                code=exc.code,
+            ) from None
+        raise
 
 
-def needs_link(start: bytes) -> bool:
-    """Whether a file that starts so is a relocatable object, an archive or a tar of them, not a library."""
-    if start[:4] == b"\x7fELF":
-        order = "big" if start[5:6] == b"\2" else "little"
-        return int.from_bytes(start[16:18], order) == 1  # type: ignore[arg-type]  # ET_REL
-    return start[:8] == b"!<arch>\n" or start[257:262] == b"ustar" or start[:3] == b"\x1f\x8b\x08"
+def _names_a_file(view: memoryview) -> bool:
+    return 0 < view.nbytes <= PATH_LIMIT and os.path.exists(bytes(view))  # noqa: PTH110
 
 
 def _load_linked(path: str, shown: str, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
-    """Link objects to a library that exists only while it is opened; the runtime keeps its descriptor."""
+    """Link objects to a library that exists only while it is opened; the runtime keeps its descriptor.
+
+    Args:
+        path: of the file.
+        shown: how the user named it, "" for memory.
+    """
     from loader.link_object import linked
 
     with linked(path, shown) as library:
         with open(library, "rb") as file:  # noqa: PTH123
             names = functions_of_image(memoryview(file.read()))
-        origin = Origin(shown, loaders, lambda: names)
+        origin = Origin(os.path.abspath(shown) if shown else "", loaders, lambda: names)  # noqa: PTH100
         return _open(lambda o, out: lib.mblob_open(os.fsencode(library), o, out), options, origin)

@@ -38,7 +38,7 @@ class Origin:
         names: lists the functions a library exports, for error messages.
     """
 
-    __slots__ = ("_dialect", "loaders", "names", "path")
+    __slots__ = ("_asked", "_dialect", "loaders", "names", "path")
 
     def __init__(
         self,
@@ -51,6 +51,19 @@ class Origin:
         self.loaders = dict(loaders or {})
         self.names = names
         self._dialect = dialect
+        self._asked: set[str] = set()
+
+    def ask_entry_point(self, key: str) -> bool:
+        """Whether an installed distribution has a loader for `key`, which is then registered.
+
+        Asked once for each key: looking through distributions takes milliseconds, and a tree may have many modules.
+        """
+        if key in self._asked:
+            return False
+        found = load_entry_point(key)
+        if not found:
+            self._asked.add(key)
+        return found
 
     def dialect(self, module: Module) -> str:
         """Dialect of the blob that `module` came from."""
@@ -111,6 +124,8 @@ class OpenedNode(Node):
     # -- functions --------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Callable[..., Any] | None:
+        if not isinstance(name, str):
+            raise TypeError(f"expected the name of a function, a str, found {type(name).__name__} {name!r}")
         if "\0" in name:
             return None
         loader = self._loader()
@@ -123,13 +138,13 @@ class OpenedNode(Node):
         if status == lib.MBLOB_E_NOT_FOUND:
             return None
         error = last_error()
-        if isinstance(error, LoaderMissingError) and load_entry_point(self.type_key):
+        if isinstance(error, LoaderMissingError) and self.origin.ask_entry_point(self.type_key):
             return self.find(name)
         raise error
 
     def explain(self, name: str) -> str | None:
         out = ffi.new("mblob_function **")
-        if self._loader() is not None or "\0" in name:
+        if self.type_key != LIBRARY or "\0" in name:
             return None
         if lib.mblob_module_function(self.handle, name.encode("utf-8", "surrogateescape"), 0, out):
             message = str(last_error())
@@ -169,9 +184,14 @@ class OpenedNode(Node):
         return address_of(lib.mblob_module_symbol(self.handle, name.encode("utf-8", "surrogateescape")))
 
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
-        from loader.symbols import c_function
+        from loader import symbols
 
-        return c_function(self.module, name, restype, argtypes)
+        for candidate in self.module.walk():
+            node = candidate._node
+            address = node.symbol_address(name) if isinstance(node, OpenedNode) else 0
+            if address:
+                return symbols.c_function(address, restype, argtypes, candidate)
+        raise symbols.no_symbol(self.module, name)
 
     def on_import(self, child: Module) -> None:
         """Let the kernels of this library find the functions of `child`, as far as it is an opened module."""
@@ -263,9 +283,12 @@ def wrap_tree(root: Any, origin: Origin) -> Module:
     return _tree(root, origin, _hold)
 
 
-def borrow(root: Any, origin: Origin) -> Module:
+def _borrow(root: Any, path: str, dialect: str) -> Module:
     """The tree below a module that C code holds: valid as long as C holds it."""
-    return _tree(root, origin, lambda pointer: pointer)
+    return _tree(root, Origin(path, dialect=dialect), lambda pointer: pointer)
+
+
+bridge.borrow = _borrow
 
 
 def adopt(pointer: Any) -> Module:

@@ -74,8 +74,8 @@ typedef struct mblob_module mblob_module;     /* one module of a tree */
 typedef struct mblob_function mblob_function; /* something callable; also a TVMFunctionHandle */
 
 typedef enum mblob_verify {
-  MBLOB_VERIFY_HEADER = 0, /* structure, index and its checksums (default) */
-  MBLOB_VERIFY_FULL = 1,   /* and every payload's digest */
+  MBLOB_VERIFY_HEADER = 0, /* index and its checksums; all that FULL does while payloads are small (default) */
+  MBLOB_VERIFY_FULL = 1,   /* every byte of the blob against its checksum, stream against index */
   MBLOB_VERIFY_OFF = 2     /* bounds only */
 } mblob_verify;
 

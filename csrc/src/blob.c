@@ -35,11 +35,10 @@ static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, i
   int status = mb_index_find(blob, index_expected, verify != MBLOB_VERIFY_OFF);
   if (status) return status;
   if (!blob->has_index) return mb_stream_read(blob);
-  if (verify == MBLOB_VERIFY_FULL || (verify == MBLOB_VERIFY_HEADER && mb_index_is_small(blob)))
-    status = mb_index_check_payloads(blob);
-  if (!status && verify == MBLOB_VERIFY_FULL) status = mb_index_check_structure(blob);
-  if (!status && verify == MBLOB_VERIFY_FULL) status = mb_stream_compare(blob);
-  return status;
+  if (verify == MBLOB_VERIFY_OFF || (verify == MBLOB_VERIFY_HEADER && !mb_index_is_small(blob))) return MBLOB_OK;
+  status = mb_index_check_payloads(blob);
+  if (!status) status = mb_index_check_structure(blob);
+  return status ? status : mb_stream_compare(blob);
 }
 
 int mb_blob_read(const uint8_t *bytes, uint64_t size, bool index_expected, int verify, struct mb_blob *out) {

@@ -19,6 +19,7 @@ struct mb_entry {
   const uint8_t *digest; /* in the index, NULL without one */
   uint32_t alignment;
   bool library, data;
+  bool bulk; /* the payload lies behind the stream, which holds only its key */
 };
 
 struct mb_blob {
@@ -32,6 +33,7 @@ struct mb_blob {
   uint64_t *child;
   uint64_t child_count;
   bool has_index;
+  bool has_tree; /* the stream has an import tree (with an index) */
   uint64_t index_offset;
   uint32_t structure_crc;
   int digest_algorithm;

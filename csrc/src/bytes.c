@@ -51,6 +51,10 @@ bool mb_read_key(struct mb_cursor *c, struct mb_slice *out, const char *what) {
                          (unsigned long long)out->size, MB_KEY_LIMIT);
     return false;
   }
+  if (memchr(out->data, 0, out->size)) { /* C would take another key than what is shown */
+    (void)mb_fail_format("key", (int64_t)start, c->entry, "%s: has a NUL byte", what);
+    return false;
+  }
   if (!mb_is_utf8(out->data, out->size)) {
     (void)mb_fail_format("key", (int64_t)start, c->entry, "%s: not UTF-8", what);
     return false;

@@ -163,12 +163,21 @@ static int check_parts(const struct mb_elf *elf) {
         return segment_error(i, "has impossible thread storage");
       if (s.p_filesz && !mb_elf_is_loaded(elf, s.p_vaddr, s.p_filesz, 0))
         return segment_error(i, "lies outside the library");
-    } else if (s.p_type == PT_DYNAMIC && !mb_elf_is_loaded(elf, s.p_vaddr, s.p_memsz, 0)) {
-      return segment_error(i, "lies outside the library");
+    } else if (s.p_type == PT_DYNAMIC && !mb_elf_is_loaded(elf, s.p_vaddr, s.p_memsz, PF_W)) {
+      return segment_error(i, "lies outside of what is writable; the dynamic linker writes into it");
     } else if (s.p_type == PT_GNU_RELRO && !is_in_data_pages(elf, &s)) {
       return segment_error(i, "makes other things read-only than data");
     }
   }
+  return MBLOB_OK;
+}
+
+/* Nothing here is read from the section headers; but they end the file, so a file that was cut lacks them. */
+static int check_sections(const struct mb_elf *elf) {
+  const ElfW(Ehdr) *h = &elf->header;
+  uint64_t table = (uint64_t)h->e_shnum * h->e_shentsize;
+  if (h->e_shoff && !in_file(elf, h->e_shoff, table))
+    return truncated(elf, h->e_shoff, "the table of section headers", table);
   return MBLOB_OK;
 }
 
@@ -225,6 +234,7 @@ int mb_elf_read(const uint8_t *data, uint64_t size, struct mb_elf *out) {
   *out = (struct mb_elf){.data = data, .size = size};
   int status = read_header(out);
   if (!status) status = read_segments(out);
+  if (!status) status = check_sections(out);
   return status ? status : mb_elf_read_dynamic(out);
 }
 

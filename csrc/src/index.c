@@ -10,10 +10,10 @@
 #define HEADER_SIZE 64
 #define RECORD_SIZE 80
 #define INDEX_VERSION 1
-#define SMALL (256u << 10) /* bytes of payload up to which MBLOB_VERIFY_HEADER checks digests as well */
+#define SMALL (256u << 10) /* bytes of payload up to which MBLOB_VERIFY_HEADER checks all that FULL does */
 
-enum { NO_TREE = 1 };                 /* flag of the header */
-enum { IS_LIBRARY = 1, IS_DATA = 2 }; /* flags of a record */
+enum { NO_TREE = 1 };                              /* flag of the header */
+enum { IS_LIBRARY = 1, IS_DATA = 2, IS_BULK = 4 }; /* flags of a record */
 
 typedef unsigned long long ull;
 
@@ -49,6 +49,8 @@ static int read_footer(struct mb_blob *blob, bool expected, struct layout *l, ui
   if (mb_u32_at(f + 24) != INDEX_VERSION)
     return mb_fail_format("index_version", (int64_t)at, MB_UNKNOWN, "index: version %u, this reader knows %d",
                           mb_u32_at(f + 24), INDEX_VERSION);
+  if (mb_u32_at(f + 28) || mb_u32_at(f + 40))
+    return footer_error(at, "index_footer", "its footer has flags or reserved bytes that are not known");
   if (mb_u64_at(f + 16) != blob->size)
     return footer_error(at, "index_footer", "its footer tells another size of the blob");
   l->base = mb_u64_at(f);
@@ -75,6 +77,9 @@ static int read_header(struct mb_blob *blob, struct layout *l) {
       mb_u32_at(h + 12) != digest_sizes[algorithm])
     return damaged(l, MB_UNKNOWN, "version %u with digests %u of %u bytes is not known", version, algorithm,
                    mb_u32_at(h + 12));
+  if (mb_u32_at(h + 4) & ~(uint32_t)NO_TREE)
+    return damaged(l, MB_UNKNOWN, "flags %#x are not known", mb_u32_at(h + 4));
+  blob->has_tree = !(mb_u32_at(h + 4) & NO_TREE);
   blob->digest_algorithm = (int)algorithm;
   blob->stream_size = mb_u64_at(h + 16);
   l->count = mb_u64_at(h + 24);
@@ -117,8 +122,17 @@ static int read_name(const struct layout *l, const uint8_t *place, int64_t entry
     return damaged(l, entry, "a name of %llu bytes at %llu lies outside %llu bytes of names", (ull)size,
                    (ull)offset, (ull)l->strings_size);
   *out = (struct mb_slice){l->raw + l->strings_at + offset, size};
+  if (size && memchr(out->data, 0, size)) return damaged(l, entry, "a name has a NUL byte");
   if (!mb_is_utf8(out->data, size)) return damaged(l, entry, "a name is not UTF-8");
   return MBLOB_OK;
+}
+
+/* Whether a digest has bytes behind its own, or belongs to a library, which has none. */
+static bool has_stray_digest(const struct mb_blob *blob, const struct mb_entry *e) {
+  static const uint8_t sizes[] = {0, 4, 32};
+  for (size_t i = e->library ? 0 : sizes[blob->digest_algorithm]; i < 32; i++)
+    if (e->digest[i]) return true;
+  return false;
 }
 
 static int read_record(const struct mb_blob *blob, const struct layout *l, uint64_t i, struct mb_entry *e) {
@@ -133,6 +147,7 @@ static int read_record(const struct mb_blob *blob, const struct layout *l, uint6
   e->size = mb_u64_at(r + 8);
   e->library = flags & IS_LIBRARY;
   e->data = flags & IS_DATA;
+  e->bulk = flags & IS_BULK;
   e->alignment = mb_u32_at(r + 28);
   e->digest = r + 32;
   e->item_offset = mb_u64_at(r + 64);
@@ -142,6 +157,9 @@ static int read_record(const struct mb_blob *blob, const struct layout *l, uint6
   if (!e->library && (e->offset < 16 || e->offset > l->base || e->size > l->base - e->offset))
     return damaged(l, entry, "a payload of %llu bytes at %llu lies outside 16..%llu", (ull)e->size,
                    (ull)e->offset, (ull)l->base);
+  if (flags & ~(uint32_t)(IS_LIBRARY | IS_DATA | IS_BULK) || mb_u64_at(r + 72))
+    return damaged(l, entry, "a record has flags %#x or reserved bytes that are not known", flags);
+  if (has_stray_digest(blob, e)) return damaged(l, entry, "a record has more digest than its algorithm gives");
   if (e->alignment < 1 || (e->alignment & (e->alignment - 1)))
     return damaged(l, entry, "alignment %u is no power of two", e->alignment);
   if (e->item_offset && (e->item_offset < 16 || e->item_offset > blob->stream_size))
@@ -160,7 +178,7 @@ static int read_records(struct mb_blob *blob, const struct layout *l) {
     if (status) return status;
     libraries += e->library;
   }
-  if (!(mb_u32_at(l->raw + 4) & NO_TREE) && libraries > 1)
+  if (blob->has_tree && libraries > 1)
     return damaged(l, MB_UNKNOWN, "more than one library");
   int status = read_name(l, l->raw + 48, MB_UNKNOWN, &ignored);             /* target */
   return status ? status : read_name(l, l->raw + 56, MB_UNKNOWN, &ignored); /* producer */

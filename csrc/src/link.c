@@ -93,7 +93,7 @@ static int make_name(struct mb_library *library) {
  * library looks at itself first. */
 static int flags_for(const struct mb_library *library) {
   ElfW(Sym) symbol;
-  int flags = RTLD_LAZY | RTLD_LOCAL;
+  int flags = RTLD_NOW | RTLD_LOCAL; /* what nobody provides is an error now, not the end of a call */
   for (size_t i = 0; i <= sizeof(slots) / sizeof(*slots); i++) {
     const char *name = i < sizeof(slots) / sizeof(*slots) ? slots[i].symbol : context_symbol;
     if (mb_elf_find(&library->elf, name, &symbol) && dlsym(RTLD_DEFAULT, name)) flags |= RTLD_DEEPBIND;
@@ -101,13 +101,32 @@ static int flags_for(const struct mb_library *library) {
   return flags;
 }
 
+/* What to do about a symbol that nobody provides. */
+static const char *remedy(const char *reason) {
+  static const char marker[] = "undefined symbol: ";
+  const char *at = strstr(reason, marker);
+  if (!at) return "";
+  char symbol[128] = "";
+  at += sizeof(marker) - 1;
+  memcpy(symbol, at, strcspn(at, ",\n ") < sizeof(symbol) ? strcspn(at, ",\n ") : 0);
+  if (strncmp(symbol, "TVM", 3) == 0)
+    return "; it was made to be loaded where libtvm_runtime is: pack it again, from its sources or objects, with mblob";
+  void *math = *symbol ? dlopen("libm.so.6", RTLD_LAZY | RTLD_LOCAL) : NULL;
+  bool found = math && dlsym(math, symbol);
+  if (math) (void)dlclose(math);
+  return found ? "; link the library with -lm" : "; link the library with what defines it";
+}
+
 static int refused(const struct mb_library *library) {
-  const char *reason = dlerror();
+  const char *said = dlerror();
+  char *text = strdup(said ? said : "no reason given"); /* the next call of the linker frees what it said */
+  if (!text) return mb_fail_memory(0);
+  const char *reason = text;
   size_t name = strlen(library->link_name);
-  if (!reason) reason = "no reason given";
-  if (strncmp(reason, library->link_name, name) == 0 && strncmp(reason + name, ": ", 2) == 0)
-    reason += name + 2;
-  return mb_fail(MBLOB_E_INCOMPATIBLE, "the dynamic linker refused it: %s", reason);
+  if (strncmp(reason, library->link_name, name) == 0 && strncmp(reason + name, ": ", 2) == 0) reason += name + 2;
+  int status = mb_fail(MBLOB_E_INCOMPATIBLE, "the dynamic linker refused it: %s%s", reason, remedy(reason));
+  free(text);
+  return status;
 }
 
 static uint64_t dynamic_address(const struct mb_elf *elf) {

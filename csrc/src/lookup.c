@@ -7,6 +7,7 @@
 
 #define ENTRY_NAME "__tvm_main__" /* names the entry function: a string, or the function itself */
 #define SHOWN 12                  /* names that an error lists */
+#define HINT_LIMIT 256            /* modules that are looked through for a hint */
 
 /* ---- functions of a library ------------------------------------------------------------------------- */
 
@@ -81,6 +82,7 @@ struct search {
   mblob_function *found;
   bool stub; /* a module without a loader was passed; the error of this thread is about the first */
   struct mb_saved_error stub_error;
+  size_t looked; /* modules that a hint was sought in */
 };
 
 /* A module without a loader does not hide functions of the modules behind it. */
@@ -171,8 +173,10 @@ static int is_plain(mblob_module *module, void *name) {
   return module->is_library && ((row && !row->packed) || mb_function_table_find(table, name, false)) ? 1 : 0;
 }
 
-/* For a hint no loader may run. */
-static int visit_library(mblob_module *module, void *argument) {
+/* For a hint no loader may run, and a miss must not cost a walk over all that is below. */
+static int visit_near_library(mblob_module *module, void *argument) {
+  struct search *search = argument;
+  if (search->looked++ == HINT_LIMIT) return HINT_LIMIT;
   return module->is_library ? visit(module, argument) : 0;
 }
 
@@ -198,7 +202,7 @@ static int not_found(mblob_module *module, const char *name, bool imports) {
     (void)list_module(module, &l);
   if (l.shown > SHOWN) (void)fputs(", ...", l.text);
   if (!l.shown) (void)fputs("none", l.text);
-  bool hint = !imports && mb_module_walk(module, true, visit_library, &elsewhere) == 1;
+  bool hint = !imports && mb_module_walk(module, true, visit_near_library, &elsewhere) == 1;
   (void)fclose(l.text);
   mb_set_free(&l.seen);
   int status =

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.elf import PT_LOAD
+from mblob.elf_records import PT_LOAD
 from packager.elf_writer import PAYLOAD_ALIGN
 
 from .conftest import PAYLOAD, VADD, VADD_C, check

@@ -1,0 +1,23 @@
+"""What a file is, told by its first bytes: a shared library, or something that must be linked to one first."""
+
+from __future__ import annotations
+
+SNIFF_SIZE = 512  # bytes to read: a tar header, more than an ELF header
+_ET_REL = 1
+
+# What messages call each kind.
+NAMES = {"object": "an object file", "archive": "an archive of objects", "tar": "a tar archive"}
+
+
+def linkable_kind(start: bytes) -> str | None:
+    """ "object", "archive" or "tar" if a file that starts so holds objects to be linked, else None.
+
+    Args:
+        start: the first SNIFF_SIZE bytes, fewer if the file is smaller.
+    """
+    if start[:4] == b"\x7fELF":
+        order = "big" if start[5:6] == b"\2" else "little"
+        return "object" if int.from_bytes(start[16:18], order) == _ET_REL else None  # type: ignore[arg-type]
+    if start[:8] in (b"!<arch>\n", b"!<thin>\n"):
+        return "archive"
+    return "tar" if start[257:262] == b"ustar" or start[:3] == b"\x1f\x8b\x08" else None  # gzip: a .tar.gz
