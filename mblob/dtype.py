@@ -8,6 +8,7 @@ from typing import Any
 
 # DLDataTypeCode of dlpack.h; 6 and 7 are TVM's (v0.14), custom types start at 129.
 NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex", 6: "e4m3_float", 7: "e5m2_float"}
+WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)  # bits of one element
 CODES = {name: code for code, name in NAMES.items()}
 
 # struct format characters with standard sizes -> code
@@ -34,7 +35,7 @@ class DataType:
         if text == "handle":
             return cls(3, 64)
         match = re.fullmatch(r"(int|uint|float|bfloat|complex|e4m3_float|e5m2_float)(\d{1,3})(?:x(\d{1,5}))?", text)
-        if not match or not 0 < int(match[2]) < 256 or not 0 < int(match[3] or 1) < 65536:
+        if not match or int(match[2]) not in WIDTHS or not 0 < int(match[3] or 1) < 65536:
             raise ValueError(f"{text!r} is not a data type; expected one like float32, int8, uint8x4, bool")
         return cls(CODES[match[1]], int(match[2]), int(match[3] or 1))
 

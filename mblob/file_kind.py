@@ -18,6 +18,6 @@ def linkable_kind(start: bytes) -> str | None:
     if start[:4] == b"\x7fELF":
         order = "big" if start[5:6] == b"\2" else "little"
         return "object" if int.from_bytes(start[16:18], order) == _ET_REL else None  # type: ignore[arg-type]
-    if start[:8] in (b"!<arch>\n", b"!<thin>\n"):
+    if start[:8] == b"!<arch>\n":
         return "archive"
     return "tar" if start[257:262] == b"ustar" or start[:3] == b"\x1f\x8b\x08" else None  # gzip: a .tar.gz

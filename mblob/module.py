@@ -88,7 +88,7 @@ class Module:
     written in Python can make one of callables: `Module("my_key", functions={"f": f}, payload=b"")`.
     """
 
-    __slots__ = ("__weakref__", "_imports", "_node")
+    __slots__ = ("__weakref__", "_imports", "_is_imported", "_node")
 
     def __init__(
         self,
@@ -104,6 +104,7 @@ class Module:
             node = FunctionsNode(type_key, functions or {}, payload)
         self._node = node
         self._imports: list[Module] = []
+        self._is_imported = False  # by any module, ever
 
     # -- the tree -------------------------------------------------------------------------------------
 
@@ -125,10 +126,13 @@ class Module:
         """
         if not isinstance(other, Module):
             raise TypeError(f"import_module: expected a Module, found {type(other).__name__}")
-        if any(m is self for m in other.walk()):
+        # A chain is built in linear time: only a module that somebody imports can be below one with imports.
+        may_be_below = self is other or (self._is_imported and other._imports)
+        if may_be_below and any(m is self for m in other.walk()):
             raise ValueError(f"import_module: {other.type_key!r} already imports this {self.type_key!r}: a cycle")
         self._node.on_import(other)
         self._imports.append(other)
+        other._is_imported = True
 
     def walk(self) -> Iterator[Module]:
         """This module and everything it imports, depth first in import order, each once."""

@@ -38,19 +38,21 @@ class BytesPayload:
 
 
 class FilePayload:
-    """A file, read in pieces when it is written and never whole.
+    """A regular file, read in pieces when it is written and never whole.
 
     Raises (from `chunks` and `size`):
         FileNotFoundError, OSError: it cannot be read.
         MblobError: it changed while it was read.
     """
 
+    # Files of /proc say that they are empty, so a size of 0 is none: they are read to their end.
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     @property
-    def size(self) -> int:
-        return self.path.stat().st_size
+    def size(self) -> int | None:
+        return self.path.stat().st_size or None
 
     def chunks(self) -> Iterator[memoryview | bytes]:
         with self.path.open("rb", buffering=0) as file:
@@ -58,6 +60,9 @@ class FilePayload:
             buffer = bytearray(CHUNK)
             view = memoryview(buffer)
             left = before.st_size
+            if not left:
+                while n := file.readinto(view):
+                    yield view[:n]
             while left and (n := file.readinto(view[: min(left, CHUNK)])):
                 left -= n
                 yield view[:n]

@@ -23,7 +23,7 @@ struct mb_entry *mb_blob_add(struct mb_blob *blob) {
   return entry;
 }
 
-static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, int verify) {
+static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, int verify, bool known_part) {
   if (size < 16)
     return mb_fail_format("truncated", 0, MB_UNKNOWN, "blob: %llu bytes, expected at least 16",
                           (unsigned long long)size);
@@ -34,18 +34,27 @@ static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, i
   blob->size = 8 + follow;
   int status = mb_index_find(blob, index_expected, verify != MBLOB_VERIFY_OFF);
   if (status) return status;
-  if (!blob->has_index) return mb_stream_read(blob);
+  if (!blob->has_index) return mb_stream_read(blob, known_part);
   if (verify == MBLOB_VERIFY_OFF || (verify == MBLOB_VERIFY_HEADER && !mb_index_is_small(blob))) return MBLOB_OK;
   status = mb_index_check_payloads(blob);
   if (!status) status = mb_index_check_structure(blob);
   return status ? status : mb_stream_compare(blob);
 }
 
-int mb_blob_read(const uint8_t *bytes, uint64_t size, bool index_expected, int verify, struct mb_blob *out) {
+static int read_or_free(const uint8_t *bytes, uint64_t size, bool index_expected, int verify, bool known_part,
+                        struct mb_blob *out) {
   *out = (struct mb_blob){.bytes = bytes};
-  int status = read_blob(out, size, index_expected, verify);
+  int status = read_blob(out, size, index_expected, verify, known_part);
   if (status) mb_blob_free(out);
   return status;
+}
+
+int mb_blob_read(const uint8_t *bytes, uint64_t size, bool index_expected, int verify, struct mb_blob *out) {
+  return read_or_free(bytes, size, index_expected, verify, false, out);
+}
+
+int mb_blob_read_known(const uint8_t *bytes, uint64_t size, bool index_expected, int verify, struct mb_blob *out) {
+  return read_or_free(bytes, size, index_expected, verify, true, out);
 }
 
 void mb_blob_free(struct mb_blob *blob) {

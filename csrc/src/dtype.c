@@ -21,6 +21,21 @@ static bool number(const char **text, const char *end, unsigned limit, unsigned 
   return value > 0;
 }
 
+/* Widths that the field's types have. */
+static bool is_width(uint8_t code, unsigned bits) {
+  switch (code) {
+    case kDLInt:
+    case kDLUInt:
+      return bits <= 64 && (bits & (bits - 1)) == 0;
+    case kDLFloat:
+      return bits == 16 || bits == 32 || bits == 64;
+    case kDLBfloat:
+      return bits == 16;
+    default:
+      return bits == 64 || bits == 128;
+  }
+}
+
 bool mb_dtype_parse(const char *text, size_t size, DLDataType *out) {
   const char *end = text + size;
   if (size == 4 && memcmp(text, "bool", 4) == 0) {
@@ -32,7 +47,7 @@ bool mb_dtype_parse(const char *text, size_t size, DLDataType *out) {
     if (size <= length || memcmp(text, NAMES[i].name, length) != 0) continue;
     const char *p = text + length;
     unsigned bits, lanes = 1;
-    if (!number(&p, end, UINT8_MAX, &bits)) continue;
+    if (!number(&p, end, UINT8_MAX, &bits) || !is_width(NAMES[i].code, bits)) continue;
     if (p < end && *p == 'x' && (++p, !number(&p, end, UINT16_MAX, &lanes))) return false;
     *out = (DLDataType){NAMES[i].code, (uint8_t)bits, (uint16_t)lanes};
     return p == end;

@@ -67,6 +67,12 @@ static int add_tree(struct mb_library *library, const struct mb_blob *blob, cons
   return MBLOB_OK;
 }
 
+static int read_blob(const struct mb_library *library, const uint8_t *bytes, uint64_t size,
+                     const mblob_open_options *options, struct mb_blob *out) {
+  bool stub = options->missing == MBLOB_MISSING_STUB;
+  return (stub ? mb_blob_read_known : mb_blob_read)(bytes, size, library->index_expected, options->verify, out);
+}
+
 /* Check everything that the file tells, then let the linker run. */
 static int load(struct mb_library *library, const mblob_open_options *options, mblob_module **out) {
   struct mb_slice bytes;
@@ -74,8 +80,7 @@ static int load(struct mb_library *library, const mblob_open_options *options, m
   ElfW(Sym) symbol;
   int status = mb_elf_read(library->source.bytes, library->source.size, &library->elf);
   if (!status) status = find_blob(library, &bytes, &symbol);
-  if (!status && library->has_blob)
-    status = mb_blob_read(bytes.data, bytes.size, library->index_expected, options->verify, &blob);
+  if (!status && library->has_blob) status = read_blob(library, bytes.data, bytes.size, options, &blob);
   if (!status) status = read_function_table(library);
   /* A tree built on the file's mapping tells now what would fail later: loaders that are missing. */
   struct mb_tree *trial = NULL;
@@ -94,9 +99,7 @@ static int load(struct mb_library *library, const mblob_open_options *options, m
 /* A tree over a library that is in memory. */
 int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options, mblob_module **out) {
   struct mb_blob blob = {0};
-  int status = library->has_blob ? mb_blob_read(library->blob, library->blob_size, library->index_expected,
-                                                options->verify, &blob)
-                                 : MBLOB_OK;
+  int status = library->has_blob ? read_blob(library, library->blob, library->blob_size, options, &blob) : MBLOB_OK;
   if (!status) status = add_tree(library, library->has_blob ? &blob : NULL, options, out);
   mb_blob_free(&blob);
   return status;
@@ -250,6 +253,13 @@ static int open_first(struct mb_library *resident, struct mb_source *source,
   return status;
 }
 
+/* Whether somebody wrote into the file since it was loaded: what is in memory is then a mixture of both. */
+static bool was_overwritten(const struct mb_library *library, const struct mb_source *now) {
+  const struct mb_source *then = &library->source;
+  return then->size != now->size || then->changed.tv_sec != now->changed.tv_sec ||
+         then->changed.tv_nsec != now->changed.tv_nsec;
+}
+
 /* Takes `source` over. */
 static int open_source(struct mb_source *source, const mblob_open_options *options, mblob_module **out) {
   static const mblob_open_options defaults = {.struct_size = sizeof(mblob_open_options)};
@@ -260,6 +270,9 @@ static int open_source(struct mb_source *source, const mblob_open_options *optio
   int status = find_library(source, &library);
   if (status) {
     mb_source_close(source);
+  } else if (library && library->handle && was_overwritten(library, source)) {
+    mb_source_close(source);
+    status = mb_fail(MBLOB_E_IO, "was overwritten in place while it is loaded; write a new file and rename it over the old");
   } else if (library && library->handle) {
     mb_library_retain(library);
     mb_source_close(source);

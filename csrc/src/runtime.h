@@ -139,6 +139,7 @@ struct mb_source {
   char *path; /* absolute, "" for memory */
   dev_t device;
   ino_t inode;
+  struct timespec changed; /* when the content last changed (st_mtim) */
   const uint8_t *bytes; /* mapping of the whole file */
   size_t size;
 };

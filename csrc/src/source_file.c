@@ -31,6 +31,7 @@ static int map_file(struct mb_source *source, const char *name) {
     return mb_fail_errno(S_ISDIR(st.st_mode) ? EISDIR : ENOTSUP, "%s: a library is a regular file", name);
   source->device = st.st_dev;
   source->inode = st.st_ino;
+  source->changed = st.st_mtim;
   if (!st.st_size) return mb_fail_format("not_elf", 0, MB_UNKNOWN, "%s: an empty file", name);
   source->size = (size_t)st.st_size;
   void *bytes = mmap(NULL, source->size, PROT_READ, MAP_PRIVATE, source->fd, 0);

@@ -46,12 +46,9 @@ static int read_tree(struct mb_blob *blob, struct mb_cursor *c) {
   return status ? status : check_libraries(blob);
 }
 
-/* TVM up to 0.6, or nothing packed: the library is the root and imports all items in order. */
+/* The first module imports all others in order. */
 static int imply_tree(struct mb_blob *blob) {
-  if (!mb_blob_add(blob)) return MBLOB_E_MEMORY;
   uint64_t items = blob->entry_count - 1;
-  memmove(blob->entries + 1, blob->entries, items * sizeof(*blob->entries));
-  blob->entries[0] = (struct mb_entry){.key = library_key, .library = true, .alignment = 1};
   blob->row_ptr = malloc((items + 2) * sizeof(uint64_t));
   blob->child = malloc((items + 1) * sizeof(uint64_t));
   if (!blob->row_ptr || !blob->child) return mb_fail_memory(items * 16);
@@ -62,6 +59,20 @@ static int imply_tree(struct mb_blob *blob) {
     blob->child[i] = i + 1; /* one more than is used, never read */
   }
   return MBLOB_OK;
+}
+
+/* TVM up to 0.6, or nothing packed: the library is the root and imports all items in order. */
+static int imply_library(struct mb_blob *blob) {
+  if (!mb_blob_add(blob)) return MBLOB_E_MEMORY;
+  memmove(blob->entries + 1, blob->entries, (blob->entry_count - 1) * sizeof(*blob->entries));
+  blob->entries[0] = (struct mb_entry){.key = library_key, .library = true, .alignment = 1};
+  return imply_tree(blob);
+}
+
+/* Leave the last entry out, and with it all behind. */
+static int end_before_last(struct mb_blob *blob) {
+  blob->stream_size = blob->entries[--blob->entry_count].item_offset;
+  return blob->entry_count ? imply_tree(blob) : imply_library(blob);
 }
 
 static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice key, uint64_t item) {
@@ -80,7 +91,7 @@ static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice 
   return status;
 }
 
-int mb_stream_read(struct mb_blob *blob) {
+int mb_stream_read(struct mb_blob *blob, bool known_part) {
   struct mb_cursor c = {blob->bytes, 8, blob->size, MB_UNKNOWN};
   uint64_t count = 0;
   if (!mb_read_count(&c, &count, 8, "blob.count")) return MBLOB_E_FORMAT;
@@ -95,10 +106,12 @@ int mb_stream_read(struct mb_blob *blob) {
                             (unsigned long long)i, (int)(key.size < 64 ? key.size : 64),
                             (const char *)key.data);
     int status = mb_slice_is(key, "_import_tree") ? read_tree(blob, &c) : read_item(blob, &c, key, item);
+    if (status == MBLOB_E_FORMAT && known_part && strcmp(mblob_last_error_info()->code, "unknown_key") == 0)
+      return end_before_last(blob);
     if (status) return status;
   }
   blob->stream_size = c.pos;
-  return blob->row_ptr ? MBLOB_OK : imply_tree(blob);
+  return blob->row_ptr ? MBLOB_OK : imply_library(blob);
 }
 
 /* ---- stream against index ---------------------------------------------------------------------- */

@@ -292,6 +292,40 @@ def test_a_missing_loader_names_the_key_the_entry_and_the_remedy(tmp_path: Path)
     np.testing.assert_array_equal(c, a + b)
 
 
+def test_a_symbol_that_nobody_provides_is_an_error_when_the_library_is_opened(tmp_path: Path) -> None:
+    source = "int nobody_has_this(int);\nint f(int a) { return nobody_has_this(a); }"
+    mblob.csource_module(source, functions=["int f(int a)"]).export_library(tmp_path / "u.so")
+    with pytest.raises(mblob.IncompatibleError, match=r"undefined symbol: nobody_has_this; link the library"):
+        mblob.load_module(tmp_path / "u.so")
+
+
+def test_a_file_that_is_overwritten_while_it_is_loaded_is_noticed(tmp_path: Path) -> None:
+    kernels().export_library(tmp_path / "k.so")
+    mod = mblob.load_module(tmp_path / "k.so")
+    content = (tmp_path / "k.so").read_bytes()
+    with (tmp_path / "k.so").open("r+b") as file:
+        file.write(content)  # the same bytes, so that what is loaded stays sound
+    with pytest.raises(OSError, match="overwritten in place"):
+        mblob.load_module(tmp_path / "k.so")
+    assert mod["mean"](np.ones(2), 2) == 1.0
+
+
+@pytest.mark.parametrize("missing", ["error", "stub"])
+def test_a_key_that_nobody_knows_without_an_index_ends_the_list(tmp_path: Path, missing: str) -> None:
+    """Everything before it is usable, if the rest may be missing."""
+    host = kernels()
+    host.import_module(mblob.blob_module("nobodys_key", b"payload"))
+    host.export_library(tmp_path / "n.so", index=False)
+    if missing == "error":
+        with pytest.raises(mblob.FormatError) as caught:
+            mblob.load_module(tmp_path / "n.so")
+        assert caught.value.code == "unknown_key"
+    else:
+        mod = mblob.load_module(tmp_path / "n.so", missing=missing)
+        assert (mod.type_key, mod.imported_modules) == ("library", [])
+        assert mod["mean"](np.ones(2), 2) == 1.0
+
+
 def test_kernels_reach_python_functions_through_the_environment(tmp_path: Path) -> None:
     source = """
     #include <tvm/runtime/c_runtime_api.h>

@@ -260,7 +260,7 @@ def test_data_types_survive_text_and_bytes(text: str) -> None:
     assert DataType.from_bytes(dtype.to_bytes()) == dtype
 
 
-@pytest.mark.parametrize("text", ["float", "float0", "int8x0", "f32", "float999", ""])
+@pytest.mark.parametrize("text", ["float", "float33", "float0", "int8x0", "f32", "float999", ""])
 def test_other_text_is_no_data_type(text: str) -> None:
     with pytest.raises(ValueError, match="is not a data type"):
         DataType.parse(text)
