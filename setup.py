@@ -69,7 +69,15 @@ class BuildExt(build_ext):
             objects,
             str(fresh),
             libraries=["dl"],
-            extra_postargs=["-pthread", "-Wl,-Bsymbolic", "-Wl,-z,noexecstack", f"-Wl,-soname,{SONAME}"],
+            # As csrc/Makefile links it; nodelete: threads free their memory through destructors that are here.
+            extra_postargs=[
+                "-pthread",
+                "-Wl,-Bsymbolic",
+                "-Wl,-z,defs",
+                "-Wl,-z,nodelete",
+                "-Wl,-z,noexecstack",
+                f"-Wl,-soname,{SONAME}",
+            ],
         )
         fresh.replace(target)
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     class BridgedNode(Protocol):
         """What `loader.opened` puts into `nodes`."""
 
+        @property
+        def module(self) -> Module: ...
         def find(self, name: str) -> Callable[..., Any] | None: ...
         def has_loader(self) -> bool: ...
 
@@ -29,8 +31,13 @@ if TYPE_CHECKING:
 # Modules of opened libraries by the address of their mblob_module.
 nodes: weakref.WeakValueDictionary[int, BridgedNode] = weakref.WeakValueDictionary()
 
-# Makes the Python tree of a module that C code opened, from (mblob_module, path, dialect). `loader.opened` sets it.
-borrow: Callable[[Any, str, str], Module]
+
+def _nobody(_: Any, __: str) -> Module:
+    raise RuntimeError("loader.opened is not imported")
+
+
+# Makes the Python tree of a module that C code opened, from (mblob_module, path). `loader.opened` sets it.
+borrow: Callable[[Any, str], Module] = _nobody
 
 # One C record per type key ever announced, kept for the life of the process: libraries point at them.
 _records: dict[str, Any] = {}
@@ -92,7 +99,7 @@ def mblob_py_open(_: Any, info: Any, out: Any) -> int:
     key = address_of(info.module)
     if nodes.get(key) is None:
         # Opened by C code: nothing in Python holds the tree yet. mblob_py_close lets it go.
-        _borrowed[key] = borrow(info.module, text(info.path), text(info.dialect))
+        _borrowed[key] = borrow(info.module, text(info.path))
     out[0] = info.module
     return 0
 

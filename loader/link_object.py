@@ -5,22 +5,29 @@ The packager has the real linking; this is what `load_module("x.o")` and `load_m
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import mblob
+from loader.object_check import check_object
 from mblob.errors import FormatError, ToolchainError
+from mblob.file_kind import SNIFF_SIZE, linkable_kind
 
 OBJECT_SUFFIXES = (".o", ".obj", ".a")
 SOURCE_SUFFIXES = (".c", ".cc", ".cpp", ".cxx")  # TVM puts devc.c into its tars
 _COMPILERS = ("c++", "g++", "clang++", "cc", "gcc", "clang")  # C++ first: objects may need its library
+_TELLING = re.compile(r"error|undefined reference|cannot find|multiple definition|relocation", re.IGNORECASE)
 
 
 @contextmanager
@@ -31,7 +38,9 @@ def linked(path: str, shown: str) -> Iterator[str]:
         shown: how errors call the file.
 
     Raises:
-        FormatError: a tar without objects ("tar_empty"), or one whose member names leave it ("tar_path").
+        FormatError: a tar without objects ("tar_empty"), or one whose member names leave it ("tar_path"); a damaged
+            tar, archive or object.
+        IncompatibleError: an object for another machine.
         ToolchainError: no compiler here, or it failed.
     """
     name = shown or "a file in memory"
@@ -53,12 +62,13 @@ def temporary_file(data: memoryview) -> Iterator[str]:
 
 def _inputs(path: Path, name: str, folder: Path) -> list[str]:
     with path.open("rb") as file:
-        start = file.read(8)
-    if start[:4] == b"\x7fELF":
-        return [_placed(path, folder / "input.o")]
-    if start == b"!<arch>\n":
+        kind = linkable_kind(file.read(SNIFF_SIZE))
+    if kind == "tar":
+        return _extract(path, name, folder)
+    check_object(path, name)
+    if kind == "archive":
         return ["-Wl,--whole-archive", _placed(path, folder / "input.a"), "-Wl,--no-whole-archive"]
-    return _extract(path, name, folder)
+    return [_placed(path, folder / "input.o")]
 
 
 def _placed(path: Path, target: Path) -> str:
@@ -69,31 +79,36 @@ def _placed(path: Path, target: Path) -> str:
 
 def _extract(path: Path, name: str, folder: Path) -> list[str]:
     """Objects and sources of a tar, under names of our own."""
-    inputs = []
+    inputs: list[str] = []
     try:
         with tarfile.open(path) as tar:
             for i, member in enumerate(tar):
-                parts = Path(member.name).parts
-                if member.name.startswith("/") or ".." in parts or member.issym() or member.islnk() or member.isdev():
-                    raise FormatError(
-                        f"{name}: member {member.name!r} is a link or leaves the tar, expected plain files",
-                        code="tar_path",
-                    )
-                suffix = Path(member.name).suffix.lower()
-                if not member.isfile() or suffix not in OBJECT_SUFFIXES + SOURCE_SUFFIXES:
-                    continue
-                source = tar.extractfile(member)
-                target = folder / f"{i}{suffix}"
-                if source is not None:
-                    with source, target.open("wb") as out:
-                        shutil.copyfileobj(source, out)
-                    # A C++ driver would take a .c file for C++.
-                    inputs += ["-x", "c", str(target), "-x", "none"] if suffix == ".c" else [str(target)]
-    except (tarfile.TarError, EOFError, OSError) as exc:
+                inputs += _extract_member(tar, member, name, folder / str(i))
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as exc:
         raise FormatError(f"{name}: a damaged tar: {exc}", code="tar_damaged") from None
     if not inputs:
         raise FormatError(f"{name}: no object file in the tar, expected at least one *.o", code="tar_empty")
     return inputs
+
+
+def _extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, name: str, stem: Path) -> list[str]:
+    """One member as words of the link command, [] if it is no object or source. `stem`: of the file to write."""
+    outside = member.name.startswith("/") or ".." in Path(member.name).parts
+    if outside or member.issym() or member.islnk() or member.isdev():
+        raise FormatError(
+            f"{name}: member {member.name!r} is a link or leaves the tar, expected plain files", code="tar_path"
+        )
+    suffix = Path(member.name).suffix.lower()
+    source = tar.extractfile(member) if suffix in OBJECT_SUFFIXES + SOURCE_SUFFIXES else None
+    if source is None:
+        return []
+    target = stem.with_suffix(suffix)
+    with source, target.open("wb") as out:
+        shutil.copyfileobj(source, out)
+    if suffix in OBJECT_SUFFIXES:
+        check_object(target, f"{name}: {member.name}")
+    # A C++ driver would take a .c file for C++.
+    return ["-x", "c", str(target), "-x", "none"] if suffix == ".c" else [str(target)]
 
 
 def _compiler() -> list[str]:
@@ -120,12 +135,34 @@ def _link(inputs: Sequence[str], library: str, name: str) -> None:
         "-o", library, *inputs, "-Wl,-Bsymbolic", "-Wl,-z,noexecstack", "-Wl,--as-needed", "-lm", "-lpthread",
     ]  # fmt: skip
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
+        status, output = _run(command)
     except OSError as exc:
         raise ToolchainError(f"{name}: {command[0]} does not run: {exc}", command=command) from None
-    if done.returncode:
+    if status:
         raise ToolchainError(
-            f"{name}: {command[0]} could not link it (status {done.returncode})",
+            f"{name}: {command[0]} could not link it: {_first_error(output) or f'exit status {status}'}",
             command=command,
-            output=done.stderr,
+            output=output,
         )
+
+
+def _run(command: Sequence[str]) -> tuple[int, str]:
+    """Exit status and everything printed. Whatever interrupts this ends the compiler and all that it started."""
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", start_new_session=True, env={**os.environ, "LC_ALL": "C"},
+    ) as process:  # fmt: skip
+        try:
+            output, _ = process.communicate()
+        except BaseException:
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, output
+
+
+def _first_error(output: str) -> str:
+    """The line of a linker's output that says most."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith("collect2:")]  # it only repeats that the linker failed
+    return next((line for line in own if _TELLING.search(line)), next(iter([*own, *lines]), ""))

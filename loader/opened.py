@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 LIBRARY = "library"
-_FFI_BLOBS = ("__tvm_ffi__library_bin", "__tvm_ffi_library_bin")
 
 
 class Origin:
@@ -38,19 +37,17 @@ class Origin:
         names: lists the functions a library exports, for error messages.
     """
 
-    __slots__ = ("_asked", "_dialect", "loaders", "names", "path")
+    __slots__ = ("_asked", "loaders", "names", "path")
 
     def __init__(
         self,
         path: str,
         loaders: Mapping[str, Loader] | None = None,
         names: Callable[[], Sequence[str]] = tuple,
-        dialect: str = "",
     ) -> None:
         self.path = path
         self.loaders = dict(loaders or {})
         self.names = names
-        self._dialect = dialect
         self._asked: set[str] = set()
 
     def ask_entry_point(self, key: str) -> bool:
@@ -64,17 +61,6 @@ class Origin:
         if not found:
             self._asked.add(key)
         return found
-
-    def dialect(self, module: Module) -> str:
-        """Dialect of the blob that `module` came from."""
-        if not self._dialect:
-            self._dialect = "ffi" if any(_has_ffi_blob(m) for m in module.walk()) else "classic"
-        return self._dialect
-
-
-def _has_ffi_blob(module: Module) -> bool:
-    node = module._node
-    return isinstance(node, OpenedNode) and any(node.symbol_address(name) for name in _FFI_BLOBS)
 
 
 class OpenedNode(Node):
@@ -228,7 +214,8 @@ def _open_entry(node: OpenedNode, loader: Loader) -> _Entry:
     index = int(lib.mblob_module_index(node.handle))
     where = f"module {index} ({node.type_key!r}) of {node.origin.path or 'a library from memory'}"
     imports = module.imported_modules
-    context = LoaderContext(node.type_key, index, node.origin.path, node.origin.dialect(module), imports)
+    dialect = text(lib.mblob_module_dialect(node.handle))
+    context = LoaderContext(node.type_key, index, node.origin.path, dialect, imports)
     try:
         loaded = loader(node.payload(), context)
     except Exception as exc:
@@ -271,6 +258,8 @@ def _tree(root: Any, origin: Origin, hold: Callable[[Any], Any]) -> Module:
         pending.extend(reversed(children))
     for module, children in rows:
         module._imports = [made[address_of(child)] for child in children]
+        for child in module._imports:
+            child._is_imported = True
     return made[address_of(root)]
 
 
@@ -283,9 +272,9 @@ def wrap_tree(root: Any, origin: Origin) -> Module:
     return _tree(root, origin, _hold)
 
 
-def _borrow(root: Any, path: str, dialect: str) -> Module:
+def _borrow(root: Any, path: str) -> Module:
     """The tree below a module that C code holds: valid as long as C holds it."""
-    return _tree(root, Origin(path, dialect=dialect), lambda pointer: pointer)
+    return _tree(root, Origin(path), lambda pointer: pointer)
 
 
 bridge.borrow = _borrow

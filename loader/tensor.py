@@ -39,9 +39,9 @@ class Tensor(_call.TensorBase):
 
         Raises:
             TypeError: numpy has no such element type.
+            ImportError: numpy is not installed.
         """
-        import numpy as np
-
+        np = _numpy("Tensor.numpy()")
         if self.dtype == "bfloat16":
             try:
                 import ml_dtypes  # type: ignore[import-not-found]
@@ -49,9 +49,9 @@ class Tensor(_call.TensorBase):
                 raise TypeError(
                     'numpy has no bfloat16; install ml_dtypes, or look at the bits: t.view("uint16").numpy()'
                 ) from None
-            return np.asarray(self.view("uint16")).view(ml_dtypes.bfloat16)
+            return np.asarray(self.view("uint16")).view(ml_dtypes.bfloat16)  # type: ignore[no-any-return]
         try:
-            return np.asarray(memoryview(self))
+            return np.asarray(memoryview(self))  # type: ignore[no-any-return]
         except BufferError as exc:
             raise TypeError(str(exc)) from None
 
@@ -101,6 +101,15 @@ class Tensor(_call.TensorBase):
 
     def __repr__(self) -> str:
         return f"<mblob.Tensor {self.dtype}{list(self.shape)} on {self.device}>"
+
+
+def _numpy(what: str) -> Any:
+    """The numpy module, for `what`; it is no dependency of mblob."""
+    try:
+        import numpy
+    except ImportError:
+        raise ImportError(f"{what} needs numpy: pip install numpy", name="numpy") from None
+    return numpy
 
 
 def _parse(dtype: str) -> tuple[int, int, int]:
@@ -166,9 +175,7 @@ def as_tensor(source: Any, lists: bool = False) -> Tensor:
         if hasattr(source, "__dlpack__") and not hasattr(source, "__array_interface__"):
             return from_dlpack(source)
         if lists and isinstance(source, (list, tuple, int, float)):
-            import numpy as np
-
-            return as_tensor(np.asarray(source))
+            return as_tensor(_numpy("an array of lists").asarray(source))
         raise TypeError(f"expected an array, found {type(source).__name__}: {exc}") from None
     dtype = _call.dtype_of_format(view.format, view.itemsize)
     if dtype is None:

@@ -11,6 +11,7 @@ from mblob.module import Module
 from packager.errors import BuildError
 from packager.export import export_library
 from packager.host_modules import csource_module, static_library
+from packager.inputs import check_output
 from packager.payload_modules import blob_module, safetensors_module
 
 
@@ -28,6 +29,7 @@ class BuildPlan:
         weights: safetensors files; each becomes an import of the root.
         options: of all compilations and the link.
         cc, target, dialect, embed, index, digest: as of `export_library`.
+        manifest: the file that all this stands in, None without one.
         imports: (module, what it imports), by name: "library", keys of blobs, "weights" (or, of several, the
             stems of their files). What nobody imports, the library imports.
     """
@@ -47,6 +49,7 @@ class BuildPlan:
     index: bool = True
     digest: str = "crc32"
     imports: Sequence[tuple[str, Sequence[str]]] = ()
+    manifest: Path | None = None
 
 
 def build(plan: BuildPlan) -> None:
@@ -55,9 +58,10 @@ def build(plan: BuildPlan) -> None:
     Raises:
         As of `export_library` and the constructors.
     """
+    if plan.manifest is not None:
+        check_output(plan.output, [("the manifest", plan.manifest)])
     export_library(
-        module_of(plan), plan.output, dialect=plan.dialect, embed=plan.embed, index=plan.index,
-        digest=plan.digest,
+        module_of(plan), plan.output, dialect=plan.dialect, embed=plan.embed, index=plan.index, digest=plan.digest,
         cc=plan.cc, target=plan.target, options=list(plan.options),
     )  # fmt: skip
 

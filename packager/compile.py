@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mblob.elf import ElfFile
+from packager import objects
 from packager.errors import BuildError
 from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine, machine_of
 from packager.paths import include_dir
-from packager.toolchain import Command, Job, Toolchain, compile_options, run_all
+from packager.processes import Command, Job, run_all
+from packager.toolchain import Toolchain, compile_options
 
-SUFFIXES = {".c": "c", ".cc": "cc", ".cxx": "cc", ".cpp": "cpp", ".cu": "cu"}
+if TYPE_CHECKING:
+    from packager.debug_info import Function
+
+SUFFIXES = {".c": "c", ".cc": "cc", ".cxx": "cc", ".c++": "cc", ".C": "cc", ".cpp": "cpp", ".cu": "cu"}
 TVM_C_HEAD = "// tvm target: c"
 _VECTOR = re.compile(r"\b(?:u?int(?:8|16|32|64)?(?:_t)?|float|double|half)(?:2|3|4|8|16)\s*[(*)]")
 
@@ -30,6 +37,7 @@ class HostFile:
         cuda: needs the CUDA runtime.
         own: made here, so it may be rewritten.
         generated: the packed forms, which have their final names.
+        functions: what a source that we compiled defines, as far as the compiler tells.
     """
 
     path: Path
@@ -38,6 +46,7 @@ class HostFile:
     cuda: bool = False
     own: bool = True
     generated: bool = False
+    functions: tuple[Function, ...] = ()
 
 
 def language(node: SourceNode) -> str:
@@ -55,9 +64,14 @@ def language(node: SourceNode) -> str:
 
 
 def compile_command(
-    tools: Toolchain, node: SourceNode, source: Path, output: str, options: Sequence[str], work: Path
-) -> Command:
-    """The command that compiles one source into `output`, a name in `work`."""
+    tools: Toolchain, node: SourceNode, source: Path, output: str, options: Sequence[str], work: Path,
+    describe: bool = False,
+) -> Command:  # fmt: skip
+    """The command that compiles one source into `output`, a name in `work`.
+
+    Args:
+        describe: with debug information, unless the caller's options decide about that.
+    """
     kind = language(node)
     own = compile_options((*options, *node.options))
     include = f"-I{include_dir()}"
@@ -66,18 +80,20 @@ def compile_command(
     # Paths of this machine must not reach the output: same inputs, same bytes.
     maps = [f"-ffile-prefix-map={work}=.", f"-ffile-prefix-map={source.parent}=."]
     compiler = tools.cxx if kind == "c++" else tools.cc
-    plain = ["-fno-exceptions", "-fno-rtti"] if kind == "c++" and node.fmt == "c" else []
-    head = (*compiler, "-O2", "-fPIC", *maps, *plain, include)
+    # vector_types.h is C++17, of which older compilers must be told.
+    plain = ["-std=gnu++17", "-fno-exceptions", "-fno-rtti"] if kind == "c++" and node.fmt == "c" else []
+    debug = ["-g", "-fno-var-tracking"] if describe else []  # types, not where variables are: half the time
+    head = (*compiler, "-O2", "-fPIC", *debug, *maps, *plain, include)
     return (*head, *own, "-x", kind, "-c", str(source), "-o", output)
 
 
 def compile_all(
-    tools: Toolchain, nodes: Sequence[HostNode], wrappers: str | None, options: Sequence[str], work: Path
+    tools: Toolchain, nodes: Sequence[HostNode], forms: str | None, options: Sequence[str], work: Path
 ) -> list[HostFile]:
     """Objects of all host modules, in their order, the packed forms last.
 
     Args:
-        wrappers: C text of the packed forms and the function table, None if there are none.
+        forms: C text of the packed forms, None if there are none.
         options: the caller's options for every compilation.
         work: folder for what is written.
 
@@ -86,6 +102,7 @@ def compile_all(
     """
     jobs: list[Job] = []
     files: list[HostFile] = []
+    described: list[Path] = []
     for i, node in enumerate(nodes):
         if isinstance(node, SourceNode):
             name = f"lib{i}.{node.fmt}"
@@ -93,35 +110,84 @@ def compile_all(
                 source, label = node.code.absolute(), node.label
             else:
                 source, label = write_source(node, work / name), f"{name} (a source text)"
-            jobs.append(Job(label, compile_command(tools, node, source, f"lib{i}.o", options, work)))
+            output = work / f"lib{i}.o"
+            describe = _describes(node, options)
+            described += [output] if describe else []
+            jobs.append(Job(label, compile_command(tools, node, source, output.name, options, work, describe)))
             # TVM's C needs a C++ compiler at most, never the C++ library.
-            files.append(HostFile(work / f"lib{i}.o", label, node.fmt != "c", node.fmt == "cu"))
+            files.append(HostFile(output, label, node.fmt != "c", node.fmt == "cu"))
         elif isinstance(node, ObjectNode):
             files.append(object_file(node, work / f"lib{i}.o"))
-    if wrappers is not None:
-        node = SourceNode(wrappers, "c")
-        source = write_source(node, work / "mblob_functions.c")
-        label = "the packed forms (mblob_functions.c)"
-        command = compile_command(tools, node, source, "mblob_functions.o", machine_options(options), work)
-        jobs.append(Job(label, command))
-        files.append(HostFile(work / "mblob_functions.o", label, generated=True))
-    run_all(jobs, work)
-    return files
+    if forms is not None:
+        job, file = _generated(tools, Generated("mblob_functions", "the packed forms", forms), options, work)
+        jobs.append(job)
+        files.append(file)
+    if described:  # the reader of debug information takes as long to import as a small file to compile
+        run_all(jobs, work, lambda: import_module("packager.debug_info"))
+    else:
+        run_all(jobs, work)
+    return [_described(f) if f.path in described else f for f in files]
+
+
+def _describes(node: SourceNode, options: Sequence[str]) -> bool:
+    """Whether a source is compiled with debug information of ours, which tells its functions and is not linked."""
+    own = (*options, *node.options)
+    return node.fmt != "cu" and not any(o.startswith(("-g", "-flto")) for o in own)
+
+
+def _described(file: HostFile) -> HostFile:
+    with file.path.open("rb") as opened:
+        if opened.read(4) != b"\x7fELF":
+            return file
+    from packager.debug_info import functions
+
+    found = tuple(functions(file.path))
+    objects.exclude_debug_sections(file.path, file.label)
+    return replace(file, functions=found)
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A C source that we wrote.
+
+    Attributes:
+        stem: name of its files.
+        label: what messages call it.
+        text: the source.
+    """
+
+    stem: str
+    label: str
+    text: str
+
+
+def compile_generated(
+    tools: Toolchain, sources: Sequence[Generated], options: Sequence[str], work: Path
+) -> list[HostFile]:
+    """Objects of sources that we wrote, in their order. Of the caller's options they get what decides the ABI.
+
+    Raises:
+        ToolchainError: the compiler refuses one.
+    """
+    made = [_generated(tools, source, options, work) for source in sources]
+    run_all([job for job, _ in made], work)
+    return [file for _, file in made]
+
+
+def _generated(
+    tools: Toolchain, source: Generated, options: Sequence[str], work: Path
+) -> tuple[Job, HostFile]:
+    node = SourceNode(source.text, "c")
+    path = write_source(node, work / f"{source.stem}.c")
+    output = f"{source.stem}.o"
+    label = f"{source.label} ({path.name})"
+    command = compile_command(tools, node, path, output, machine_options(options), work)
+    return Job(label, command), HostFile(work / output, label, generated=True)
 
 
 def machine_options(options: Sequence[str]) -> list[str]:
     """Those of the caller's options that decide the ABI: they apply to generated code too, warnings do not."""
-    prefixes = (
-        "-m",
-        "--target=",
-        "--sysroot",
-        "-isysroot",
-        "-g",
-        "-flto",
-        "-fsanitize",
-        "-fcf-protection",
-        "-O",
-    )
+    prefixes = ("-m", "--target=", "--sysroot", "-isysroot", "-g", "-flto", "-fsanitize", "-fcf-protection", "-O")
     return [o for o in options if o.startswith(prefixes)]
 
 

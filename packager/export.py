@@ -13,8 +13,9 @@ from mblob.module import Module
 from packager import foreign, link, output
 from packager.blob import contents_of
 from packager.errors import BuildError
+from packager.inputs import check_output, files_of
 from packager.request import EMBEDDINGS, Request
-from packager.toolchain import as_options
+from packager.toolchain import as_options, check_options
 
 
 def export_library(
@@ -41,7 +42,7 @@ def export_library(
 
     Args:
         mod: the root of the tree.
-        file_name: `.so`, or `.tar` for the objects of one, to be linked elsewhere.
+        file_name: `.so`, or `.tar` for the objects of one, to be linked elsewhere. None of the inputs.
         fcompile: links instead of us, as in TVM: called `fcompile(path, files, **kwargs)`; its attributes
             `object_format` and `get_target_triple` are honoured. `path` has the name of `file_name`, in a folder
             beside it; its result moves to `file_name`.
@@ -65,6 +66,7 @@ def export_library(
 
     Raises:
         BuildError: the tree or an argument makes no sense.
+        TypeError: an argument of the wrong type.
         ToolchainError: no compiler, or it fails; `output` is what it printed.
         IncompatibleError: an object for another machine.
         OSError: a file cannot be read or written.
@@ -75,11 +77,18 @@ def export_library(
     if kwargs and fcompile is None:
         raise TypeError(f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)")
     path = Path(os.fspath(file_name))
+    if fcompile is None:
+        _check_suffix(path)
+    elif not callable(fcompile):
+        raise TypeError(
+            f"fcompile: expected a function called as fcompile(file_name, files, **kwargs), found {fcompile!r};"
+            " a compiler to use is named by cc="
+        )
     request = Request(
-        mod, contents_of(mod), fpack_imports, [Path(os.fspath(a)) for a in addons or ()], embed,
-        index, digest, cc,
-        target, as_options(options),
-    )  # fmt: skip
+        mod, contents_of(mod), fpack_imports, _addons(addons), embed, index, digest, cc, target, as_options(options)
+    )
+    check_options(request.options)
+    check_output(path, [*files_of(mod), *(("an addon", addon) for addon in request.addons)])
     with output.replacing(path) as temporary, output.workspace(workspace_dir) as work:
         if fcompile is not None:
             return foreign.export(request, fcompile, temporary, work, kwargs)
@@ -100,3 +109,21 @@ def _check(dialect: str, embed: str, digest: str) -> None:
     ):
         if value not in known:
             raise BuildError(f"{name}: expected one of {', '.join(known)}, found {value!r}")
+
+
+def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
+    if isinstance(given, (str, bytes, os.PathLike)):
+        raise TypeError(f"addons: expected a list of paths, found {given!r}; write [{given!r}]")
+    return [Path(os.fspath(a)) for a in given or ()]
+
+
+# What people ask for that is neither a library nor a tar of objects; a linker would write a library of that name.
+_OTHER_FILES = (".o", ".a", ".c", ".cc", ".cpp", ".cu", ".h", ".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
+
+
+def _check_suffix(path: Path) -> None:
+    if path.suffix in _OTHER_FILES:
+        name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
+        raise BuildError(
+            f"{path}: {name} is nothing that we write; expected a shared library (.so), or .tar for the objects of one"
+        )

@@ -7,17 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mblob.errors import ToolchainError
 from packager import objects
 from packager.compile import HostFile, compile_all, object_file, probe, write_source
 from packager.devc_c import write_c
 from packager.elf_writer import section_for, write_object
 from packager.errors import BuildError
-from packager.host_checks import check_functions, hide_plain_functions
+from packager.host_checks import check_functions, check_prototypes, hide_plain_functions
 from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine
 from packager.paths import include_dir
 from packager.request import SYMBOL, Request
 from packager.toolchain import find
+from packager.wrappers import table
 
 FCompile = Callable[..., Any]
 
@@ -47,8 +49,9 @@ def export(request: Request, fcompile: FCompile, output: Path, work: Path, kwarg
         raise BuildError(f"fcompile {_name(fcompile)} needs a system library (static linking), which we do not write")
     object_format = getattr(fcompile, "object_format", None) or "o"
     files = _host_files(request, object_format, work)
-    if (wrappers := request.wrapper_source()) is not None:
-        files.append(write_source(SourceNode(wrappers, "c"), work / "mblob_functions.c"))
+    if (forms := request.packed_forms()) is not None:
+        source = forms + table(request.wrapped())
+        files.append(write_source(SourceNode(source, "c"), work / "mblob_functions.c"))
     packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)
     if packed is not None:
         files.append(packed)
@@ -60,7 +63,13 @@ def export(request: Request, fcompile: FCompile, output: Path, work: Path, kwarg
         arguments["options"] = options
     if request.cc is not None:
         arguments["cc"] = request.cc
-    return fcompile(str(output), [*map(str, request.addons), *map(str, files)], **arguments)
+    made = fcompile(str(output), [*map(str, request.addons), *map(str, files)], **arguments)
+    if not output.exists():
+        raise ToolchainError(
+            f"fcompile {_name(fcompile)} returned, but did not write the file that it was given as its first"
+            f" argument, {output.name}"
+        )
+    return made
 
 
 def _name(fcompile: FCompile) -> str:
@@ -109,6 +118,7 @@ def _renamed_objects(request: Request, work: Path) -> list[Path]:
     made = compile_all(tools, request.contents.host, None, request.options, work)
     known = [(f, objects.read(f.path, f.label)) for f in made]
     check_functions(wrapped, known)
+    check_prototypes(wrapped, [f for f, _ in known])
     return [f.path for f in hide_plain_functions(wrapped, known, work)]
 
 

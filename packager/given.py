@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Collection
 from pathlib import Path
 
@@ -27,21 +28,37 @@ def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: 
     if not isinstance(given, str):
         raise BuildError(f"{who}: expected a path or a source text, found {type(given).__name__}")
     one_line = given and "\n" not in given and "\0" not in given and len(given) < 4096
-    if one_line and (Path(given).is_file() or (given.endswith(tuple(suffixes)) and not set(given) & set(';{}()#"'))):
+    if one_line and (_exists(given) or (given.endswith(tuple(suffixes)) and not set(given) & set(';{}()#"'))):
         return existing_file(Path(given), who)
     return given
 
 
+def _exists(name: str) -> bool:
+    """Whether there is anything of that name; a name that no file can have is none."""
+    try:
+        return Path(name).exists()
+    except OSError:
+        return False
+
+
 def existing_file(path: Path, who: str) -> Path:
-    """`path`, if there is a regular file.
+    """`path`, if there is a regular file. A pipe or a device is none: it is read twice, or has no end.
 
     Raises:
-        FileNotFoundError, IsADirectoryError: there is none.
+        FileNotFoundError, IsADirectoryError, OSError: there is none.
     """
-    if path.is_dir():
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, f"{who}: no such file", str(path)) from None
+    except OSError as exc:
+        raise OSError(exc.errno, f"{who}: {exc.strerror}", str(path)) from None
+    if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, f"{who}: a folder, expected a file", str(path))
-    if not path.exists():
-        raise FileNotFoundError(errno.ENOENT, f"{who}: no such file", str(path))
+    if not stat.S_ISREG(mode):
+        kinds = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+        kind = next((name for test, name in kinds if test(mode)), "a device")
+        raise OSError(errno.EINVAL, f"{who}: {kind}, expected a regular file; write what it gives to one", str(path))
     return path
 
 
@@ -49,7 +66,7 @@ def check_key(key: str, who: str) -> str:
     """A type key that a module may have.
 
     Raises:
-        BuildError: reserved, empty or too long.
+        BuildError: reserved, empty, too long or with a NUL.
     """
     if not isinstance(key, str):
         raise BuildError(f"{who}: expected a type key as text, found {type(key).__name__}")
@@ -59,6 +76,8 @@ def check_key(key: str, who: str) -> str:
         size = len(key.encode())
     except UnicodeEncodeError:
         raise BuildError(f"{who}: type key {key!r} is not valid Unicode") from None
+    if "\0" in key:
+        raise BuildError(f"{who}: type key {key!r} has a NUL in it, which no key may have")
     if not 1 <= size <= _KEY_LIMIT:
         raise BuildError(f"{who}: a type key has 1 to {_KEY_LIMIT} bytes, found {size}")
     return key

@@ -6,7 +6,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from packager import objects
+from mblob.functions_table import Row
+from mblob.library import Library
+from packager import objects, signatures
 from packager.compile import HostFile
 from packager.errors import BuildError
 from packager.objects import Contents
@@ -32,6 +34,58 @@ def check_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, 
         else:
             why = "check the spelling, and that it is not static"
         raise BuildError(f"functions: {name} is declared, but no kernel or object defines it: {why}")
+
+
+def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[HostFile]) -> None:
+    """Refuse a prototype that says something else than the source does.
+
+    Raises:
+        BuildError: naming the function and the difference.
+    """
+    if not wrapped:
+        return
+    known = {function.name: function for f in files for function in f.functions}
+    for w in wrapped:
+        function = known.get(w.prototype.name)
+        if function is not None and (difference := signatures.contradiction(w.prototype, function)):
+            raise BuildError(
+                f"functions: {w.prototype.name}: the prototype {difference}; write it as the source has it"
+            )
+
+
+def plain_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]]) -> list[Row]:
+    """Rows of the function table for exported C functions without a prototype, sorted by name.
+
+    Without them a loader would have to take such a function for a packed one.
+    """
+    listed = {w.prototype.name for w in wrapped}
+    hidden = {name for _, c in files for name in c.hidden}
+    rows: dict[str, Row] = {}
+    for f, contents in files:
+        for function in f.functions:
+            exported = function.name in contents.defined | contents.weak and function.name not in hidden
+            if exported and function.name not in listed and (row := signatures.plain_row(function)) is not None:
+                rows.setdefault(function.name, row)
+    return [rows[name] for name in sorted(rows)]
+
+
+def check_exports(wrapped: Sequence[Wrapped], library: Path) -> None:
+    """Refuse a library that does not export what its function table lists.
+
+    Raises:
+        BuildError: naming the function.
+    """
+    if not wrapped:
+        return
+    with Library(library, verify="off", partial=True) as found:
+        exported = {s.name for s in found.elf.dynsym if s.is_exported}
+    missing = next((row.symbol for w in wrapped for row in w.rows() if row.symbol not in exported), None)
+    if missing is not None:
+        raise BuildError(
+            f"functions: {missing} is listed, but the library does not export it: -fvisibility=hidden, a version"
+            ' script or an attribute hides it; mark the function __attribute__((visibility("default"))), or leave'
+            " that option out"
+        )
 
 
 def hide_plain_functions(

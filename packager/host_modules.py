@@ -13,7 +13,8 @@ from packager.compile import SUFFIXES
 from packager.errors import BuildError
 from packager.given import existing_file, path_or_text
 from packager.nodes import ObjectNode, SourceNode
-from packager.toolchain import as_options
+from packager.objects import AR_MAGIC, THIN_MAGIC
+from packager.toolchain import as_options, check_options
 
 FORMATS = ("c", "cc", "cpp", "cu")
 
@@ -41,16 +42,21 @@ def csource_module(
 
     Raises:
         OSError: no file at the path.
-        BuildError: an unknown fmt, a prototype that is none or has no packed form.
+        BuildError: no source, an unknown fmt or suffix, a prototype that is none or has no packed form, an option that
+            stops the compiler early.
     """
     code = path_or_text(source, SUFFIXES, "csource_module")
+    if isinstance(code, Path):
+        _check_is_text(code)
     if fmt is None:
-        fmt = SUFFIXES.get(code.suffix, "c") if isinstance(code, Path) else "c"
+        fmt = _format_of(code) if isinstance(code, Path) else "c"
     if fmt not in FORMATS:
         raise BuildError(f"csource_module: fmt {fmt!r}, expected one of {', '.join(FORMATS)}")
     prototypes = _prototypes(functions)
     names = _packed_names(packed, [p.name for p in prototypes], "csource_module")
-    return Module(node=SourceNode(code, fmt, prototypes, names, as_options(options)))
+    own = as_options(options)
+    check_options(own)
+    return Module(node=SourceNode(code, fmt, prototypes, names, own))
 
 
 def static_library(
@@ -74,6 +80,35 @@ def static_library(
     prototypes = _prototypes(functions)
     names = _packed_names(packed, [p.name for p in prototypes], "static_library")
     return Module(node=ObjectNode(content, prototypes, names))
+
+
+def _format_of(path: Path) -> str:
+    """The format that a file's suffix says; C without a suffix.
+
+    Raises:
+        BuildError: it says another language, or nothing that we know.
+    """
+    if path.suffix in (".s", ".S", ".asm"):
+        raise BuildError(f"{path}: assembler, expected C, C++ or CUDA; assemble it, and pack the object file")
+    if path.suffix and path.suffix not in SUFFIXES:
+        raise BuildError(
+            f"{path}: suffix {path.suffix!r}, expected one of {', '.join(SUFFIXES)}; for another one say which language"
+            f" it is: fmt= one of {', '.join(FORMATS)}"
+        )
+    return SUFFIXES.get(path.suffix, "c")
+
+
+def _check_is_text(path: Path) -> None:
+    """Refuse what is compiled already.
+
+    Raises:
+        BuildError: an object, a library or an archive.
+    """
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head.startswith(b"\x7fELF") or head in (AR_MAGIC, THIN_MAGIC):
+        what = "an ELF file" if head.startswith(b"\x7fELF") else "an archive"
+        raise BuildError(f"{path}: {what}, expected a source; an object or archive is packed as such (static_library)")
 
 
 def _prototypes(functions: Sequence[str] | str) -> tuple[Any, ...]:

@@ -11,16 +11,33 @@ from pathlib import Path
 from mblob.errors import ToolchainError
 from packager import append, grow, objects
 from packager.blob import BlobWriter, verify
-from packager.compile import SUFFIXES, HostFile, compile_all, machine_options, probe
+from packager.compile import (
+    SUFFIXES,
+    Generated,
+    HostFile,
+    compile_all,
+    compile_generated,
+    machine_options,
+    probe,
+)
 from packager.devc_c import write_c
 from packager.elf_writer import BlobSection, placeholder, section_for, write_object
 from packager.errors import BuildError
-from packager.host_checks import check_functions, hide_plain_functions, missing_slots
+from packager.host_checks import (
+    check_exports,
+    check_functions,
+    check_prototypes,
+    hide_plain_functions,
+    missing_slots,
+    plain_functions,
+)
 from packager.nodes import SourceNode
 from packager.objects import Contents, Machine
+from packager.processes import Job, run_all
 from packager.request import SYMBOL, Request
 from packager.slot_shims import generate as generate_shims
-from packager.toolchain import Job, Toolchain, find, run_all
+from packager.toolchain import Toolchain, find
+from packager.wrappers import Wrapped, table
 
 MOLD_LIMIT = (1 << 31) - (1 << 26)  # above it mold 1.x writes unwind tables that wrap around, and says nothing
 
@@ -52,7 +69,7 @@ def prepare(request: Request, work: Path) -> Inputs:
     """
     tools = find(request.cc, request.target)
     wrapped = request.wrapped()
-    files = compile_all(tools, request.contents.host, request.wrapper_source(), request.options, work)
+    files = compile_all(tools, request.contents.host, request.packed_forms(), request.options, work)
     addons, addon_files = _addons(request, tools, work)
     known = [(f, objects.read(f.path, f.label)) for f in files]
     extra = [(f, objects.read(f.path, f.label)) for f in addon_files]
@@ -62,13 +79,16 @@ def prepare(request: Request, work: Path) -> Inputs:
         objects.check_machine(contents, f.label, machine, " ".join(tools.cc))
     everything = [*known, *extra]
     check_functions(wrapped, everything)
+    check_prototypes(wrapped, [f for f, _ in everything])
+    helpers = _helpers(tools, wrapped, everything, request.options, work)
+    everything += [(f, objects.read(f.path, f.label)) for f in helpers]
     hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
     definitions = [(f.label, _renamed(f, c, hidden)) for f, c in everything]
     if request.blob("").is_needed:
         definitions.append(("the packed modules", Contents(defined={SYMBOL})))
     objects.check_duplicates(definitions)
     files = hide_plain_functions(wrapped, known, work)
-    files += _shims(tools, everything, request.options, work)
+    files += helpers
     return Inputs(tools, addons, files, machine, any(SYMBOL in c.undefined for _, c in everything))
 
 
@@ -103,18 +123,18 @@ def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path],
     return line, look
 
 
-def _shims(
-    tools: Toolchain, everything: Sequence[tuple[HostFile, Contents]], options: Sequence[str], work: Path
-) -> list[HostFile]:
-    """Hidden definitions of runtime functions that foreign objects leave undefined."""
-    missing = missing_slots(everything)
-    if not missing:
-        return []
-    node = SourceNode(generate_shims(missing), "c")
-    shims = work / "shims"
-    shims.mkdir(exist_ok=True)
-    made = compile_all(tools, [node], None, machine_options(options), shims)[0]
-    return [HostFile(made.path, "the runtime slots of mblob")]
+def _helpers(
+    tools: Toolchain, wrapped: Sequence[Wrapped], everything: Sequence[tuple[HostFile, Contents]],
+    options: Sequence[str], work: Path,
+) -> list[HostFile]:  # fmt: skip
+    """What the objects turn out to need: the function table, and the runtime functions that foreign ones call."""
+    sources = []
+    plain = plain_functions(wrapped, everything)
+    if wrapped or plain:
+        sources.append(Generated("mblob_table", "the table of functions", table(wrapped, plain)))
+    if missing := missing_slots(everything):
+        sources.append(Generated("mblob_slots", "the runtime slots of mblob", generate_shims(missing)))
+    return compile_generated(tools, sources, options, work)
 
 
 # -- the link -------------------------------------------------------------------------------------------
@@ -165,9 +185,9 @@ def export_shared(request: Request, output: Path, work: Path) -> None:
     if packed is not None or not blob.is_needed:
         more = [str(packed)] if packed is not None else []
         inputs.tools.link(link_command(inputs, output, more, request.options), work)
-        return
-    size = _embed(request, inputs, blob, output, work)
-    verify(output, blob, size)
+    else:
+        verify(output, blob, _embed(request, inputs, blob, output, work))
+    check_exports(request.wrapped(), output)
 
 
 def _embed(request: Request, inputs: Inputs, blob: BlobWriter, output: Path, work: Path) -> int:
@@ -184,15 +204,7 @@ def _embed(request: Request, inputs: Inputs, blob: BlobWriter, output: Path, wor
     if request.embed == "c":
         source = work / "devc.c"
         size = write_c(source, SYMBOL, blob.write)
-        command = (
-            *inputs.tools.cc,
-            *machine_options(request.options),
-            "-fPIC",
-            "-c",
-            "devc.c",
-            "-o",
-            "devc.o",
-        )
+        command = (*inputs.tools.cc, *machine_options(request.options), "-fPIC", "-c", "devc.c", "-o", "devc.o")
         run_all([Job("devc.c", command)], work)
         inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
         return size

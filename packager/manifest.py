@@ -61,7 +61,7 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
         if "output" not in table:
             raise BuildError(f'{path}: no output; expected output = "deploy.so", or -o')
         output = folder / _text(path, "output", table["output"])
-    values: dict[str, Any] = {"output": output}
+    values: dict[str, Any] = {"output": output, "manifest": path}
     for key in _TEXTS:
         if key in table:
             values[key] = _text(path, key, table[key])

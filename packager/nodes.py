@@ -109,8 +109,7 @@ class PayloadNode(Node):
 
     def __init__(
         self, type_key: str, content: Payload, text: str | None = None, *, data: bool = False,
-        alignment: int = 1,
-        align_at: int = 0,
+        alignment: int = 1, align_at: int = 0,
     ) -> None:  # fmt: skip
         self.type_key = type_key
         self.content = content
@@ -138,8 +137,8 @@ class PayloadNode(Node):
 
 def _map(path: Path) -> memoryview:
     with path.open("rb") as file:
-        if path.stat().st_size == 0:
-            return memoryview(b"")
+        if path.stat().st_size == 0:  # empty, or a file of /proc, which has no size
+            return memoryview(file.read())
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
@@ -172,13 +171,22 @@ def check_serializable(root: Module) -> None:
     Raises:
         BuildError: a library that was loaded from a file; the text says where it is in the tree.
     """
-    places: dict[int, str] = {id(root): "root"}
+    importers: dict[int, tuple[int, int]] = {}  # module -> who was seen to import it first, and at which place
     for module in root.walk():
         for i, child in enumerate(module.imported_modules):
-            places.setdefault(id(child), f"{places[id(module)]}.imported_modules[{i}]")
+            importers.setdefault(id(child), (id(module), i))
         if not is_host(module) and module.type_key == LIBRARY:
             raise BuildError(
-                f"{places[id(module)]} is a {LIBRARY!r}: linked code of an opened library, which"
-                " can be neither"
-                " linked again nor serialized; pack its objects (static_library) or sources (csource_module)"
+                f"{_place(module, root, importers)} is a {LIBRARY!r}: linked code of an opened library, which can be"
+                " neither linked again nor serialized; pack its objects (static_library) or sources (csource_module)"
             )
+
+
+def _place(module: Module, root: Module, importers: dict[int, tuple[int, int]]) -> str:
+    """Where a module is in the tree, as an expression; of a deep one the last steps."""
+    steps: list[str] = []
+    at = id(module)
+    while at != id(root) and len(steps) < 8:
+        at, i = importers[at]
+        steps.append(f".imported_modules[{i}]")
+    return ("root" if at == id(root) else "root...") + "".join(reversed(steps))

@@ -14,11 +14,13 @@ from pathlib import Path
 from mblob.elf import ElfFile
 from mblob.elf_records import ET_REL, STB_GLOBAL, STB_LOCAL, STB_WEAK, Symbol
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
+from packager.errors import BuildError
 
 AR_MAGIC = b"!<arch>\n"
 THIN_MAGIC = b"!<thin>\n"
 SHN_COMMON = 0xFFF2
 SHT_GROUP, SHT_SYMTAB = 17, 2
+SHF_EXCLUDE = 0x80000000
 STV_HIDDEN = 2
 _GNU_UNIQUE = 10
 
@@ -62,6 +64,7 @@ class Contents:
         defined: strong global definitions.
         weak: weak ones, and what linkers merge (COMDAT, common).
         undefined: what it needs from elsewhere.
+        hidden: definitions that a library does not export.
         complete: False if the real symbols are known to the compiler only (link-time optimization).
         is_archive: an archive, of which a linker takes what it needs.
     """
@@ -70,6 +73,7 @@ class Contents:
     defined: set[str] = field(default_factory=set)
     weak: set[str] = field(default_factory=set)
     undefined: set[str] = field(default_factory=set)
+    hidden: set[str] = field(default_factory=set)
     complete: bool = True
     is_archive: bool = False
 
@@ -82,7 +86,8 @@ def read(path: Path, label: str) -> Contents:
 
     Raises:
         OSError: it cannot be read.
-        FormatError: it is neither ("not_elf"), or damaged.
+        BuildError: it is neither.
+        FormatError: it is damaged, or a shared library.
         IncompatibleError: members of an archive are for different machines.
     """
     contents = Contents()
@@ -119,6 +124,8 @@ def _add_symbols(elf: ElfFile, contents: Contents) -> None:
             continue
         if s.name.startswith("__gnu_lto_") and not s.name.endswith("_v1"):
             contents.complete = False
+        if s.is_defined and not s.is_exported:
+            contents.hidden.add(s.name)
         if not s.is_defined:
             contents.undefined.add(s.name)
         elif s.binding in (STB_WEAK, _GNU_UNIQUE) or s.st_shndx == SHN_COMMON or s.st_shndx in merged:
@@ -148,24 +155,16 @@ def _objects(path: Path, label: str) -> Iterator[tuple[str, memoryview]]:
     """Name and bytes of the object in a file, or of each object in an archive."""
     with path.open("rb") as file:
         if path.stat().st_size == 0:
-            raise FormatError(
-                f"{label}: an empty file, expected an object file or an archive", code="not_elf", offset=0
-            )
+            raise BuildError(f"{label}: an empty file, expected an object file or an archive")
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     if bytes(data[:8]) == THIN_MAGIC:
-        raise FormatError(
-            f"{label}: a thin archive holds no objects itself; make a full one (ar without T)",
-            code="not_elf",
-            offset=0,
-        )
+        raise BuildError(f"{label}: a thin archive holds no objects itself; make a full one (ar without T)")
     if bytes(data[:8]) != AR_MAGIC:
         if bytes(data[:4]) != b"\x7fELF":
             what = " (LLVM bitcode: compile without -flto)" if bytes(data[:4]) == b"BC\xc0\xde" else ""
-            raise FormatError(
-                f"{label}: neither an ELF object file nor an archive{what}; it starts with"
-                f" {bytes(data[:8])!r}",
-                code="not_elf", offset=0,
-            )  # fmt: skip
+            raise BuildError(
+                f"{label}: neither an ELF object file nor an archive{what}; it starts with {bytes(data[:8])!r}"
+            )
         yield label, data
         return
     yield from _members(data, label)
@@ -183,9 +182,7 @@ def _members(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]:
         at += 60
         if size > len(data) - at:
             raise FormatError(
-                f"{label}: a member of {size} bytes, {len(data) - at} are left",
-                code="elf_truncated",
-                offset=at,
+                f"{label}: a member of {size} bytes, {len(data) - at} are left", code="elf_truncated", offset=at
             )
         body = data[at : at + size]
         name = head[:16].rstrip()
@@ -269,6 +266,18 @@ def rename_symbols(path: Path, names: dict[str, str], label: str) -> None:
     fmt, at = (f"{order}QQ", 24) if elf.bits == 64 else (f"{order}II", 16)
     struct.pack_into(fmt, out, header + at, len(out), len(strings))  # sh_offset, sh_size
     path.write_bytes(bytes(out) + strings)
+
+
+def exclude_debug_sections(path: Path, label: str) -> None:
+    """Mark the debug information of an object file, in place, as what a link leaves out (gABI: SHF_EXCLUDE)."""
+    data = path.read_bytes()
+    elf = ElfFile(memoryview(data), label)
+    fmt, at = (f"{elf.byte_order}Q", 8) if elf.bits == 64 else (f"{elf.byte_order}I", 8)
+    with path.open("r+b") as file:
+        for i, section in enumerate(elf.sections):
+            if section.name.startswith((".debug_", ".zdebug_", ".rela.debug_", ".rel.debug_")):
+                file.seek(elf.e_shoff + i * elf.e_shentsize + at)
+                file.write(struct.pack(fmt, section.sh_flags | SHF_EXCLUDE))
 
 
 def _hide(out: bytearray, symbol: Symbol, bits: int) -> None:

@@ -18,9 +18,8 @@ from mblob.errors import IncompatibleError
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A path to write to instead of `path`: same name, in a temporary folder beside it.
 
-    When the block ends and wrote the file, the file takes the place of `path`; when the block fails, whatever
-    the reason, `path` stays as it was. Nothing else is left behind either way. A block that writes nothing
-    (a caller's `fcompile` may send its result elsewhere) leaves `path` alone.
+    When the block ends and wrote the file, the file takes the place of `path`, and the mode of what was there;
+    when the block fails, whatever the reason, `path` stays as it was. Nothing else is left behind either way.
 
     Raises:
         OSError: `path` cannot be written; it names `path`.
@@ -39,6 +38,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         try:
             yield temporary
             if temporary.exists():
+                if real.exists():
+                    temporary.chmod(real.stat().st_mode & 0o7777)
                 temporary.replace(real)
         except OSError as exc:
             # A full disk is reported by write(), which does not know what it writes to.
@@ -46,7 +47,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
                 raise OSError(exc.errno, f"the output cannot be written: {exc.strerror}", str(path)) from exc
             raise
     finally:
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of ours, even when another signal arrives meanwhile."""
+    try:
         shutil.rmtree(folder, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 @contextmanager
@@ -62,7 +72,7 @@ def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(path)
 
 
 class FileSink:

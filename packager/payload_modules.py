@@ -73,11 +73,13 @@ def blob_module(key: str, payload: Any) -> Module:
     Args:
         key: 1 to 4096 bytes; not one of the format's own (`library`, `_lib`, `_import_tree`).
         payload: a bytes-like object, kept without copying; a path, read piece by piece when the library is
-            written and never whole; or an iterable of bytes-like objects, which is used up by one export.
+            written and never whole; or an iterable of bytes-like objects: a list or tuple is kept, anything else is
+            used up by one export.
 
     Raises:
-        OSError: no file at the path.
+        OSError: no regular file at the path.
         BuildError: a reserved or impossible key, or nothing that has bytes.
+        TypeError: an item of a list that has none.
     """
     check_key(key, "blob_module")
     return Module(node=PayloadNode(key, _payload(payload, "blob_module"), data=True))
@@ -96,7 +98,7 @@ def safetensors_module(weights: Any) -> Module:
     payload = _payload(weights, "safetensors_module")
     if isinstance(payload, FilePayload):
         who = str(payload.path)
-        size = payload.size
+        size = payload.size or 0
         with payload.path.open("rb") as file:
             head = file.read(8)
             offset = safetensors.data_offset(head, who)
@@ -131,9 +133,18 @@ def _payload(given: Any, who: str) -> Payload:
     try:
         return BytesPayload(as_bytes_view(given))
     except TypeError as exc:
+        if isinstance(given, (list, tuple)):
+            return PiecesPayload(_piece(item, i, who) for i, item in enumerate(given))
         if isinstance(given, Iterable) and not isinstance(given, Mapping):
             try:
                 memoryview(given)  # type: ignore[arg-type]
             except TypeError:
                 return IterPayload(given)
         raise BuildError(f"{who}: expected bytes, a path or an iterable of buffers: {exc}") from None
+
+
+def _piece(item: Any, index: int, who: str) -> memoryview:
+    try:
+        return as_bytes_view(item)
+    except TypeError as exc:
+        raise TypeError(f"{who}: payload[{index}]: {exc}") from None

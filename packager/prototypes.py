@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -139,20 +140,56 @@ def _declarations(text: str) -> list[c_ast.Node]:
         from pycparser.plyparser import ParseError
     if not isinstance(text, str):
         raise BuildError(f"functions: expected prototypes as text, found {type(text).__name__}")
-    # pycparser reads standard C; compilers spell one of its keywords in more ways.
-    code = re.sub(r"\b__restrict(__)?\b", "restrict", text).strip().rstrip(";")
+    # pycparser reads preprocessed standard C; compilers spell one of its keywords in more ways.
+    code = re.sub(r"\b__restrict(__)?\b", "restrict", _COMMENT.sub(" ", text))
+    code = " ".join(code.split()).rstrip("; ")
     if not code:
         raise BuildError("functions: an empty prototype")
-    prelude = "".join(f"typedef int {name}; " for name in _TYPEDEFS)
+
+    def tree(more: Sequence[str]) -> list[c_ast.Node]:
+        known = (*_TYPEDEFS, *more)
+        prelude = "".join(f"typedef int {name}; " for name in known)
+        return list(CParser().parse(f"{prelude}\n{code};").ext[len(known) :])
+
     try:
-        tree = CParser().parse(f"{prelude}\n{code};")
+        return tree(())
     except ParseError as exc:
         where = re.sub(r"^[^:]*:(\d+:)?", "", str(exc)).strip()
+    unknown = _type_names(code)
+    with suppress(ParseError):  # if it is C once these are types, that is what is wrong
+        tree(unknown)
         raise BuildError(
-            f"functions: {text.strip()!r} is no C prototype (column {where}); expected one like"
-            " 'void vadd(const float *a, const float *b, float *c, int64_t n)'"
-        ) from None
-    return list(tree.ext[len(_TYPEDEFS) :])
+            f"functions: {code!r}: unknown type name {unknown[0]!r}; expected types of <stdint.h>, floats, and pointers"
+            " to them: write what it stands for"
+        )
+    raise BuildError(
+        f"functions: {code!r} is no C prototype (column {where}); expected one like"
+        " 'void vadd(const float *a, const float *b, float *c, int64_t n)'"
+    )
+
+
+# ISO C, 5.1.1.2: comments become a space before anything is parsed. Prototypes have no strings that look like one.
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_KEYWORDS = frozenset(
+    ("auto", "char", "const", "double", "enum", "extern", "float", "inline", "int", "long", "register", "restrict",
+     "return", "short", "signed", "sizeof", "static", "struct", "union", "unsigned", "void", "volatile", "_Alignas",
+     "_Atomic", "_Bool", "_Complex", "_Noreturn", "__int128")
+)  # fmt: skip
+_QUALIFIERS = ("const", "volatile", "extern", "static", "inline")
+
+
+def _type_names(code: str) -> list[str]:
+    """Unknown identifiers where only a type can stand, in front of a name or a `*`."""
+    tokens = ["(", *re.findall(r"[A-Za-z_]\w*|\S", code), ""]
+    found: list[str] = []
+    for before, token, behind in zip(tokens, tokens[1:], tokens[2:]):
+        if not re.match("[A-Za-z_]", token) or token in _KEYWORDS or token in _TYPEDEFS or token in found:
+            continue
+        starts = before in ("(", ",", ";")
+        named = behind == "*" or re.match("[A-Za-z_]", behind)
+        if ((starts or before in _QUALIFIERS) and named) or (starts and behind in (",", ")")):
+            found.append(token)
+    return found
 
 
 def _prototype(node: Any, text: str) -> Prototype:
@@ -287,11 +324,8 @@ def _result(node: Any, function: str) -> tuple[str, Scalar | None, str]:
     if isinstance(node, c_ast.PtrDecl):
         inner = node.type
         if isinstance(inner, c_ast.TypeDecl) and isinstance(inner.type, c_ast.IdentifierType):
-            return (
-                "pointer",
-                None,
-                f"{'const ' if 'const' in inner.quals else ''}{' '.join(inner.type.names)} *",
-            )
+            const = "const " if "const" in inner.quals else ""
+            return "pointer", None, f"{const}{' '.join(inner.type.names)} *"
         raise BuildError(f"{where}: expected void, a number or a pointer to numbers; return void * instead")
     scalar = _scalar(_specifiers(node, where), where)
     return "scalar", scalar, scalar.name

@@ -10,7 +10,7 @@ from typing import Any
 from mblob.module import Module
 from packager.blob import BlobWriter, Contents
 from packager.errors import BuildError
-from packager.wrappers import Wrapped, generate
+from packager.wrappers import Wrapped, packed_forms
 
 SYMBOL = "__tvm_dev_mblob"
 EMBEDDINGS = ("auto", "grow", "object", "c", "append")
@@ -49,10 +49,10 @@ class Request:
                     raise BuildError(f"functions: {prototype.name} is declared by two modules, and differently")
         return list(found.values())
 
-    def wrapper_source(self) -> str | None:
-        """C text of the packed forms and the function table, None if there are none."""
+    def packed_forms(self) -> str | None:
+        """C text of the packed forms, None if there are none."""
         wrapped = self.wrapped()
-        return generate(wrapped) if wrapped else None
+        return packed_forms(wrapped) if wrapped else None
 
     def packed_file(self, work: Path) -> Path | None:
         """What the caller's `fpack_imports` makes; None without one, or without imports (as in TVM)."""

@@ -1,149 +1,26 @@
-"""The compilers: found, asked, run. The only place that starts processes.
-
-Processes get their own group, so that an interrupt can end a compiler together with what it started.
-"""
+"""The compilers: found, and asked what they are for."""
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
-import signal
-import subprocess
-import threading
+import tempfile
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
 from mblob.errors import IncompatibleError, ToolchainError
-
-Command = tuple[str, ...]
+from packager.errors import BuildError
+from packager.processes import Command, Processes, check_space, first_error
 
 C_COMPILERS = ("cc", "gcc", "clang")
 CXX_COMPILERS = ("c++", "g++", "clang++")
+_LAUNCHERS = ("ccache", "distcc", "sccache", "icecc", "env", "nice")  # words that may stand before a compiler
 
 
-# -- processes ------------------------------------------------------------------------------------------
-
-
-class Processes:
-    """Runs commands, and can end all of them at once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._stopped = False
-
-    def run(self, command: Sequence[str], cwd: Path | None = None) -> tuple[int, str]:
-        """Exit status and everything printed.
-
-        Raises:
-            ToolchainError: the program cannot be started.
-        """
-        environment = {**os.environ, "LC_ALL": "C"}
-        if cwd is not None:
-            environment["TMPDIR"] = str(cwd)  # which is removed, whatever happens
-        with self._lock:
-            if self._stopped:
-                return -signal.SIGTERM, ""
-            try:
-                process = subprocess.Popen(
-                    command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT, start_new_session=True, env=environment,
-                )  # fmt: skip
-            except OSError as exc:
-                raise ToolchainError(
-                    f"{command[0]}: cannot be started: {exc.strerror}; check cc= and $CC", command=command
-                ) from None
-            self._running.add(process)
-        try:
-            output, _ = process.communicate()
-        except BaseException:
-            self._end(process)
-            raise
-        finally:
-            with self._lock:
-                self._running.discard(process)
-        return process.returncode, output.decode(errors="replace")
-
-    def stop(self) -> None:
-        """End everything that runs, and start nothing more."""
-        with self._lock:
-            self._stopped = True
-            for process in self._running:
-                self._end(process)
-
-    @staticmethod
-    def _end(process: subprocess.Popen[bytes]) -> None:
-        """End a process and all that it started; compilers get a moment to remove their temporary files."""
-        for number, patience in ((signal.SIGTERM, 2.0), (signal.SIGKILL, None)):
-            if process.poll() is not None:
-                return
-            with suppress(OSError):
-                os.killpg(process.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(patience)
-
-
-@dataclass(frozen=True)
-class Job:
-    """A compilation.
-
-    Attributes:
-        culprit: what messages call the source.
-        command: the command line.
-    """
-
-    culprit: str
-    command: Command
-
-
-def run_all(jobs: Sequence[Job], cwd: Path) -> None:
-    """Run compilations in parallel, as many at a time as there are processors.
-
-    Raises:
-        ToolchainError: one failed; the others are ended.
-    """
-    if not jobs:
-        return
-    processes = Processes()
-    pool = ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1))
-    try:
-        futures = [pool.submit(processes.run, job.command, cwd) for job in jobs]
-        for future in wait(futures, return_when=FIRST_EXCEPTION).done:
-            future.result()
-        results = [future.result() for future in futures]
-    finally:
-        # Reached early only by an interrupt or a compiler that cannot be started.
-        processes.stop()
-        pool.shutdown(wait=True)
-    for job, (status, output) in zip(jobs, results):
-        if status:
-            raise ToolchainError(
-                f"{job.culprit}: does not compile: {first_error(output, status)}",
-                command=job.command,
-                output=output,
-            )
-
-
-_TELLING = re.compile(r"error|undefined reference|cannot find|multiple definition|relocation", re.IGNORECASE)
-
-
-def first_error(output: str, status: int) -> str:
-    """The line of a tool's output that says most, for a one-line message."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    # The compiler driver only repeats that the linker failed.
-    own = [line for line in lines if not line.startswith("collect2:")]
-    told = next((line for line in own if _TELLING.search(line)), None)
-    ended = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
-    return told or next(iter([*own, *lines]), ended)
-
-
-# -- compilers ------------------------------------------------------------------------------------------
+# -- options --------------------------------------------------------------------------------------------
 
 
 def as_options(options: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -151,6 +28,21 @@ def as_options(options: str | Sequence[str] | None) -> tuple[str, ...]:
     if options is None:
         return ()
     return tuple(shlex.split(options)) if isinstance(options, str) else tuple(str(o) for o in options)
+
+
+# Options after which a compiler driver links nothing.
+_STOPS = ("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-###", "--help", "--version", "-dumpmachine")
+
+
+def check_options(options: Sequence[str]) -> None:
+    """Refuse options with which no library would come out.
+
+    Raises:
+        BuildError: naming the option.
+    """
+    for option in options:
+        if option in _STOPS:
+            raise BuildError(f"options: {option} makes the compiler stop before it links; leave it out")
 
 
 _LINK_ONLY = ("-l", "-L", "-Wl,", "-shared", "-static", "-fuse-ld=", "-rdynamic", "-pie", "-no-pie")
@@ -188,17 +80,22 @@ class Toolchain:
 
     @cached_property
     def cxx(self) -> Command:
-        """The C++ compiler of the same family and target.
+        """The C++ compiler of the same family, or else of the same target.
 
         Raises:
             ToolchainError: there is none.
         """
-        for command in _cxx_candidates(self.cc):
-            if shutil.which(command[0]):
+        siblings = cxx_siblings(self.cc)
+        for command in siblings:
+            if _runs(command):
                 return command
+        for name in CXX_COMPILERS:
+            if shutil.which(name) and same_target(_dumpmachine((name,)), self.triple):
+                return (name,)
+        tried = ", ".join(dict.fromkeys([*map(" ".join, siblings), *CXX_COMPILERS]))
         raise ToolchainError(
-            f"no C++ compiler found beside {self.cc[0]}: tried $CXX, "
-            f"{', '.join(' '.join(c) for c in _cxx_candidates(self.cc))}; install g++ or set $CXX"
+            f"no C++ compiler found beside {' '.join(self.cc)}: tried $CXX, {tried}; for {self.triple} install g++, or"
+            " set $CXX"
         )
 
     @cached_property
@@ -223,6 +120,7 @@ class Toolchain:
         """
         status, output = Processes().run(command, cwd)
         if status:
+            check_space(command, output, cwd)
             raise ToolchainError(f"the link failed: {first_error(output, status)}", command=command, output=output)
 
     def linker_name(self, options: Sequence[str], cwd: Path) -> str:
@@ -235,21 +133,34 @@ class Toolchain:
         return ""
 
 
-def _cxx_candidates(cc: Command) -> list[Command]:
-    """Commands that may be the C++ side of a C compiler, likeliest first."""
-    name = cc[0]
+def cxx_siblings(cc: Command) -> list[Command]:
+    """Commands of the C++ side of a C compiler, likeliest first; of a C++ compiler it is the compiler itself."""
     found: list[Command] = []
     if cc[0] in C_COMPILERS and os.environ.get("CXX"):
         found.append(tuple(shlex.split(os.environ["CXX"])))
-    head, slash, base = name.rpartition("/")
+    at = _compiler_word(cc)
+    head, slash, base = cc[at].rpartition("/")
+    if "++" in base:
+        return [cc]
     for c, cxx in (("clang", "clang++"), ("gcc", "g++")):
         if c in base:
-            found.append((head + slash + cxx.join(base.rsplit(c, 1)), *cc[1:]))
+            found.append((*cc[:at], head + slash + cxx.join(base.rsplit(c, 1)), *cc[at + 1 :]))
     if base.endswith("cc") and "gcc" not in base:
-        found.append((head + slash + base[:-2] + "c++", *cc[1:]))
-    if cc[0] in C_COMPILERS:
-        found += [(c,) for c in CXX_COMPILERS]
+        found.append((*cc[:at], head + slash + base[:-2] + "c++", *cc[at + 1 :]))
     return found
+
+
+def _compiler_word(command: Command) -> int:
+    """Index of the word that names the compiler: launchers and what belongs to them come before it."""
+    for i, word in enumerate(command):
+        if Path(word).name not in _LAUNCHERS and not word.startswith("-") and "=" not in word:
+            return i
+    return 0
+
+
+def _runs(command: Command) -> bool:
+    """Whether all programs that a command names are there."""
+    return bool(command) and all(shutil.which(word) for word in (command[0], command[_compiler_word(command)]))
 
 
 def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> Toolchain:
@@ -276,11 +187,11 @@ def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> To
     for command in tried:
         if shutil.which(command[0]):
             triple = _dumpmachine(command)
-            if not target or same_target(triple, target):
+            if not target or (same_target(triple, target) and (command[0] != "clang" or _compiles(command))):
                 return Toolchain(command, triple)
-    wanted = f" for {target}" if target else ""
     raise ToolchainError(
-        f"no C compiler found{wanted}: tried $CC, {', '.join(' '.join(c) for c in tried)}; install one or pass cc="
+        f"no C compiler found{f' for {target}' if target else ''}: tried $CC, {', '.join(map(' '.join, tried))};"
+        f" install {f'gcc-{target}' if target else 'one'}, or pass cc="
     )
 
 
@@ -290,12 +201,27 @@ def _checked(command: Command, target: str | None, where: str) -> Toolchain:
         raise ToolchainError(f"{where}: no C compiler {name!r} found; install it or name another", command=command)
     triple = _dumpmachine(command)
     if target and not same_target(triple, target):
-        if "clang" in Path(command[0]).name:
-            return Toolchain((*command, f"--target={target}"), target)
+        if "clang" in Path(command[_compiler_word(command)]).name:
+            retargeted = (*command, f"--target={target}")
+            if _compiles(retargeted):
+                return Toolchain(retargeted, target)
+            raise ToolchainError(
+                f"no C compiler for {target}: {' '.join(retargeted)} finds no C library for it;"
+                f" install gcc-{target}, or pass --sysroot in cc=", command=retargeted,
+            )  # fmt: skip
         raise IncompatibleError(
             f"{' '.join(command)} compiles for {triple}, target= asks for {target}; pass cc= of a compiler for {target}"
         )
     return Toolchain(command, triple)
+
+
+@cache
+def _compiles(command: Command) -> bool:
+    """Whether a compiler has what C sources need: clang takes any target, whether or not it has headers for it."""
+    with tempfile.TemporaryDirectory(prefix="mblob-") as folder:
+        (Path(folder) / "probe.c").write_text("#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n")
+        status, _ = Processes().run((*command, "-c", "probe.c", "-o", "probe.o"), Path(folder))
+    return status == 0
 
 
 @cache

@@ -74,7 +74,8 @@ typedef struct mblob_module mblob_module;     /* one module of a tree */
 typedef struct mblob_function mblob_function; /* something callable; also a TVMFunctionHandle */
 
 typedef enum mblob_verify {
-  MBLOB_VERIFY_HEADER = 0, /* index and its checksums; all that FULL does while payloads are small (default) */
+  MBLOB_VERIFY_HEADER = 0, /* index and its checksums; while all payloads together are at most 256 KiB, all
+                              that FULL does (default) */
   MBLOB_VERIFY_FULL = 1,   /* every byte of the blob against its checksum, stream against index */
   MBLOB_VERIFY_OFF = 2     /* bounds only */
 } mblob_verify;
@@ -106,6 +107,8 @@ MBLOB_API mblob_module *mblob_module_retain(mblob_module *module);
 MBLOB_API void mblob_module_release(mblob_module *module);
 
 MBLOB_API const char *mblob_module_type_key(const mblob_module *module);
+/* The form of the blob that the file carries: "classic", or "" for a library without one. */
+MBLOB_API const char *mblob_module_dialect(const mblob_module *module);
 /* Index of the module in its file (order of the blob), 0 for the root. */
 MBLOB_API size_t mblob_module_index(const mblob_module *module);
 /* Absolute path of the file, "" when it came from memory. */

@@ -23,7 +23,8 @@ struct mb_entry *mb_blob_add(struct mb_blob *blob) {
   return entry;
 }
 
-static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, int verify, bool known_part) {
+static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, int verify,
+                     bool known_part) {
   if (size < 16)
     return mb_fail_format("truncated", 0, MB_UNKNOWN, "blob: %llu bytes, expected at least 16",
                           (unsigned long long)size);
@@ -35,7 +36,8 @@ static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, i
   int status = mb_index_find(blob, index_expected, verify != MBLOB_VERIFY_OFF);
   if (status) return status;
   if (!blob->has_index) return mb_stream_read(blob, known_part);
-  if (verify == MBLOB_VERIFY_OFF || (verify == MBLOB_VERIFY_HEADER && !mb_index_is_small(blob))) return MBLOB_OK;
+  if (verify == MBLOB_VERIFY_OFF) return MBLOB_OK;
+  if (verify == MBLOB_VERIFY_HEADER && !mb_index_is_small(blob)) return MBLOB_OK;
   status = mb_index_check_payloads(blob);
   if (!status) status = mb_index_check_structure(blob);
   return status ? status : mb_stream_compare(blob);
@@ -53,7 +55,8 @@ int mb_blob_read(const uint8_t *bytes, uint64_t size, bool index_expected, int v
   return read_or_free(bytes, size, index_expected, verify, false, out);
 }
 
-int mb_blob_read_known(const uint8_t *bytes, uint64_t size, bool index_expected, int verify, struct mb_blob *out) {
+int mb_blob_read_known(const uint8_t *bytes, uint64_t size, bool index_expected, int verify,
+                       struct mb_blob *out) {
   return read_or_free(bytes, size, index_expected, verify, true, out);
 }
 

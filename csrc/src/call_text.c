@@ -61,7 +61,7 @@ static bool is(const struct part *part, const char *word) {
 static int read_dims(struct call *c, size_t i, const struct part *part, va_list *args) {
   DLTensor *t = &c->tensors[i];
   const char *p = part->dims, *end = p + part->dims_size;
-  uint64_t size = (uint64_t)t->dtype.lanes * ((t->dtype.bits + 7u) / 8u);
+  uint64_t size = ((uint64_t)t->dtype.lanes * t->dtype.bits + 7) / 8; /* of an element */
   bool comma = false;
   for (; p < end && isspace((unsigned char)*p); ++p) {
   }

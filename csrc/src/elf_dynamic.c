@@ -198,6 +198,10 @@ static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) 
       return mb_elf_is_loaded(elf, value, mb_elf_tag_or_zero(elf, DT_INIT_ARRAYSZ), 0)
                  ? MBLOB_OK
                  : bad("the constructors lie outside the library");
+    case DT_PREINIT_ARRAY:
+      return mb_elf_is_loaded(elf, value, mb_elf_tag_or_zero(elf, DT_PREINIT_ARRAYSZ), 0)
+                 ? MBLOB_OK
+                 : bad("the constructors lie outside the library");
     case DT_FINI_ARRAY:
       return mb_elf_is_loaded(elf, value, mb_elf_tag_or_zero(elf, DT_FINI_ARRAYSZ), 0)
                  ? MBLOB_OK
@@ -234,6 +238,10 @@ static int check_tags(struct mb_elf *elf) {
   return MBLOB_OK;
 }
 
+#ifndef DF_1_PIE
+#define DF_1_PIE 0x08000000
+#endif
+
 int mb_elf_read_dynamic(struct mb_elf *elf) {
   for (unsigned i = 0; i < elf->header.e_phnum && !elf->dynamic; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
@@ -250,6 +258,8 @@ int mb_elf_read_dynamic(struct mb_elf *elf) {
   while (end < elf->dynamic_count && mb_elf_tag_at(elf, end).d_tag != DT_NULL) end++;
   if (end == elf->dynamic_count) return bad("it has no end");
   elf->dynamic_count = end;
+  if (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_PIE)
+    return mb_fail_format("elf_header", 16, MB_UNKNOWN, "an executable; link it with -shared");
   int status = read_tables(elf);
   if (!status) status = check_tags(elf);
   if (!status) status = mb_elf_check_versions(elf);

@@ -1,6 +1,7 @@
 #include "elf_file.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "error.h"
 
@@ -88,6 +89,8 @@ static int read_header(struct mb_elf *elf) {
   int status = check_machine(class, data, machine);
   if (status) return status;
   memcpy(&elf->header, d, sizeof(elf->header));
+  if (elf->header.e_type == ET_EXEC)
+    return mb_fail_format("elf_header", 16, MB_UNKNOWN, "an executable; link it with -shared");
   if (elf->header.e_type != ET_DYN)
     return mb_fail_format("elf_header", 16, MB_UNKNOWN,
                           "ELF type %u, a shared library has %d: link it with -shared", elf->header.e_type,
@@ -138,17 +141,17 @@ static bool shares_bytes(const struct mb_elf *elf, unsigned i, const ElfW(Phdr) 
   return false;
 }
 
-/* What becomes read-only after loading: pages of one writable segment. Linkers round the end up to the
- * largest page of the machine, and mold counts bytes of the page in front. */
+/* What becomes read-only after loading: pages of one writable segment. The dynamic linker rounds both ends
+ * down to pages; linkers round the end up to a page, and mold counts bytes of the page in front. */
 static bool is_in_data_pages(const struct mb_elf *elf, const ElfW(Phdr) * relro) {
-  const uint64_t smallest = 4096, largest = 65536;
+  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
     if (s.p_type != PT_LOAD || !(s.p_flags & PF_W)) continue;
-    uint64_t start = s.p_vaddr / smallest * smallest,
-             end = (s.p_vaddr + s.p_memsz + largest - 1) / largest * largest;
-    if (relro->p_vaddr >= start && relro->p_vaddr < end && relro->p_memsz <= end - relro->p_vaddr)
-      return true;
+    uint64_t start = s.p_vaddr / page * page, end = (s.p_vaddr + s.p_memsz + page - 1) / page * page;
+    if (relro->p_vaddr < start || relro->p_vaddr >= s.p_vaddr + s.p_memsz) continue;
+    uint64_t room = end - relro->p_vaddr;
+    if (relro->p_memsz <= room || relro->p_memsz - room < page) return true;
   }
   return false;
 }
@@ -214,6 +217,17 @@ bool mb_elf_is_loaded(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, u
     ElfW(Phdr) s = mb_elf_segment(elf, i);
     if (s.p_type != PT_LOAD || (s.p_flags & flags) != flags || vaddr < s.p_vaddr) continue;
     if (vaddr - s.p_vaddr <= s.p_memsz && size <= s.p_memsz - (vaddr - s.p_vaddr)) return true;
+  }
+  return false;
+}
+
+bool mb_elf_becomes_read_only(const struct mb_elf *elf, uint64_t vaddr) {
+  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type == PT_GNU_RELRO && vaddr >= s.p_vaddr / page * page &&
+        vaddr < (s.p_vaddr + s.p_memsz) / page * page)
+      return true;
   }
   return false;
 }

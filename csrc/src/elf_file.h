@@ -35,6 +35,8 @@ ElfW(Phdr) mb_elf_segment(const struct mb_elf *elf, unsigned i);
 bool mb_elf_offset(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint64_t *offset);
 /* Whether `size` bytes at `vaddr` lie in one loaded segment with all of `flags` (PF_*). */
 bool mb_elf_is_loaded(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint32_t flags);
+/* Whether the page of `vaddr` is write-protected after loading (PT_GNU_RELRO, rounded as glibc does). */
+bool mb_elf_becomes_read_only(const struct mb_elf *elf, uint64_t vaddr);
 
 ElfW(Sym) mb_elf_symbol(const struct mb_elf *elf, uint64_t i);
 /* Its name, "" if it is out of bounds or not terminated. */

@@ -3,8 +3,9 @@
 #include "elf_file.h"
 #include "error.h"
 
-#ifndef DT_RELR
-#define DT_RELR 36 /* glibc 2.36 */
+#ifndef DT_RELR /* glibc 2.36 */
+#define DT_RELRSZ 35
+#define DT_RELR 36
 #endif
 
 #if __SIZEOF_POINTER__ == 8
@@ -65,9 +66,21 @@ static bool overlaps(uint64_t vaddr, uint64_t start, uint64_t size) {
   return vaddr + sizeof(ElfW(Addr)) > start && vaddr < start + size;
 }
 
-static bool is_entry(const struct mb_elf *elf, uint64_t vaddr, int64_t array, int64_t size) {
+/* The tables of functions that are called when the library comes and goes. */
+static const struct {
+  int64_t tag, size_tag;
+} function_tables[] = {{DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ},
+                       {DT_INIT_ARRAY, DT_INIT_ARRAYSZ},
+                       {DT_FINI_ARRAY, DT_FINI_ARRAYSZ}};
+#define FUNCTION_TABLES (sizeof(function_tables) / sizeof(*function_tables))
+
+static bool is_function_entry(const struct mb_elf *elf, uint64_t vaddr) {
   uint64_t start = 0;
-  return mb_elf_tag(elf, array, &start) && overlaps(vaddr, start, mb_elf_tag_or_zero(elf, size));
+  for (size_t i = 0; i < FUNCTION_TABLES; i++)
+    if (mb_elf_tag(elf, function_tables[i].tag, &start) &&
+        overlaps(vaddr, start, mb_elf_tag_or_zero(elf, function_tables[i].size_tag)))
+      return true;
+  return false;
 }
 
 /* A word of a writable segment that is not the dynamic section. */
@@ -97,22 +110,11 @@ static bool binds_at_once(const struct mb_elf *elf) {
          (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOW);
 }
 
-/* In what becomes read-only after loading; its last page only if all of it does. */
-static bool becomes_read_only(const struct mb_elf *elf, uint64_t vaddr) {
-  const uint64_t page = 4096;
-  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
-    ElfW(Phdr) s = mb_elf_segment(elf, i);
-    if (s.p_type == PT_GNU_RELRO && vaddr >= s.p_vaddr && vaddr < (s.p_vaddr + s.p_memsz) / page * page)
-      return true;
-  }
-  return false;
-}
-
 /* A call goes through its slot into the linkage table until it is bound, which writes the slot. */
 static int check_call(const struct mb_elf *elf, uint64_t vaddr) {
   uint64_t at = 0;
   ElfW(Addr) target = 0;
-  if (!binds_at_once(elf) && becomes_read_only(elf, vaddr))
+  if (!binds_at_once(elf) && mb_elf_becomes_read_only(elf, vaddr))
     return bad("the slot of a call becomes read-only");
   if (!mb_elf_offset(elf, vaddr, sizeof(target), &at)) return bad("the slot of a call is not in the file");
   memcpy(&target, elf->data + at, sizeof(target));
@@ -120,23 +122,35 @@ static int check_call(const struct mb_elf *elf, uint64_t vaddr) {
                                                            : bad("the slot of a call points to no code");
 }
 
+/* An address that will be stored; `code`: to be called while the library comes or goes. */
+static int check_target(const struct mb_elf *elf, uint64_t target, bool code) {
+  if (code && !mb_elf_is_loaded(elf, target, 1, PF_X)) return bad("a constructor lies outside the code");
+  /* The end of the last segment is a place that code may well point to. */
+  return mb_elf_is_loaded(elf, target, 0, 0) ? MBLOB_OK : bad("a relocation points outside the library");
+}
+
+/* A constructor or destructor by its symbol. What others define is not known here. */
+static int check_function(const struct mb_elf *elf, enum meaning meaning, const ElfW(Rela) * r) {
+  if (meaning != ADDRESS) return bad("a constructor is no address");
+  ElfW(Sym) symbol = mb_elf_symbol(elf, R_SYM(r->r_info));
+  if (symbol.st_shndx == SHN_UNDEF) return MBLOB_OK;
+  return check_target(elf, symbol.st_value + (uint64_t)r->r_addend, true);
+}
+
 static int check_meaning(const struct mb_elf *elf, const struct table *t, uint64_t i, const ElfW(Rela) * r) {
   enum meaning meaning = meaning_of(R_TYPE(r->r_info));
   uint64_t addend = (uint64_t)r->r_addend;
   if (meaning == UNKNOWN) return bad("a relocation is of no known type");
-  bool function = is_entry(elf, r->r_offset, DT_INIT_ARRAY, DT_INIT_ARRAYSZ) ||
-                  is_entry(elf, r->r_offset, DT_FINI_ARRAY, DT_FINI_ARRAYSZ);
+  bool function = is_function_entry(elf, r->r_offset);
   if (i < t->relative && meaning != RELATIVE) return bad("a relocation is not relative, but counted so");
   if (i >= t->relative && t->relative && meaning == RELATIVE)
     return bad("a relative relocation is not counted");
   if (meaning == RELATIVE || meaning == RESOLVER) {
-    bool code = meaning == RESOLVER || function;
     if (R_SYM(r->r_info)) return bad("a relative relocation names a symbol");
-    /* The end of the last segment is a place that code may well point to. */
-    if (!mb_elf_is_loaded(elf, addend, code ? 1 : 0, code ? PF_X : 0))
-      return bad("a relocation points outside the library");
+    int status = check_target(elf, addend, meaning == RESOLVER || function);
+    if (status) return status;
   }
-  if (function && meaning != RELATIVE && meaning != ADDRESS) return bad("a constructor is no address");
+  if (function && meaning != RELATIVE) return check_function(elf, meaning, r);
   if (meaning == SLOT) {
     if (!R_SYM(r->r_info) || addend) return bad("the slot of a symbol has no symbol, or an addend");
     if (r->r_offset % sizeof(ElfW(Addr))) return bad("the slot of a symbol is not aligned");
@@ -182,14 +196,58 @@ static uint64_t count_in(const struct mb_elf *elf, const struct table *t, uint64
   return found;
 }
 
+/* ---- packed relative relocations (DT_RELR, gABI) ------------------------------------------------ */
+
+/* A word to which the library's place is added, here of the file: what it holds is an address of the library,
+ * of code for a constructor. */
+static int check_packed_word(const struct mb_elf *elf, uint64_t vaddr) {
+  uint64_t at = 0;
+  ElfW(Addr) target = 0;
+  int status = check_place(elf, vaddr);
+  if (status) return status;
+  if (!mb_elf_offset(elf, vaddr, sizeof(target), &at)) return bad("a packed relocation is not in the file");
+  memcpy(&target, elf->data + at, sizeof(target));
+  return check_target(elf, target, is_function_entry(elf, vaddr));
+}
+
+/* Check each place in the table; `*inside` counts those in [start, start + size). An even entry is an
+ * address, an odd one a bitmap of the words behind it. */
+static int walk_packed(const struct mb_elf *elf, uint64_t start, uint64_t size, uint64_t *inside) {
+  const uint64_t word = sizeof(ElfW(Addr));
+  uint64_t vaddr = 0, at = 0, next = 0, bytes = mb_elf_tag_or_zero(elf, DT_RELRSZ);
+  *inside = 0;
+  if (!mb_elf_tag(elf, DT_RELR, &vaddr)) return MBLOB_OK;
+  if (!mb_elf_offset(elf, vaddr, bytes, &at)) return bad("the packed relocations lie outside the file");
+  for (uint64_t i = 0; i < bytes / word; i++) {
+    ElfW(Addr) entry;
+    memcpy(&entry, elf->data + at + i * word, sizeof(entry));
+    uint64_t bits = entry & 1 ? entry >> 1 : 1, place = entry & 1 ? next : entry;
+    next = entry & 1 ? next + (8 * word - 1) * word : entry + word;
+    for (; bits; bits >>= 1, place += word) {
+      if (!(bits & 1)) continue;
+      int status = check_packed_word(elf, place);
+      if (status) return status;
+      *inside += place >= start && place - start < size && (place - start) % word == 0;
+    }
+  }
+  return MBLOB_OK;
+}
+
+/* ---- constructors ------------------------------------------------------------------------------- */
+
 /* Addresses of constructors and destructors: without its relocation each would be called where nothing is. */
-static int check_functions(const struct mb_elf *elf, const struct table *t, int64_t array, int64_t size_tag) {
-  uint64_t start = 0, size = mb_elf_tag_or_zero(elf, size_tag), extra = 0, words = 0;
-  if (!mb_elf_tag(elf, array, &start)) return MBLOB_OK;
-  if (size % sizeof(ElfW(Addr)) || start % sizeof(ElfW(Addr)) || mb_elf_tag(elf, DT_RELR, &extra))
-    return size % sizeof(ElfW(Addr)) ? bad("the table of constructors has an impossible size") : MBLOB_OK;
-  words = size / sizeof(ElfW(Addr));
-  return count_in(elf, t, start, size) == words ? MBLOB_OK : bad("a constructor has no address");
+static int check_functions(const struct mb_elf *elf, const struct table *t) {
+  for (size_t i = 0; i < FUNCTION_TABLES; i++) {
+    uint64_t start = 0, packed = 0, size = mb_elf_tag_or_zero(elf, function_tables[i].size_tag);
+    if (!mb_elf_tag(elf, function_tables[i].tag, &start)) continue;
+    if (size % sizeof(ElfW(Addr)) || start % sizeof(ElfW(Addr)))
+      return bad("the table of constructors has an impossible size");
+    int status = walk_packed(elf, start, size, &packed);
+    if (status) return status;
+    if (packed + count_in(elf, t, start, size) != size / sizeof(ElfW(Addr)))
+      return bad("a constructor has no address");
+  }
+  return MBLOB_OK;
 }
 
 static bool has_size(const struct mb_elf *elf, int64_t tag, uint64_t size) {
@@ -211,6 +269,7 @@ int mb_elf_check_relocations(const struct mb_elf *elf) {
   if (!status) status = check_table(elf, DT_REL, DT_RELSZ, &rel);
   if (!status) status = check_table(elf, DT_JMPREL, DT_PLTRELSZ, &plt);
   const struct table *used = rela.size ? &rela : &rel;
-  if (!status) status = check_functions(elf, used, DT_INIT_ARRAY, DT_INIT_ARRAYSZ);
-  return status ? status : check_functions(elf, used, DT_FINI_ARRAY, DT_FINI_ARRAYSZ);
+  uint64_t ignored = 0;
+  if (!status) status = walk_packed(elf, 0, 0, &ignored);
+  return status ? status : check_functions(elf, used);
 }

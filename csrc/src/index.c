@@ -159,7 +159,8 @@ static int read_record(const struct mb_blob *blob, const struct layout *l, uint6
                    (ull)e->offset, (ull)l->base);
   if (flags & ~(uint32_t)(IS_LIBRARY | IS_DATA | IS_BULK) || mb_u64_at(r + 72))
     return damaged(l, entry, "a record has flags %#x or reserved bytes that are not known", flags);
-  if (has_stray_digest(blob, e)) return damaged(l, entry, "a record has more digest than its algorithm gives");
+  if (has_stray_digest(blob, e))
+    return damaged(l, entry, "a record has more digest than its algorithm gives");
   if (e->alignment < 1 || (e->alignment & (e->alignment - 1)))
     return damaged(l, entry, "alignment %u is no power of two", e->alignment);
   if (e->item_offset && (e->item_offset < 16 || e->item_offset > blob->stream_size))

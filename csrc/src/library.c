@@ -70,7 +70,8 @@ static int add_tree(struct mb_library *library, const struct mb_blob *blob, cons
 static int read_blob(const struct mb_library *library, const uint8_t *bytes, uint64_t size,
                      const mblob_open_options *options, struct mb_blob *out) {
   bool stub = options->missing == MBLOB_MISSING_STUB;
-  return (stub ? mb_blob_read_known : mb_blob_read)(bytes, size, library->index_expected, options->verify, out);
+  return (stub ? mb_blob_read_known : mb_blob_read)(bytes, size, library->index_expected, options->verify,
+                                                    out);
 }
 
 /* Check everything that the file tells, then let the linker run. */
@@ -99,7 +100,8 @@ static int load(struct mb_library *library, const mblob_open_options *options, m
 /* A tree over a library that is in memory. */
 int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options, mblob_module **out) {
   struct mb_blob blob = {0};
-  int status = library->has_blob ? read_blob(library, library->blob, library->blob_size, options, &blob) : MBLOB_OK;
+  int status =
+      library->has_blob ? read_blob(library, library->blob, library->blob_size, options, &blob) : MBLOB_OK;
   if (!status) status = add_tree(library, library->has_blob ? &blob : NULL, options, out);
   mb_blob_free(&blob);
   return status;
@@ -175,6 +177,8 @@ static void unload(struct mb_library *library) {
     mb_source_close(&library->source);
     library->source.device = file.device; /* what the next opening recognizes it by */
     library->source.inode = file.inode;
+    library->source.changed = file.changed;
+    library->source.size = file.size;
     free(library->link_name);
     library->link_name = NULL;
     library->closing = false;
@@ -270,9 +274,10 @@ static int open_source(struct mb_source *source, const mblob_open_options *optio
   int status = find_library(source, &library);
   if (status) {
     mb_source_close(source);
-  } else if (library && library->handle && was_overwritten(library, source)) {
+  } else if (library && was_overwritten(library, source)) {
     mb_source_close(source);
-    status = mb_fail(MBLOB_E_IO, "was overwritten in place while it is loaded; write a new file and rename it over the old");
+    status = mb_fail(MBLOB_E_IO, "was overwritten in place while it is loaded; "
+                                 "write a new file and rename it over the old");
   } else if (library && library->handle) {
     mb_library_retain(library);
     mb_source_close(source);

@@ -31,7 +31,11 @@ static const struct {
     {"__TVMBackendParallelLaunch", (void (*)(void))TVMBackendParallelLaunch},
     {"__TVMBackendParallelBarrier", (void (*)(void))TVMBackendParallelBarrier},
 };
+#define SLOTS (sizeof(slots) / sizeof(*slots))
 static const char context_symbol[] = "__tvm_module_ctx";
+
+/* The names of all that is filled in; the last, number SLOTS, is the context's. */
+static const char *slot_name(size_t i) { return i < SLOTS ? slots[i].symbol : context_symbol; }
 
 /* ---- names ------------------------------------------------------------------------------------------ */
 
@@ -94,10 +98,9 @@ static int make_name(struct mb_library *library) {
 static int flags_for(const struct mb_library *library) {
   ElfW(Sym) symbol;
   int flags = RTLD_NOW | RTLD_LOCAL; /* what nobody provides is an error now, not the end of a call */
-  for (size_t i = 0; i <= sizeof(slots) / sizeof(*slots); i++) {
-    const char *name = i < sizeof(slots) / sizeof(*slots) ? slots[i].symbol : context_symbol;
-    if (mb_elf_find(&library->elf, name, &symbol) && dlsym(RTLD_DEFAULT, name)) flags |= RTLD_DEEPBIND;
-  }
+  for (size_t i = 0; i <= SLOTS; i++)
+    if (mb_elf_find(&library->elf, slot_name(i), &symbol) && dlsym(RTLD_DEFAULT, slot_name(i)))
+      flags |= RTLD_DEEPBIND;
   return flags;
 }
 
@@ -110,11 +113,11 @@ static const char *remedy(const char *reason) {
   at += sizeof(marker) - 1;
   memcpy(symbol, at, strcspn(at, ",\n ") < sizeof(symbol) ? strcspn(at, ",\n ") : 0);
   if (strncmp(symbol, "TVM", 3) == 0)
-    return "; it was made to be loaded where libtvm_runtime is: pack it again, from its sources or objects, with mblob";
+    return "; the library was made to be opened where libtvm_runtime is loaded globally";
   void *math = *symbol ? dlopen("libm.so.6", RTLD_LAZY | RTLD_LOCAL) : NULL;
   bool found = math && dlsym(math, symbol);
   if (math) (void)dlclose(math);
-  return found ? "; link the library with -lm" : "; link the library with what defines it";
+  return found ? "; link it with -lm" : "; link the library with what defines it";
 }
 
 static int refused(const struct mb_library *library) {
@@ -123,7 +126,8 @@ static int refused(const struct mb_library *library) {
   if (!text) return mb_fail_memory(0);
   const char *reason = text;
   size_t name = strlen(library->link_name);
-  if (strncmp(reason, library->link_name, name) == 0 && strncmp(reason + name, ": ", 2) == 0) reason += name + 2;
+  if (strncmp(reason, library->link_name, name) == 0 && strncmp(reason + name, ": ", 2) == 0)
+    reason += name + 2;
   int status = mb_fail(MBLOB_E_INCOMPATIBLE, "the dynamic linker refused it: %s%s", reason, remedy(reason));
   free(text);
   return status;
@@ -150,41 +154,57 @@ static int check_mapping(struct mb_library *library) {
 /* ---- slots ----------------------------------------------------------------------------------------------
  */
 
-static bool is_relro(const struct mb_elf *elf, uint64_t vaddr) {
-  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
-    ElfW(Phdr) s = mb_elf_segment(elf, i);
-    if (s.p_type == PT_GNU_RELRO && vaddr >= s.p_vaddr && vaddr - s.p_vaddr < s.p_memsz) return true;
-  }
-  return false;
+/* Where the exported variable `name` is, NULL if the library has none. */
+static void **slot_at(const struct mb_library *library, const char *name, uint64_t *vaddr) {
+  ElfW(Sym) symbol;
+  if (!mb_elf_find(&library->elf, name, &symbol)) return NULL;
+  unsigned type = ELF64_ST_TYPE(symbol.st_info);
+  if (type != STT_OBJECT && type != STT_NOTYPE && type != STT_COMMON) return NULL;
+  if (symbol.st_shndx == SHN_ABS) return NULL;
+  if (!mb_elf_is_loaded(&library->elf, symbol.st_value, sizeof(void *), PF_W)) return NULL;
+  *vaddr = symbol.st_value;
+  return (void **)(library->base + symbol.st_value);
 }
 
-static void fill(const struct mb_library *library, const char *name, const void *value) {
-  ElfW(Sym) symbol;
-  if (!mb_elf_find(&library->elf, name, &symbol)) return;
-  unsigned type = ELF64_ST_TYPE(symbol.st_info);
-  if ((type != STT_OBJECT && type != STT_NOTYPE && type != STT_COMMON) || symbol.st_shndx == SHN_ABS) return;
-  if (!mb_elf_is_loaded(&library->elf, symbol.st_value, sizeof(value), PF_W)) return;
-  if (is_relro(&library->elf, symbol.st_value)) return;
-  memcpy((void *)(library->base + symbol.st_value), &value, sizeof(value));
+/* Before the library is loaded: slots must stay writable. */
+static int check_slots(const struct mb_library *library) {
+  for (size_t i = 0; i <= SLOTS; i++) {
+    uint64_t vaddr = 0;
+    if (slot_at(library, slot_name(i), &vaddr) && mb_elf_becomes_read_only(&library->elf, vaddr))
+      return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN,
+                            "%s becomes read-only, so nobody can fill it", slot_name(i));
+  }
+  return MBLOB_OK;
+}
+
+static void fill_slots(struct mb_library *library) {
+  uint64_t vaddr = 0;
+  for (size_t i = 0; i < SLOTS; i++) {
+    void **slot = slot_at(library, slot_name(i), &vaddr);
+    if (slot) memcpy(slot, &slots[i].function, sizeof(slots[i].function));
+  }
+  library->context = (struct mb_context){MB_TAG_CONTEXT, library};
+  void *context = &library->context;
+  library->context_slot = slot_at(library, context_symbol, &vaddr);
+  if (library->context_slot) memcpy(library->context_slot, &context, sizeof(context));
 }
 
 int mb_library_link(struct mb_library *library) {
-  int status = make_name(library);
+  int status = check_slots(library);
+  if (!status) status = make_name(library);
   if (status) return status;
   library->handle = dlopen(library->link_name, flags_for(library));
   if (!library->handle) return refused(library);
   status = check_mapping(library);
   if (status) return status;
-  for (size_t i = 0; i < sizeof(slots) / sizeof(*slots); i++)
-    fill(library, slots[i].symbol, (const void *)slots[i].function);
-  library->context = (struct mb_context){MB_TAG_CONTEXT, library};
-  fill(library, context_symbol, &library->context);
+  fill_slots(library);
   return MBLOB_OK;
 }
 
 bool mb_library_unlink(struct mb_library *library) {
   if (!library->handle) return false;
-  fill(library, context_symbol, NULL);
+  if (library->context_slot) memset(library->context_slot, 0, sizeof(*library->context_slot));
+  library->context_slot = NULL;
   (void)dlclose(library->handle);
   library->handle = NULL;
   void *again = dlopen(library->link_name, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);

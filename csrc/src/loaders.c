@@ -149,7 +149,7 @@ static int run_open(mblob_module *module) {
                             .type_key = module->type_key,
                             .index = module->index,
                             .path = module->library->source.path,
-                            .dialect = "classic",
+                            .dialect = mblob_module_dialect(module),
                             .payload = module->payload,
                             .payload_size = module->payload_size,
                             .module = module};

@@ -7,7 +7,7 @@
 
 #define ENTRY_NAME "__tvm_main__" /* names the entry function: a string, or the function itself */
 #define SHOWN 12                  /* names that an error lists */
-#define HINT_LIMIT 256            /* modules that are looked through for a hint */
+#define HINT_LIMIT 256            /* modules that are looked through for what an error says */
 
 /* ---- functions of a library ------------------------------------------------------------------------- */
 
@@ -82,7 +82,7 @@ struct search {
   mblob_function *found;
   bool stub; /* a module without a loader was passed; the error of this thread is about the first */
   struct mb_saved_error stub_error;
-  size_t looked; /* modules that a hint was sought in */
+  size_t walked; /* modules that a hint was sought in */
 };
 
 /* A module without a loader does not hide functions of the modules behind it. */
@@ -132,8 +132,7 @@ int mb_library_find_import(struct mb_library *library, const char *name, mblob_f
 struct listing {
   FILE *text;
   struct mb_set seen;
-  size_t shown;
-  const char *plain; /* what was asked for, if it is a plain C function */
+  size_t shown, walked;
 };
 
 static bool is_helper(const char *name) {
@@ -149,9 +148,9 @@ static void list_name(struct listing *l, const char *name) {
 }
 
 static void list_library(struct listing *l, const struct mb_library *library) {
-  for (size_t i = 0; i < library->table.count; i++)
+  for (size_t i = 0; i < library->table.count && l->shown <= SHOWN; i++)
     if (library->table.rows[i].packed) list_name(l, library->table.rows[i].name);
-  for (uint64_t i = 1; i < library->elf.symbol_count; i++) {
+  for (uint64_t i = 1; i < library->elf.symbol_count && l->shown <= SHOWN; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(&library->elf, i);
     const char *name = mb_elf_symbol_name(&library->elf, &symbol);
     if (mb_elf_is_exported(&symbol) && is_code(library, &symbol) && !is_helper(name) &&
@@ -162,21 +161,23 @@ static void list_library(struct listing *l, const struct mb_library *library) {
 
 static int list_module(mblob_module *module, void *argument) {
   struct listing *l = argument;
+  if (l->shown > SHOWN || l->walked++ == HINT_LIMIT) return 1;
   if (!module->is_library) return 0;
   if (mb_set_add(&l->seen, module->library) == 1) list_library(l, module->library);
   return 0;
 }
 
 static int is_plain(mblob_module *module, void *name) {
+  if (!module->is_library) return 0;
   const struct mb_function_table *table = &module->library->table;
   const struct mb_function_row *row = mb_function_table_symbol(table, name);
-  return module->is_library && ((row && !row->packed) || mb_function_table_find(table, name, false)) ? 1 : 0;
+  return (row && !row->packed) || mb_function_table_find(table, name, false) ? 1 : 0;
 }
 
 /* For a hint no loader may run, and a miss must not cost a walk over all that is below. */
 static int visit_near_library(mblob_module *module, void *argument) {
   struct search *search = argument;
-  if (search->looked++ == HINT_LIMIT) return HINT_LIMIT;
+  if (search->walked++ == HINT_LIMIT) return HINT_LIMIT;
   return module->is_library ? visit(module, argument) : 0;
 }
 

@@ -164,6 +164,10 @@ void mblob_module_release(mblob_module *module) {
 
 const char *mblob_module_type_key(const mblob_module *module) { return module ? module->type_key : ""; }
 
+const char *mblob_module_dialect(const mblob_module *module) {
+  return module && module->library->has_blob ? "classic" : "";
+}
+
 size_t mblob_module_index(const mblob_module *module) { return module ? module->index : 0; }
 
 const char *mblob_module_path(const mblob_module *module) {

@@ -140,7 +140,7 @@ struct mb_source {
   dev_t device;
   ino_t inode;
   struct timespec changed; /* when the content last changed (st_mtim) */
-  const uint8_t *bytes; /* mapping of the whole file */
+  const uint8_t *bytes;    /* mapping of the whole file */
   size_t size;
 };
 
@@ -160,6 +160,7 @@ struct mb_library {
   void *handle;    /* of dlopen */
   uintptr_t base;  /* what is added to addresses in the file */
   char *link_name; /* what the dynamic linker calls it */
+  void **context_slot; /* where the library keeps its context; NULL: nowhere */
   bool has_blob;
   const uint8_t *blob; /* in the linker's mapping */
   uint64_t blob_size;

@@ -156,14 +156,15 @@ int mb_stream_compare(const struct mb_blob *blob) {
     bool same = e->library ? mb_slice_is(key, "_lib")
                            : key.size == e->key.size && memcmp(key.data, e->key.data, key.size) == 0;
     if (!same) return differs(&c, "another key");
-    if (e->library) continue;
-    if (e->bulk && e->offset < blob->stream_size) return differs(&c, "a payload that the index places behind it");
-    if (e->bulk) continue;
+    if (e->bulk && e->offset < blob->stream_size)
+      return differs(&c, "a payload that the index places behind it");
+    if (e->bulk || e->library) continue;
     if (e->offset != c.pos) return differs(&c, "its payload here");
     if (!mb_skip(&c, e->size, "payload")) return MBLOB_E_FORMAT;
   }
   c.entry = MB_UNKNOWN;
-  if ((count > listed) != blob->has_tree) return differs(&c, count > listed ? "an import tree" : "no import tree");
+  if ((count > listed) != blob->has_tree)
+    return differs(&c, count > listed ? "an import tree" : "no import tree");
   int status = count > listed ? compare_tree(blob, &c, listed) : MBLOB_OK;
   if (!status && mb_left(&c)) status = differs(&c, "bytes after its last item");
   return status;

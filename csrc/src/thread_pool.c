@@ -16,6 +16,7 @@
 
 enum {
   WORKER_LIMIT = 1024, /* threads; a kernel that asks for more tasks is refused */
+  WIDTH_LIMIT = 64,    /* threads that the environment may always ask for */
   SPINS = 4000,        /* rounds of spin_pause, roughly 40 us, before a thread sleeps */
   COUNTER_STRIDE = 16  /* int32 per task in sync_handle: one per cache line of 64 bytes */
 };
@@ -54,17 +55,20 @@ static inline void spin_pause(void) {
 
 /* ---- how many ---------------------------------------------------------------------------------- */
 
+static int usable_processors(void) {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
+}
+
+/* More threads than processors are allowed, within reason: four times as many, or WIDTH_LIMIT. */
 static int from_environment(const char *name) {
   const char *text = getenv(name);
   char *end;
   if (!text) return 0;
-  long n = strtol(text, &end, 10);
-  return end != text && n > 0 ? (n < WORKER_LIMIT ? (int)n : WORKER_LIMIT) : 0;
-}
-
-static int usable_processors(void) {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
+  long n = strtol(text, &end, 10), most = 4L * usable_processors();
+  if (most < WIDTH_LIMIT) most = WIDTH_LIMIT;
+  if (most > WORKER_LIMIT) most = WORKER_LIMIT;
+  return end != text && n > 0 ? (int)(n < most ? n : most) : 0;
 }
 
 int mb_parallel_width(void) {

@@ -63,7 +63,7 @@ void call_dtype_text(DLDataType dtype, char out[48]); /* "float32", "int8x4", "b
 typedef struct call_parameter {
   enum { PARAM_ANY, PARAM_INT, PARAM_FLOAT, PARAM_POINTER } kind;
   bool is_const;    /* pointer to const: the function only reads */
-  DLDataType dtype; /* of what a pointer points to; bits 0 = not known */
+  DLDataType dtype; /* of the number, or of what a pointer points to; bits 0 = not known */
 } call_parameter;
 
 /* Parse "const float *, float *, int64_t". Returns the count, -1 if nothing is recorded, -2 without memory.

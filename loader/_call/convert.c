@@ -11,11 +11,30 @@ static bool set_handle(call_frame *frame, int i, void *handle, int code) {
 
 /* ---- numbers ----------------------------------------------------------------------------- */
 
+#define UINT64_RANGE "expected an int from 0 to 2**64 - 1"
+
+/* 2**63 to 2**64 - 1 for a uint64_t: TVMValue has no unsigned member, the bits go into v_int64. */
+static bool convert_large_int(call_frame *frame, int i, PyObject *arg) {
+  unsigned long long value = PyLong_AsUnsignedLongLong(arg);
+  if (value == (unsigned long long)-1 && PyErr_Occurred()) {
+    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) return false;
+    PyErr_Clear();
+    return call_frame_error(frame, i, PyExc_OverflowError, UINT64_RANGE);
+  }
+  memcpy(&frame->values[i].v_int64, &value, sizeof value);
+  frame->codes[i] = kTVMArgInt;
+  return true;
+}
+
 static bool convert_int(call_frame *frame, int i, PyObject *arg) {
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
   if (p != NULL && p->kind == PARAM_FLOAT) {
     double value = PyLong_AsDouble(arg);
-    if (value == -1.0 && PyErr_Occurred()) return false;
+    if (value == -1.0 && PyErr_Occurred()) {
+      if (!PyErr_ExceptionMatches(PyExc_OverflowError)) return false;
+      PyErr_Clear();
+      return call_frame_error(frame, i, PyExc_OverflowError, "the int is too large for a float");
+    }
     frame->values[i].v_float64 = value;
     frame->codes[i] = kTVMArgFloat;
     return true;
@@ -23,15 +42,21 @@ static bool convert_int(call_frame *frame, int i, PyObject *arg) {
   if (p != NULL && p->kind == PARAM_POINTER) {
     return call_frame_error(frame, i, PyExc_TypeError, "expected an array, found the number %R", arg);
   }
+  bool is_uint64 = p != NULL && p->kind == PARAM_INT && p->dtype.code == kDLUInt && p->dtype.bits == 64;
   int overflow;
   long long value = PyLong_AsLongLongAndOverflow(arg, &overflow);
+  if (overflow > 0 && is_uint64) return convert_large_int(frame, i, arg);
   if (overflow != 0) {
     return call_frame_error(frame, i, PyExc_OverflowError,
-                            "the int does not fit into 64 bits, the widest a function takes");
+                            is_uint64 ? UINT64_RANGE : "expected an int from -2**63 to 2**63 - 1");
   }
+  if (value == -1 && PyErr_Occurred()) return false;
+  /* The function sees 64 bits and cannot tell -1 from 2**64 - 1. */
+  if (value < 0 && is_uint64)
+    return call_frame_error(frame, i, PyExc_OverflowError, UINT64_RANGE ", found %R", arg);
   frame->values[i].v_int64 = value;
   frame->codes[i] = kTVMArgInt;
-  return value != -1 || !PyErr_Occurred();
+  return true;
 }
 
 static bool convert_float(call_frame *frame, int i, double value) {
@@ -86,7 +111,13 @@ static bool convert_bytearray(call_frame *frame, int i, PyObject *arg) {
 
 /* numpy's scalars have the buffer protocol as 0-d arrays do; unlike arrays they are hashable values. */
 static bool is_scalar_value(PyObject *arg, const Py_buffer *view) {
-  return view->ndim == 0 && view->readonly && Py_TYPE(arg)->tp_hash != PyObject_HashNotImplemented;
+  return view->readonly && Py_TYPE(arg)->tp_hash != PyObject_HashNotImplemented;
+}
+
+/* A 0-d array is the number in it where the signature says number. */
+static bool takes_number(const call_frame *frame, int i, PyObject *arg) {
+  if (frame->parameters == NULL || !PyNumber_Check(arg)) return false;
+  return frame->parameters[i].kind == PARAM_INT || frame->parameters[i].kind == PARAM_FLOAT;
 }
 
 static bool convert_scalar_value(call_frame *frame, int i, PyObject *arg, DLDataType dtype) {
@@ -158,7 +189,8 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
     }
     return bad_format(frame, i, view);
   }
-  if (is_scalar_value(arg, view)) return convert_scalar_value(frame, i, arg, t->dtype);
+  if (view->ndim == 0 && (is_scalar_value(arg, view) || takes_number(frame, i, arg)))
+    return convert_scalar_value(frame, i, arg, t->dtype);
   if (!is_contiguous(view)) {
     return call_frame_error(
         frame, i, PyExc_ValueError,

@@ -110,6 +110,7 @@ static call_parameter parse_one(const char *at, const char *end) {
       p.is_const = true; /* pointers to pointers are nothing an array could be */
   } else if (base.bits != 0) {
     p.kind = base.code == kDLFloat || base.code == kDLBfloat ? PARAM_FLOAT : PARAM_INT;
+    p.dtype = base;
   }
   return p;
 }

@@ -37,7 +37,9 @@ def configure(verbs: Any) -> None:
     add.add_argument("--blob", metavar="KEY=FILE", action="append", default=[], help="any bytes, under a type key")
     add.add_argument("--weights", metavar="FILE", action="append", default=[], help="safetensors file")
     how = parser.add_argument_group("how it is made")
-    how.add_argument("--dialect", choices=("classic", "ffi"), help="TVM 0.5-0.20, or 0.22 and later")
+    how.add_argument("--dialect", choices=("classic", "ffi"),
+                     help="classic: for TVM 0.5-0.20 (default). ffi, for 0.22 and later, is not in this version",
+                     )  # fmt: skip
     how.add_argument("--embed", choices=("auto", "grow", "object", "c", "append"), help="how the blob gets in")
     how.add_argument("--digest", choices=("crc32", "sha256", "none"), help="of each payload (default: crc32)")
     how.add_argument("--no-index", action="store_true", help="leave TVM's bytes alone: no index, no digests")
@@ -98,6 +100,10 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
         options=[*plan.options, *args.cflags],
         **changes,
     )
+    if str(plan.output) == "-":
+        raise UsageError("build: -o -: a library is written to a file, not to stdout", hint="-o deploy.so")
+    if plan.dialect == "ffi":
+        raise UsageError("build: dialect ffi is not in this version", hint="--dialect classic is what it writes")
     return plan
 
 

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
     from mblob.cli.machine import build_findings, link_findings, load_findings
 
-    findings = [*build_findings(), *load_findings(), *link_findings()]
+    findings = [*build_findings(), *link_findings(), *load_findings()]
     ok = all(f.ok for f in findings if f.needed)
     if args.json:
         print(json.dumps({"schema": SCHEMA, "ok": ok, "findings": [asdict(f) for f in findings]}, indent=2))

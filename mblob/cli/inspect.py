@@ -25,8 +25,9 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=summary,
-        epilog="example: mblob-pack inspect deploy.so --tree",
+        description=f"{summary}. --functions prints one function a line: the name of one that is called through "
+        "load_module and run, or `plain NAME(TYPES)` for the plain C form, which dlopen hosts call.",
+        epilog="example: mblob-pack inspect deploy.so --functions | grep -v '^plain '",
     )
     parser.add_argument("file", metavar="FILE", help="shared library, packed by mblob or by TVM")
     form = parser.add_mutually_exclusive_group()
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from mblob.errors import FormatError
     from mblob.library import open_library
 
+    refuse_linkable(args.file)
     with open_library(args.file, partial=True) as library:
         if not library.is_model_library:
             raise FormatError(
@@ -58,6 +60,29 @@ def run(args: argparse.Namespace) -> int:
         for line in lines(library):
             print(line)
         return report_problems(library)
+
+
+def refuse_linkable(file: str) -> None:
+    """Say what to do with a file that holds objects, not yet a library.
+
+    Raises:
+        FormatError: it is one ("no_blob").
+    """
+    from pathlib import Path
+
+    from mblob.errors import FormatError
+    from mblob.file_kind import NAMES, SNIFF_SIZE, linkable_kind
+
+    if not Path(file).is_file():  # a pipe would block; open_library has the words for what is no file
+        return
+    with Path(file).open("rb") as opened:
+        kind = linkable_kind(opened.read(SNIFF_SIZE))
+    if kind is not None:
+        raise FormatError(
+            f"{file}: {NAMES[kind]}, inspect looks into shared libraries: load it (mblob.load_module links it), or "
+            "link it to a .so",
+            code="no_blob",
+        )
 
 
 def report_problems(library: Library) -> int:
@@ -101,12 +126,25 @@ def describe(entry: EntryView) -> str:
 
 
 def function_lines(library: Library) -> Iterator[str]:
-    """Packed functions by name; plain C functions with the argument types that the library records."""
+    """Packed functions by name; plain C functions as `plain NAME(TYPES)`, the symbol and its argument types."""
     for name in library.functions:
         yield one_line(name)
     for row in library.function_table:
         if row.abi == "plain":
-            yield one_line(f"{row.name}({row.types})  plain C, symbol {row.symbol}")
+            yield one_line(f"plain {row.symbol}({row.types})")
+
+
+def described_functions(library: Library) -> list[str]:
+    """One line for each function, whether it has a packed form, a plain one, or both."""
+    plain = {row.name: one_line(f"{row.symbol}({row.types})") for row in library.function_table if row.abi == "plain"}
+    packed = set(library.functions)
+    lines = []
+    for name in sorted(packed | plain.keys()):
+        text = one_line(name)
+        if name in plain:
+            text = f"{text}  and plain C: {plain[name]}" if name in packed else f"{plain[name]}  plain C only"
+        lines.append(text)
+    return lines
 
 
 def summary_lines(library: Library) -> Iterator[str]:
@@ -118,7 +156,7 @@ def summary_lines(library: Library) -> Iterator[str]:
     yield f"  modules    {len(library.entries)}"
     for line in tree_lines(library):
         yield f"    {line}"
-    functions = list(function_lines(library))
+    functions = described_functions(library)
     yield f"  functions  {len(functions)}"
     for line in functions:
         yield f"    {line}"

@@ -34,7 +34,7 @@ class Finding:
     """One thing that was looked for.
 
     Attributes:
-        section: "build", "load", or "link and run".
+        section: "build", "link and run", or "load"; findings of one section stand together.
         name: what was looked for.
         ok: whether it is there and works.
         needed: whether mblob is of no use here without it.
@@ -84,6 +84,7 @@ def load_findings() -> Iterator[Finding]:
     """The C runtime, the loaders it knows, and what the system lets it do."""
     yield Finding("load", "Python", True, True, sys.version.split()[0], sys.executable)
     yield attempt("load", "C runtime", native_runtime, needed=True)
+    yield attempt("load", "registered loaders", registered_loaders)
     yield attempt("load", "plug-ins", plug_ins)
     yield attempt("load", "open from memory", memory_file)
 
@@ -134,17 +135,22 @@ def plug_ins() -> tuple[str, str]:
 def link_findings() -> Iterator[Finding]:
     """One trial with the compiler's own linker (needed), and one with each linker that is installed."""
     yield attempt("link and run", "default linker", partial(trial, []), needed=True)
-    yield attempt("link and run", "registered loaders", registered_loaders)
     for name in LINKERS:
         linker = tool("link and run", f"ld.{name}", f"ld.{name}")
-        if linker.ok:
-            works = attempt("link and run", linker.name, partial(trial, [f"-fuse-ld={name}"]))
-            if not works.ok:
-                linker = replace(linker, ok=False, version=works.version)
-        yield linker
+        yield try_linker(linker, [f"-fuse-ld={name}"]) if linker.ok else linker
 
 
-def trial(options: list[str]) -> tuple[str, str]:
+def try_linker(linker: Finding, options: list[str]) -> Finding:
+    """What a linker that is installed can do: everything, all but embed="grow" (the usual form), or nothing."""
+    if attempt(linker.section, linker.name, partial(trial, options, embed="grow")).ok:
+        return linker
+    works = attempt(linker.section, linker.name, partial(trial, options))
+    if not works.ok:
+        return replace(linker, ok=False, version=works.version)
+    return replace(linker, version=f"{linker.version}; only with embed=object or append, not grow")
+
+
+def trial(options: list[str], embed: str = "auto") -> tuple[str, str]:
     """Compile, pack, load and call a small kernel.
 
     Raises:
@@ -156,7 +162,7 @@ def trial(options: list[str]) -> tuple[str, str]:
         path = Path(folder) / "trial.so"
         module = mblob.csource_module(TRIAL_SOURCE, functions=[TRIAL_PROTOTYPE])
         module.import_module(mblob.blob_module("mblob.doctor", b"payload"))
-        mblob.export_library(module, path, options=options)
+        mblob.export_library(module, path, options=options, embed=embed)
         loaded = mblob.load_module(path)
         values = array.array("f", [1, 2, 3])
         loaded["twice"](values, len(values))

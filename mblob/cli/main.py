@@ -75,6 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        signal.signal(signal.SIGHUP, _terminate)
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal without Unicode must not end a listing
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

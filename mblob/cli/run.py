@@ -47,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     """Load the library, call the function, print what it returned, write its outputs."""
     import mblob
 
+    if args.output is not None and args.output.suffix != ".npz":
+        raise UsageError(f"-o {args.output}: outputs are written as a .npz file", hint="-o out.npz")
     if _GRAPH_INPUT.fullmatch(args.function):
         raise UsageError(f"{args.function}: expected the name of a function, found an input of a graph",
                          hint="mblob-pack inspect FILE --functions lists the functions")  # fmt: skip
@@ -58,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.file}: {error}") from None
     try:
         result = function(*values)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, mblob.MblobError):
             raise
         raise UsageError(str(error)) from error
@@ -66,6 +68,21 @@ def run(args: argparse.Namespace) -> int:
         write_outputs(args.output, outputs)
     print_result(args, result, outputs)
     return 0
+
+
+def load_numpy() -> Any:
+    """The numpy module: arrays on the command line are its files and its types.
+
+    Raises:
+        IncompatibleError: it is not installed.
+    """
+    try:
+        import numpy
+    except ImportError:
+        from mblob.errors import IncompatibleError
+
+        raise IncompatibleError("an array on the command line needs numpy: pip install numpy") from None
+    return numpy
 
 
 def read_arguments(words: list[str]) -> tuple[list[Any], dict[str, np.ndarray[Any, Any]]]:
@@ -86,15 +103,14 @@ def read_arguments(words: list[str]) -> tuple[list[Any], dict[str, np.ndarray[An
 
 def make_output(position: int, dtype: str, shape: str) -> np.ndarray[Any, Any]:
     """An array of zeros for an argument such as `float32[2,3]`; `float32[]` has no dimensions."""
-    import numpy as np
-
+    np = load_numpy()
     where = f"argument {position} ({dtype}[{shape}])"
     try:
         sizes = [int(s) for s in shape.split(",")] if shape.strip() else []
         kind = np.dtype(dtype)
         if kind.kind not in "biuf" or any(s > _MAX_DIMENSION for s in sizes):
             raise ValueError
-        return np.zeros(sizes, kind)
+        return np.zeros(sizes, kind)  # type: ignore[no-any-return]
     except (TypeError, ValueError):
         raise UsageError(f"{where}: expected a number type of numpy and a shape, such as float32[2,3]") from None
     except MemoryError:
@@ -105,8 +121,7 @@ def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any
     """The array in a .npy file, or the one called `key` in a .npz file (no key is needed if it is alone)."""
     import zipfile
 
-    import numpy as np
-
+    np = load_numpy()
     where = f"argument {position} ({file})"
     try:
         found = np.load(file, allow_pickle=False)
@@ -115,7 +130,7 @@ def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any
     if isinstance(found, np.ndarray):
         if key is not None:
             raise UsageError(f"{where}: a single array has no keys, found {key!r}")
-        return found
+        return found  # type: ignore[no-any-return]
     with found:
         names = ", ".join(found.files) or "none"
         if key is None:
@@ -131,12 +146,10 @@ def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any
 
 
 def _as_array(archive: Mapping[str, Any], key: str) -> np.ndarray[Any, Any]:
-    import numpy as np
-
     value = archive[key]
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, load_numpy().ndarray):
         raise ValueError("it is no array")
-    return value
+    return value  # type: ignore[no-any-return]
 
 
 def read_number(position: int, word: str) -> int | float:
@@ -150,9 +163,19 @@ def read_number(position: int, word: str) -> int | float:
 
 
 def write_outputs(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Write the arrays beside `path` and rename: an old file there stays whole until the new one is."""
-    import numpy as np
+    """Write the arrays beside `path` and rename: an old file there stays whole until the new one is.
 
+    Raises:
+        OSError: about `path`, whatever name the file had when it failed.
+    """
+    try:
+        _write_beside(path, outputs)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
+
+
+def _write_beside(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    np = load_numpy()
     arrays: dict[str, Any] = dict(outputs)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

@@ -84,6 +84,37 @@ static void a_missing_function_lists_what_there_is(const char *dir) {
   mblob_module_release(module);
 }
 
+static void arrays_are_as_large_as_their_type_says(const char *dir) {
+  mblob_module *module = open_ok(dir, "plain.so");
+  const char *const wrong[] = {"int7[1]",     "uint3[1]",   "int128[1]",    "float8[1]",     "float31[1]",
+                               "bfloat32[1]", "complex8[1]", "float32x0[1]", "float32x70000[1]"};
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    CHECK(mblob_call(module, "returns_int", wrong[i], dir) == MBLOB_E_ARGUMENT);
+    CHECK(strstr(mblob_last_error(), "unknown element type"));
+  }
+  /* 4 bytes each, in a place that needs a copy: sanitizers see a byte too much. */
+  const char *const four[] = {"int4x8[1]",    "int8x4[1]",   "float16x2[1]",
+                              "float32x1[1]", "uint1x32[1]", "bool[4]"};
+  for (size_t i = 0; i < sizeof(four) / sizeof(*four); i++) {
+    char *bytes = malloc(5);
+    CHECK(bytes && memcpy(bytes, "abcd", 5));
+    CHECK(mblob_call(module, "returns_int", four[i], bytes + 1) == MBLOB_OK);
+    free(bytes);
+  }
+  mblob_module_release(module);
+}
+
+static void a_module_tells_the_form_of_its_blob(const char *dir) {
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL};
+  mblob_module *module = open_ok(dir, "plain.so");
+  CHECK(strcmp(mblob_module_dialect(module), "") == 0);
+  mblob_module_release(module);
+  CHECK(mblob_open(in(dir, "keyed.so"), &stub, &module) == MBLOB_OK);
+  CHECK(strcmp(mblob_module_dialect(module), "classic") == 0);
+  CHECK(strcmp(mblob_module_dialect(mblob_module_import_at(module, 0)), "classic") == 0);
+  mblob_module_release(module);
+}
+
 static void a_function_keeps_its_library(const char *dir) {
   mblob_module *module = open_ok(dir, "plain.so");
   mblob_function *function;
@@ -334,6 +365,8 @@ int main(int argc, char **argv) {
   RUN(a_kernel_error_comes_through_exactly, dir);
   RUN(results_are_what_the_kernel_stored, dir);
   RUN(a_missing_function_lists_what_there_is, dir);
+  RUN(arrays_are_as_large_as_their_type_says, dir);
+  RUN(a_module_tells_the_form_of_its_blob, dir);
   RUN(a_function_keeps_its_library, dir);
   RUN(the_table_tells_plain_from_packed, dir);
   RUN(a_damaged_table_is_refused, dir);

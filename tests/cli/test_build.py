@@ -107,6 +107,9 @@ def test_the_same_inputs_give_the_same_bytes(pack, kernel: Path, tmp_path: Path)
 
 FAILURES = {
     "no output": (["--kernel", "vadd.c"], 2, "-o"),
+    "stdout": (["--kernel", "vadd.c", "-o", "-"], 2, "stdout"),
+    "a dialect of a later version": (["--kernel", "vadd.c", "--dialect", "ffi", "-o", "deploy.so"], 2, "ffi"),
+    "a dialect nobody knows": (["--kernel", "vadd.c", "--dialect", "old", "-o", "deploy.so"], 2, "old"),
     "nothing to pack": (["-o", "deploy.so"], 2, ""),
     "a blob without a file": (["--kernel", "vadd.c", "--blob", "key", "-o", "deploy.so"], 2, "KEY=FILE"),
     "a reserved key": (["--kernel", "vadd.c", "--blob", "_lib=vadd.c", "-o", "deploy.so"], 2, "_lib"),
@@ -172,7 +175,12 @@ def test_an_object_for_another_machine_is_refused_by_name(
     assert "aarch64" in line.lower()
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_help_says_which_dialects_are_written(pack) -> None:
+    text = " ".join(pack("build", "--help").stdout.split())
+    assert "classic: for TVM 0.5-0.20 (default). ffi, for 0.22 and later, is not in this version" in text
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_build_leaves_nothing(kernel: Path, tmp_path: Path, sent: signal.Signals) -> None:
     """The compiler here sleeps, so that the signal comes in the middle of the build."""
     compiler = tmp_path / "slow-cc"
@@ -192,7 +200,7 @@ def test_an_interrupted_build_leaves_nothing(kernel: Path, tmp_path: Path, sent:
         time.sleep(0.02)
     build.send_signal(sent)
     _, stderr = build.communicate(timeout=30)
-    assert build.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[sent], stderr
+    assert build.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}[sent], stderr
     assert "Traceback" not in stderr
     assert (tmp_path / "deploy.so").read_bytes() == b"the old one"
     assert names(scratch) == []

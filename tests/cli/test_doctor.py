@@ -24,6 +24,21 @@ def test_json_names_each_finding_with_version_and_place(pack) -> None:
     assert found["ld.bfd"]["ok"] == (shutil.which("ld.bfd") is not None)
 
 
+def test_each_section_is_one_block_in_the_order_of_the_work(pack) -> None:
+    sections = [line for line in pack("doctor").stdout.splitlines()[:-1] if not line.startswith(" ")]
+    assert sections == ["build", "link and run", "load"]
+    reported = [f["section"] for f in json.loads(pack("doctor", "--json").stdout)["findings"]]
+    assert list(dict.fromkeys(reported)) == sections
+
+
+def test_a_linker_that_cannot_grow_a_library_says_which_forms_it_can(pack, require) -> None:
+    require("mold")
+    found = {f["name"]: f for f in json.loads(pack("doctor", "--json").stdout)["findings"]}
+    assert found["ld.mold"]["ok"]
+    assert found["ld.mold"]["version"].endswith("only with embed=object or append, not grow")
+    assert "grow" not in found["ld.bfd"]["version"]
+
+
 def test_without_a_compiler_it_says_so_and_exits_with_6(pack, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     done = pack("doctor", "--json", env={"PATH": str(tmp_path / "bin"), "CC": ""})

@@ -76,9 +76,40 @@ def test_the_tree_names_each_module_and_unfolds_a_shared_one_once(pack, golden: 
     )
 
 
-def test_functions_lists_the_packed_form_and_the_plain_one(pack, deploy: Path) -> None:
+TYPES = "const float *, const float *, float *, int64_t"
+
+
+def test_functions_lists_packed_names_and_marks_the_plain_form(pack, deploy: Path) -> None:
     lines = pack("inspect", deploy, "--functions").stdout.splitlines()
-    assert lines == ["vadd", "vadd(const float *, const float *, float *, int64_t)  plain C, symbol vadd"]
+    assert lines == ["vadd", f"plain vadd({TYPES})"]
+    assert "plain NAME(TYPES)" in " ".join(pack("inspect", "--help").stdout.split())
+
+
+def test_the_summary_counts_a_function_with_two_forms_once(pack, deploy: Path) -> None:
+    lines = [line.strip() for line in pack("inspect", deploy).stdout.splitlines()]
+    assert lines[lines.index("functions  1") + 1] == f"vadd  and plain C: vadd({TYPES})"
+
+
+def test_the_summary_shows_a_function_that_is_only_plain(pack, cc, tmp_path: Path) -> None:
+    table = r'const char __mblob_functions[] = "mblob functions 1\nf\tf\tplain\t0\tint\n";'
+    path = cc(f"{table} int f(int x) {{ return x; }}\n", tmp_path / "plain.so")
+    lines = [line.strip() for line in pack("inspect", path).stdout.splitlines()]
+    assert lines[lines.index("functions  1") + 1] == "f(int)  plain C only"
+
+
+@pytest.mark.parametrize(("name", "what"), [("k.o", "an object"), ("k.a", "an archive"), ("k.tar", "a tar archive")])
+def test_what_must_be_linked_first_is_exit_code_3_and_says_what_to_do(
+    pack, error_line, kernel: Path, tmp_path: Path, name: str, what: str
+) -> None:
+    subprocess.run(["cc", "-c", "-fPIC", "vadd.c", "-o", "k.o"], cwd=tmp_path, check=True)
+    subprocess.run(["ar", "rc", "k.a", "k.o"], cwd=tmp_path, check=True)
+    subprocess.run(["tar", "cf", "k.tar", "k.o"], cwd=tmp_path, check=True)
+    done = pack("inspect", name)
+    assert (done.returncode, done.stdout) == (3, "")
+    line = error_line(done)
+    assert line.startswith(f"{name}: {what}")
+    assert "load_module" in line
+    assert "not an ELF file" not in line
 
 
 def test_the_summary_fits_a_screen(pack, deploy: Path) -> None:

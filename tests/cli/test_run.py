@@ -61,12 +61,45 @@ def test_a_library_that_tvm_exported_runs(pack, golden: Path, tmp_path: Path) ->
         np.testing.assert_array_equal(out["out0"], a + b)
 
 
+def test_a_uint64_takes_its_whole_range(pack, error_line, tmp_path: Path) -> None:
+    prototype = "uint64_t half(uint64_t x)"
+    (tmp_path / "k.c").write_text(f"#include <stdint.h>\n{prototype} {{ return x / 2; }}\n")
+    assert pack("build", "--kernel", "k.c", "--function", prototype, "-o", "k.so").returncode == 0
+    assert pack("run", "k.so", "half", 2**63 - 1).stdout == f"{2**62 - 1}\n"
+    done = pack("run", "k.so", "half", "--", -1)
+    assert (done.returncode, error_line(done)) == (2, "half: argument 0: expected an int from 0 to 2**64 - 1, found -1")
+
+
+@pytest.mark.parametrize("words", [["vadd", "a.npy"], ["vadd", "float32[8]"], ["vadd", "both.npz:a", "-o", "o.npz"]])
+def test_without_numpy_an_array_is_one_line_and_exit_code_6(
+    pack, error_line, deploy: Path, inputs, tmp_path: Path, words: list[str]
+) -> None:
+    (tmp_path / "hidden" / "numpy").mkdir(parents=True)
+    (tmp_path / "hidden" / "numpy" / "__init__.py").write_text("raise ImportError('not here')\n")
+    done = pack("run", deploy, *words, env={"PYTHONPATH": str(tmp_path / "hidden")})
+    assert (done.returncode, done.stdout) == (6, "")
+    assert error_line(done).endswith("needs numpy: pip install numpy")
+
+
+def test_an_output_that_cannot_be_written_is_named_as_the_user_did(
+    pack, error_line, deploy: Path, inputs, tmp_path: Path
+) -> None:
+    (tmp_path / "folder.npz").mkdir()
+    for output, reason in (("no/out.npz", "No such file or directory"), ("folder.npz", "Is a directory")):
+        done = pack("run", deploy, "vadd", "a.npy", "a.npy", "float32[8]", 8, "-o", output)
+        assert (done.returncode, error_line(done)) == (5, f"{output}: {reason}")
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
+
+
 MISTAKES = {
     "a missing function": (["nope"], 2, "nope"),
     "too few arguments": (["vadd", "a.npy"], 2, "argument"),
     "a wrong dtype": (["vadd", "wide.npy", "a.npy", "float32[8]", "8"], 2, "float32"),
     "no number": (["vadd", "x", "a.npy", "float32[8]", "8"], 2, "'x'"),
     "a float for an integer": (["vadd", "a.npy", "a.npy", "float32[8]", "8.5"], 2, "found a float"),
+    "an int that is too large": (["vadd", "a.npy", "a.npy", "float32[8]", "9" * 20], 2, "argument 3"),
+    "outputs to no archive": (["vadd", "a.npy", "a.npy", "float32[8]", "8", "-o", "out.npy"], 2, "out.npy"),
+    "outputs to stdout": (["vadd", "a.npy", "a.npy", "float32[8]", "8", "-o", "-"], 2, ".npz"),
     "an unknown dtype": (["vadd", "a.npy", "a.npy", "float33[8]", "8"], 2, "float33"),
     "a huge output": (["vadd", "a.npy", "a.npy", "float32[99999999999999999999]", "8"], 2, "float32["),
     "an output without memory": (["vadd", "a.npy", "a.npy", "float32[200000000000000]", "8"], 2, "memory"),

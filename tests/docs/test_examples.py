@@ -37,14 +37,14 @@ def digits(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def build(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Build:
+def build(prefix: Path, tmp_path_factory: pytest.TempPathFactory, require: Callable[[str], str]) -> Build:
     """`build(source, *flags)`: a program linked with the installed libmblob.so."""
     folder = tmp_path_factory.mktemp("programs")
 
     def compile_program(source: Path, *flags: str) -> Path:
         cxx = source.suffix == ".cpp"
         compiler = (
-            [os.environ.get("CXX") or "c++", "-std=c++17"]
+            [require(os.environ.get("CXX") or "c++"), "-std=c++17"]
             if cxx
             else [os.environ.get("CC") or "cc", "-std=c11"]
         )

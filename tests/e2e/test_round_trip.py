@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import re
 import subprocess
 import threading
@@ -15,7 +16,7 @@ import mblob
 
 np = pytest.importorskip("numpy")
 
-GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
+GOLDEN = Path(os.environ.get("MBLOB_GOLDEN") or Path(__file__).parents[3] / "shared" / "golden")
 needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden libraries beside the project")
 
 VADD = "void vadd(const float *a, const float *b, float *c, int64_t n)"

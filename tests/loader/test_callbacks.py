@@ -116,6 +116,8 @@ def test_a_registered_function_is_found_by_name_and_called(lib: mblob.Module) ->
     assert mblob.get_global_func("test.loader.add")(2, 3) == 5
     with pytest.raises(ValueError, match=r"test\.loader\.add"):
         mblob.register_func("test.loader.add", add)
+    with pytest.raises(ValueError, match=r"'test\.loader\.add' is registered already; override=True replaces it"):
+        mblob.register_func("test.loader.add", add)
     mblob.register_func("test.loader.add", lambda a, b: a * b, override=True)
     assert mblob.get_global_func("test.loader.add")(2, 3) == 6
 

@@ -143,7 +143,7 @@ def test_wrong_arguments_that_the_kernel_finds_count_as_wrong_use(
         (np.zeros(2, "g"), TypeError, "no plain numbers"),
         ([1, 2], TypeError, "found list; make it an array"),
         (object(), TypeError, "found object"),
-        (2**63, OverflowError, "64 bits"),
+        (2**63, OverflowError, r"expected an int from -2\*\*63 to 2\*\*63 - 1"),
         ("a\0b", ValueError, "NUL"),
         (np.complex64(1), TypeError, "complex"),
     ],
@@ -169,6 +169,12 @@ def test_a_missing_function_names_what_exists_and_what_was_meant(lib: mblob.Modu
     assert "\n" not in str(caught.value)
     assert not lib.implements_function("vad")
     assert lib.implements_function("vadd")
+
+
+def test_a_function_is_looked_up_by_a_str(lib: mblob.Module) -> None:
+    for look in (lib.__getitem__, lib.get_function, lib.implements_function):
+        with pytest.raises(TypeError, match="expected the name of a function, a str, found int 3"):
+            look(3)  # type: ignore[arg-type]
 
 
 def test_a_plain_c_function_is_called_through_ctypes(lib: mblob.Module) -> None:
@@ -200,6 +206,8 @@ def recorded(build: Callable[..., Path], tmp_path_factory: pytest.TempPathFactor
         Row("shapes", "describe", "packed", 0, "const float[n][4], uint8_t *, unsigned long long *"),
         Row("unknown", "describe", "packed", 0, "?"),
         Row("none", "describe", "packed", 0, "void"),
+        Row("unsigned", "describe", "packed", 0, "uint64_t"),
+        Row("real", "describe", "packed", 0, "double"),
         Row("plain_add", "plain_add", "plain", 0, "int, int"),
     ]
     return mblob.load_module(build(tmp_path_factory.mktemp("table") / "table.so", table=rows))
@@ -238,6 +246,48 @@ def test_numbers_are_converted_to_what_the_signature_says(recorded: mblob.Module
         recorded["describe"](np.zeros(1), 3.0, 4)
     with pytest.raises(TypeError, match="argument 0: expected an array, found the number 7"):
         recorded["describe"](7, 3, 4)
+
+
+@pytest.mark.parametrize(("value", "bits"), [(0, 0), (2**63 - 1, 2**63 - 1), (2**63, -(2**63)), (2**64 - 1, -1)])
+def test_an_unsigned_parameter_takes_all_of_its_64_bits(recorded: mblob.Module, value: int, bits: int) -> None:
+    assert recorded["unsigned"](value) == f"0:{bits}"
+    assert recorded["unsigned"](np.uint64(value)) == f"0:{bits}"
+
+
+@pytest.mark.parametrize("value", [-1, -(2**70), 2**64])
+def test_an_int_outside_of_an_unsigned_parameter_says_what_is_allowed(recorded: mblob.Module, value: int) -> None:
+    with pytest.raises(OverflowError, match=r"unsigned: argument 0: expected an int from 0 to 2\*\*64 - 1"):
+        recorded["unsigned"](value)
+
+
+def test_an_int_that_no_float_holds_is_refused(recorded: mblob.Module) -> None:
+    with pytest.raises(OverflowError, match="real: argument 0: the int is too large for a float"):
+        recorded["real"](10**400)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "seen"),
+    [
+        ("unsigned", np.array(7), "0:7"),
+        ("unsigned", np.array(2**63, "u8"), "0:-9223372036854775808"),
+        ("real", np.array(1.5, "f"), "2:1.5"),
+        ("real", np.array(3), "2:3"),
+        ("real", np.float16(1.5), "2:1.5"),
+        ("unsigned", np.uint8(7), "0:7"),
+        ("unsigned", np.bool_(True), "0:1"),
+    ],
+    ids=str,
+)
+def test_scalars_and_arrays_without_dimensions_are_numbers_where_a_number_is_recorded(
+    recorded: mblob.Module, name: str, value: object, seen: str
+) -> None:
+    assert recorded[name](value) == seen
+
+
+@pytest.mark.parametrize("value", [np.array(1.5), np.float32(1.5), np.zeros(1, "i8"), ctypes.c_int64(1)], ids=repr)
+def test_what_is_no_integer_is_refused_where_one_is_recorded(recorded: mblob.Module, value: object) -> None:
+    with pytest.raises(TypeError, match=r"unsigned: argument 0: expected an int, found"):
+        recorded["unsigned"](value)
 
 
 def test_array_parameters_are_pointers_and_bool_is_a_byte(recorded: mblob.Module) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -293,3 +294,27 @@ def test_importing_a_module_that_imports_this_one_is_refused(kernels: Path, tmp_
     a.import_module(b)
     with pytest.raises(ValueError, match="cycle"):
         b.import_module(a)
+
+
+def test_importing_above_a_module_of_a_file_is_checked_for_cycles(library: Path) -> None:
+    lib = mblob.load_module(library, loaders={"test_key": constant(1)})
+    with pytest.raises(ValueError, match="cycle"):
+        lib.imported_modules[0].import_module(lib)
+
+
+@pytest.mark.parametrize("missing", ["data", "stub"])
+def test_a_miss_in_a_tree_of_many_modules_takes_no_time(
+    tree_library: Callable[..., Path], tmp_path: Path, missing: str
+) -> None:
+    count = 5000
+    key = "plain_data" if missing == "data" else "test_nobody"
+    rows = [list(range(1, count + 1)), *([] for _ in range(count))]
+    path = tree_library(tmp_path / "many.so", [("library", None), *[(key, b"")] * count], rows)
+    lib = mblob.load_module(path, missing="stub")
+    start = time.perf_counter()
+    assert not lib.implements_function("absent", query_imports=True)
+    with pytest.raises((AttributeError, mblob.LoaderMissingError)):
+        lib["absent"]
+    with pytest.raises(AttributeError, match="no function 'absent'"):
+        lib.get_function("absent")
+    assert time.perf_counter() - start < 2

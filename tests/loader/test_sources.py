@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
+import sys
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,12 +116,74 @@ def test_a_damaged_tar_is_an_error_of_the_format(object_file: Path, tmp_path: Pa
     assert caught.value.code == "tar_damaged"
 
 
-def test_an_object_that_does_not_link_shows_the_linker(tmp_path: Path) -> None:
-    path = make_tar(tmp_path / "m.tar", {"a.o": b"no object at all"})
-    with pytest.raises(mblob.ToolchainError, match="could not link") as caught:
+def test_objects_that_do_not_link_show_what_the_linker_said(object_file: Path, tmp_path: Path) -> None:
+    data = object_file.read_bytes()
+    path = make_tar(tmp_path / "m.tar", {"a.o": data, "b.o": data})
+    with pytest.raises(mblob.ToolchainError, match=r"m\.tar: .* could not link it: .*multiple definition") as caught:
         mblob.load_module(path)
-    assert caught.value.output
+    assert "\n" not in str(caught.value)
+    assert "multiple definition" in caught.value.output
     assert caught.value.command
+
+
+def foreign(data: bytes) -> bytes:
+    """An object file for aarch64 (its e_machine)."""
+    return data[:18] + (183).to_bytes(2, "little") + data[20:]
+
+
+def archive_of(data: bytes, folder: Path) -> bytes:
+    (folder / "member.o").write_bytes(data)
+    subprocess.run(["ar", "rc", "made.a", "member.o"], cwd=folder, check=True)
+    return (folder / "made.a").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["object", "archive", "tar"])
+def test_objects_for_another_machine_are_refused_before_the_link(object_file: Path, tmp_path: Path, kind: str) -> None:
+    data = foreign(object_file.read_bytes())
+    path = tmp_path / "m"
+    if kind == "tar":
+        make_tar(path, {"a.o": data})
+    else:
+        path.write_bytes(data if kind == "object" else archive_of(data, tmp_path))
+    with pytest.raises(mblob.IncompatibleError, match=r"aarch64 .*this machine is \w+") as caught:
+        mblob.load_module(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["object", "archive", "tar", "text in a tar"])
+def test_damaged_objects_are_errors_of_the_format(object_file: Path, tmp_path: Path, kind: str) -> None:
+    data = object_file.read_bytes()
+    path = tmp_path / "m"
+    if kind == "object":
+        path.write_bytes(data[:-100])
+    elif kind == "archive":
+        path.write_bytes(archive_of(data, tmp_path)[:-100])
+    else:
+        make_tar(path, {"a.o": data[:2000] if kind == "tar" else b"no object at all"})
+    with pytest.raises(mblob.FormatError) as caught:
+        mblob.load_module(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_interrupt_ends_the_compiler_and_what_it_started(object_file: Path, tmp_path: Path) -> None:
+    compiler, child = tmp_path / "slow-cc", tmp_path / "child"
+    compiler.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > '{child}.new'\nmv '{child}.new' '{child}'\nwait\n")
+    compiler.chmod(0o755)
+    code = "import mblob, sys; mblob.load_module(sys.argv[1])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(object_file)],
+        env={**os.environ, "CXX": str(compiler)}, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not child.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=30)
+    status = Path(f"/proc/{child.read_text().strip()}/stat")
+    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z" and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_linking_without_a_compiler_says_so(object_file: Path, monkeypatch: Any) -> None:
@@ -144,6 +209,20 @@ def test_linking_leaves_no_files_behind(object_file: Path, tmp_path: Path, monke
 def test_a_missing_file_is_a_file_not_found_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.so"):
         mblob.load_module(tmp_path / "none.so")
+
+
+def test_an_empty_path_is_no_file() -> None:
+    with pytest.raises(FileNotFoundError):
+        mblob.load_module("")
+
+
+def test_a_path_given_as_bytes_is_told_that_bytes_are_contents(kernels: Path, tmp_path: Path) -> None:
+    with pytest.raises(mblob.FormatError, match=r"content of a library.*pass it as a str") as caught:
+        mblob.load_module(os.fsencode(kernels))
+    assert caught.value.code == "not_elf"
+    with pytest.raises(mblob.FormatError) as caught:
+        mblob.load_module(b"no such file")
+    assert "pass it as a str" not in str(caught.value)
 
 
 def test_a_directory_is_an_error_that_says_so(tmp_path: Path) -> None:

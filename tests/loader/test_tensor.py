@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from typing import Any
 
@@ -82,6 +84,7 @@ def test_copying_what_does_not_fit_says_both_sides(source: Any) -> None:
     ("make", "error", "text"),
     [
         (lambda: mblob.empty((2,), "float33x"), ValueError, "not a data type"),
+        (lambda: mblob.empty((1,), "float33"), ValueError, "'float33' is not a data type"),
         (lambda: mblob.empty((-1,)), ValueError, "negative dimension"),
         (lambda: mblob.empty((1 << 40, 1 << 40)), ValueError, "more bytes than memory"),
         (lambda: mblob.empty((1 << 60,), "int8"), MemoryError, "no memory"),
@@ -243,3 +246,12 @@ def test_parameter_dictionaries_go_both_ways() -> None:
     assert found["b"].numpy() == 3
     with pytest.raises(mblob.FormatError, match="magic"):
         mblob.load_param_dict(b"nothing of the kind")
+
+
+@pytest.mark.parametrize("statement", ["mblob.empty(2).numpy()", "mblob.array([1, 2])"])
+def test_what_needs_numpy_says_so_where_it_is_missing(statement: str) -> None:
+    code = f"import sys; sys.modules['numpy'] = None; import mblob; {statement}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].startswith("ImportError: ")
+    assert done.stderr.splitlines()[-1].endswith("needs numpy: pip install numpy")
+    assert "During handling" not in done.stderr

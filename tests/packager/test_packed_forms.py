@@ -13,7 +13,7 @@ import pytest
 import mblob
 from mblob.functions_table import decode
 from packager.prototypes import parse
-from packager.wrappers import Wrapped, generate
+from packager.wrappers import Wrapped, packed_forms, table
 
 from .conftest import VADD, VADD_C, PackedLibrary, Tensor, Typed, floats
 
@@ -278,7 +278,8 @@ def test_generated_code_compiles_without_a_warning(tmp_path: Path, root: Path, f
          "float g(void)", "void h(float a[static 4], const char *s, void *p, char c, unsigned char const *d)",
          "void k(float a[n*m+1], size_t n, uint8_t m)", "const char *name(void)", "long l(long *p, short q, bool *f)"]
     )  # fmt: skip
-    (tmp_path / "x.c").write_text(generate([Wrapped(p, p.name == "g") for p in prototypes]))
+    wrapped = [Wrapped(p, p.name == "g") for p in prototypes]
+    (tmp_path / "x.c").write_text(packed_forms(wrapped) + table(wrapped))
     warnings = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
     command = ["gcc", *flags, *warnings, "-fPIC", f"-I{root}/csrc/include", "-c", "x.c", "-o", "x.o"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

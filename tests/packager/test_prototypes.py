@@ -92,7 +92,10 @@ def test_several_prototypes_may_share_a_string() -> None:
         ("void f(int a) { }", "a function with a body"),
         ("int x", "no function declaration"),
         ("void f(float", "is no C prototype"),
-        ("void f(foo_t x)", "is no C prototype"),
+        ("void f(foo_t x)", "unknown type name 'foo_t'"),
+        ("vec *f(int a)", "unknown type name 'vec'"),
+        ("void f(int, const foo_t *)", "unknown type name 'foo_t'"),
+        ("void f(int a /* open", "is no C prototype"),
         ("", "an empty prototype"),
     ],
 )
@@ -105,3 +108,8 @@ def test_what_has_no_packed_form_is_refused_by_name(text: str, message: str) -> 
 def test_two_different_declarations_of_one_function_are_refused() -> None:
     with pytest.raises(BuildError, match="f is declared twice"):
         parse(["void f(int)", "void f(float)"])
+
+
+def test_comments_are_no_part_of_a_prototype() -> None:
+    (p,) = parse("void f(/* in */ const float *a, // out\n float *b /* n; */);")
+    assert p.types == "const float *, float *"

@@ -50,15 +50,19 @@ def test_triples_are_compared_by_what_they_mean(a: str, b: str, same: bool) -> N
         (("clang-19", "--target=x"), "clang++-19 --target=x"),
         (("/opt/bin/aarch64-linux-gnu-gcc-12",), "/opt/bin/aarch64-linux-gnu-g++-12"),
         (("cc",), "c++"),
+        (("ccache", "gcc"), "ccache g++"),
+        (("distcc", "/opt/bin/gcc-12", "-m32"), "distcc /opt/bin/g++-12 -m32"),
+        (("g++",), "g++"),
+        (("clang++-14", "-m32"), "clang++-14 -m32"),
     ],
 )
 def test_the_cxx_compiler_is_the_c_compilers_sibling(cc: tuple[str, ...], cxx: str) -> None:
-    assert " ".join(toolchain._cxx_candidates(cc)[0]) == cxx
+    assert " ".join(toolchain.cxx_siblings(cc)[0]) == cxx
 
 
 def test_the_cxx_compiler_of_the_environment_goes_with_the_default_c_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "my-c++ -x")
-    assert toolchain._cxx_candidates(("cc",))[0] == ("my-c++", "-x")
+    assert toolchain.cxx_siblings(("cc",))[0] == ("my-c++", "-x")
 
 
 def test_compilations_get_no_options_of_the_link() -> None:

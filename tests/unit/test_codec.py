@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 from pathlib import Path
@@ -18,7 +19,7 @@ from mblob.library import Library
 from mblob.ndarray import ArrayRecord, encode_ndarray, read_param_dict, save_param_dict
 from mblob.payload_source import BytesPayload, FilePayload, IterPayload
 
-GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
+GOLDEN = Path(os.environ.get("MBLOB_GOLDEN") or Path(__file__).parents[3] / "shared" / "golden")
 
 
 def write(entries: list[OutEntry], rows: list[list[int]], **how: object) -> bytes:

@@ -1,0 +1,160 @@
+"""Running compilers and linkers. The only place that starts processes.
+
+Processes get their own group, so that an interrupt can end a compiler together with what it started.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mblob.errors import ToolchainError
+
+Command = tuple[str, ...]
+
+
+class Processes:
+    """Runs commands, and can end all of them at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def run(self, command: Sequence[str], cwd: Path | None = None) -> tuple[int, str]:
+        """Exit status and everything printed.
+
+        Raises:
+            ToolchainError: the program cannot be started.
+        """
+        environment = {**os.environ, "LC_ALL": "C"}
+        if cwd is not None:
+            environment["TMPDIR"] = str(cwd)  # which is removed, whatever happens
+        with self._lock:
+            if self._stopped:
+                return -signal.SIGTERM, ""
+            try:
+                process = subprocess.Popen(
+                    command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT, start_new_session=True, env=environment,
+                )  # fmt: skip
+            except OSError as exc:
+                raise ToolchainError(
+                    f"{command[0]}: cannot be started: {exc.strerror}; check cc= and $CC", command=command
+                ) from None
+            self._running.add(process)
+        try:
+            output, _ = process.communicate()
+        except BaseException:
+            self._end(process)
+            raise
+        finally:
+            with self._lock:
+                self._running.discard(process)
+        return process.returncode, output.decode(errors="replace")
+
+    def stop(self) -> None:
+        """End everything that runs, and start nothing more."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                self._end(process)
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes]) -> None:
+        """End a process and all that it started; compilers get a moment to remove their temporary files."""
+        for number, patience in ((signal.SIGTERM, 2.0), (signal.SIGKILL, None)):
+            if process.poll() is not None:
+                return
+            with suppress(OSError):
+                os.killpg(process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(patience)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A compilation.
+
+    Attributes:
+        culprit: what messages call the source.
+        command: the command line.
+    """
+
+    culprit: str
+    command: Command
+
+
+def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | None = None) -> None:
+    """Run compilations in parallel, as many at a time as there are processors.
+
+    Args:
+        meanwhile: called while they run.
+
+    Raises:
+        ToolchainError: one failed; the others are ended.
+    """
+    if not jobs:
+        return
+    processes = Processes()
+    pool = ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1))
+    try:
+        futures = [pool.submit(processes.run, job.command, cwd) for job in jobs]
+        if meanwhile is not None:
+            meanwhile()
+        for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+            future.result()
+        results = [future.result() for future in futures]
+    finally:
+        # Reached early only by an interrupt or a compiler that cannot be started.
+        processes.stop()
+        pool.shutdown(wait=True)
+    for job, (status, output) in zip(jobs, results):
+        if status:
+            check_space(job.command, output, cwd)
+            raise ToolchainError(
+                f"{job.culprit}: does not compile: {first_error(output, status)}",
+                command=job.command,
+                output=output,
+            )
+
+
+_TELLING = re.compile(r"error|undefined reference|cannot find|multiple definition|relocation", re.IGNORECASE)
+
+
+def first_error(output: str, status: int) -> str:
+    """The line of a tool's output that says most, for a one-line message."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    # The compiler driver only repeats that the linker failed.
+    own = [line for line in lines if not line.startswith("collect2:")]
+    told = next((line for line in own if _TELLING.search(line)), None)
+    ended = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
+    return told or next(iter([*own, *lines]), ended)
+
+
+_FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+_LEAST_SPACE = 64 << 10  # bytes: a tool that failed with less left in its folder failed for that
+
+
+def check_space(command: Sequence[str], output: str, cwd: Path) -> None:
+    """After a tool failed: tell a full disk from a fault of its input. Some linkers say nothing, they crash.
+
+    Raises:
+        OSError: there is no room for what it was to write; the file name is that.
+    """
+    words = list(command)
+    target = cwd / (words[words.index("-o") + 1] if "-o" in words[:-1] else "output")
+    free = {path: shutil.disk_usage(path.parent).free for path in (target, cwd / "temporary files")}
+    path = min(free, key=lambda p: free[p])
+    if free[path] < _LEAST_SPACE or _FULL.search(output):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

@@ -1,0 +1,15 @@
+"""Running programs in tests, and where the repository is."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run a command that must succeed; its output is captured. `options` are those of subprocess.run."""
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)  # type: ignore[call-overload]
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done
