@@ -78,7 +78,7 @@ def compile_command(
     if kind == "cuda":
         return (*tools.nvcc, "-O2", "-Xcompiler", "-fPIC", include, *own, "-c", str(source), "-o", output)
     # Paths of this machine must not reach the output: same inputs, same bytes.
-    maps = [f"-ffile-prefix-map={work}=.", f"-ffile-prefix-map={source.parent}=."]
+    maps = [f"-ffile-prefix-map={folder}=." for folder in (work, source.parent, include_dir())]
     compiler = tools.cxx if kind == "c++" else tools.cc
     # vector_types.h is C++17, of which older compilers must be told.
     plain = ["-std=gnu++17", "-fno-exceptions", "-fno-rtti"] if kind == "c++" and node.fmt == "c" else []
@@ -174,9 +174,7 @@ def compile_generated(
     return [file for _, file in made]
 
 
-def _generated(
-    tools: Toolchain, source: Generated, options: Sequence[str], work: Path
-) -> tuple[Job, HostFile]:
+def _generated(tools: Toolchain, source: Generated, options: Sequence[str], work: Path) -> tuple[Job, HostFile]:
     node = SourceNode(source.text, "c")
     path = write_source(node, work / f"{source.stem}.c")
     output = f"{source.stem}.o"

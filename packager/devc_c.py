@@ -38,9 +38,8 @@ class _HexSink:
     def write(self, data: memoryview | bytes, /) -> None:
         if len(self.data) + len(data) > LIMIT:
             raise BuildError(
-                f"embed='c': the packed modules have more than {LIMIT >> 20} MiB; C compilers"
-                " cannot take that as"
-                " text, use embed='grow' or embed='object'"
+                f"embed='c': the packed modules have more than {LIMIT >> 20} MiB; C compilers cannot take that as text,"
+                " use embed='grow' or embed='object'"
             )
         self.data += data
 

@@ -23,19 +23,8 @@ TAGS = (
 METAL_VERSION = "0.1.0"  # what TVM's writer says; its reader ignores it
 CL_DELIMITER = "// Function: "  # TVM's OpenCL runtime builds each kernel from the text behind its line
 SOURCE_SUFFIXES = (
-    ".cl",
-    ".clbin",
-    ".ptx",
-    ".cubin",
-    ".fatbin",
-    ".hsaco",
-    ".hip",
-    ".metal",
-    ".metallib",
-    ".spv",
-    ".wgsl",
-    ".cu",
-)
+    ".cl", ".clbin", ".ptx", ".cubin", ".fatbin", ".hsaco", ".hip", ".metal", ".metallib", ".spv", ".wgsl", ".cu",
+)  # fmt: skip
 ELF_MAGIC = b"\x7fELF"
 
 Sources = Any  # text, bytes, a path, or a mapping of these by kernel name
@@ -74,7 +63,7 @@ def _function(given: Any) -> FunctionInfo:
         unknown = set(given) - {"name", "arg_types", "launch_param_tags", "thread_axis_tags"}
         if unknown or "name" not in given:
             raise BuildError(
-                f"device_module: a function has name, arg_types and launch_param_tags; found"
+                "device_module: a function has name, arg_types and launch_param_tags; found"
                 f" {', '.join(map(str, given))}"
             )
         tags = given.get("launch_param_tags", given.get("thread_axis_tags", ()))

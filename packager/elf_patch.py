@@ -47,8 +47,7 @@ def read_stub(path: Path, symbol: str) -> Stub:
     found = [s for s in elf.dynsym if s.name == symbol and s.is_exported]
     if len(found) != 1 or found[0].st_size != PLACEHOLDER_SIZE:
         raise ToolchainError(
-            f"the link did not export {symbol}: found {len(found)} of it; a version script or"
-            " --exclude-libs in"
+            f"the link did not export {symbol}: found {len(found)} of it; a version script or --exclude-libs in"
             " options= hides it: add it to the global symbols there"
         )
     section = found[0].st_shndx if elf.e_shoff and found[0].st_shndx < len(elf.sections) else None
@@ -72,8 +71,8 @@ class Patch:
         self._put(0, 40, 32, offset)
 
     def section(
-        self, index: int, *, offset: int | None = None, size: int | None = None, addr: int | None = None,
-        table: int | None = None,
+        self, index: int, *,
+        offset: int | None = None, size: int | None = None, addr: int | None = None, table: int | None = None,
     ) -> None:  # fmt: skip
         """sh_offset, sh_size, sh_addr of a section header; `table`: where the table lies now."""
         at = (self._elf.e_shoff if table is None else table) + index * self._elf.e_shentsize

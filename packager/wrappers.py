@@ -89,8 +89,7 @@ def _packed_form(f: Wrapped, number: int) -> str:
     head = (
         f"\n/* {p.name} */\n"
         f'extern {hidden}{p.result_type} mblob_plain_{number}({declared}) __asm__("{f.plain_symbol}");\n'
-        f'extern __attribute__((visibility("default"))) int mblob_packed_{number}(TVMValue *, int'
-        " *, int, TVMValue *,"
+        f'extern __attribute__((visibility("default"))) int mblob_packed_{number}(TVMValue *, int *, int, TVMValue *,'
         f' int *, void *) __asm__("{f.packed_symbol}");\n'
         f"int mblob_packed_{number}(TVMValue *args, int *type_codes, int num_args, TVMValue *out_ret_value,\n"
         f"                   int *out_ret_tcode, void *resource_handle) {{\n"
