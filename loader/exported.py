@@ -19,7 +19,7 @@ def functions_of_file(path: str, identity: tuple[int, int]) -> Sequence[str]:
         if (status.st_dev, status.st_ino) != identity:
             return ()
         with Library(path, verify="off") as library:
-            return library.functions
+            return library.packed_functions
     except (OSError, MblobError, ValueError):
         return ()
 

@@ -156,7 +156,12 @@ class Library:
 
     @cached_property
     def functions(self) -> list[str]:
-        """Names a user can call through the packed convention, sorted.
+        """Names of all host functions, packed and plain, sorted; helpers of compilers and of TVM are left out."""
+        return sorted({*self.packed_functions, *self.plain_functions})
+
+    @cached_property
+    def packed_functions(self) -> list[str]:
+        """Names that a module calls through the packed convention, sorted.
 
         With a table the names it lists as packed; beside it, every other exported function that is no helper.
         """

@@ -127,7 +127,7 @@ def describe(entry: EntryView) -> str:
 
 def function_lines(library: Library) -> Iterator[str]:
     """Packed functions by name; plain C functions as `plain NAME(TYPES)`, the symbol and its argument types."""
-    for name in library.functions:
+    for name in library.packed_functions:
         yield one_line(name)
     for row in library.function_table:
         if row.abi == "plain":
@@ -137,7 +137,7 @@ def function_lines(library: Library) -> Iterator[str]:
 def described_functions(library: Library) -> list[str]:
     """One line for each function, whether it has a packed form, a plain one, or both."""
     plain = {row.name: one_line(f"{row.symbol}({row.types})") for row in library.function_table if row.abi == "plain"}
-    packed = set(library.functions)
+    packed = set(library.packed_functions)
     lines = []
     for name in sorted(packed | plain.keys()):
         text = one_line(name)

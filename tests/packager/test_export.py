@@ -196,7 +196,7 @@ def test_several_host_modules_become_one_library(tmp_path: Path) -> None:
     root.import_module(mblob.static_library(tmp_path / "h.a"))
     root.export_library(tmp_path / "x.so")
     with mblob.open(tmp_path / "x.so") as lib:
-        assert (lib.plain_functions, lib.functions, len(lib.entries)) == (["f", "g"], ["h"], 1)
+        assert (lib.plain_functions, lib.packed_functions, len(lib.entries)) == (["f", "g"], ["h"], 1)
 
 
 def test_objects_may_come_as_bytes(tmp_path: Path) -> None:

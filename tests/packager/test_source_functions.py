@@ -57,7 +57,7 @@ def test_c_functions_without_a_prototype_are_listed_as_plain(
     assert spelled == PLAIN
     assert {row.abi for row in found.values()} == {"plain"}
     with mblob.open(tmp_path / "x.so") as lib:
-        assert lib.functions == ["of_old_tvm", "of_tvm", "packed"]
+        assert lib.packed_functions == ["of_old_tvm", "of_tvm", "packed"]
 
 
 def test_a_plain_function_is_never_called_as_a_packed_one(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_prototype_may_spell_the_same_types_otherwise(
     root = mblob.csource_module(f"{head}{source} {{}}\n", functions=[prototype])
     root.export_library(tmp_path / "x.so", cc=require(cc))
     with mblob.open(tmp_path / "x.so") as lib:
-        assert lib.functions == ["f"]
+        assert lib.packed_functions == ["f"]
 
 
 def test_a_listed_function_that_the_options_hide(tmp_path: Path, vadd: mblob.Module) -> None:
