@@ -54,7 +54,7 @@ def test_a_manifest_names_everything_relative_to_itself(folder: Path, monkeypatc
     build(load("model/model.toml"))
     assert tree(folder / "deploy.so") == {"library": ["labels", "safetensors"], "labels": [], "safetensors": []}
     with mblob.open(folder / "deploy.so") as lib:
-        assert lib.functions == ["vadd"]
+        assert lib.packed_functions == ["vadd"]
         assert lib.plain_functions == ["two", "vadd"]
         assert len(lib.entries[1].digest) == 32
 
