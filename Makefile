@@ -13,8 +13,8 @@ RUFF := ruff==0.17.5
 MYPY := mypy==2.4.1
 
 # What the compiled parts are made of: a change of any of these rebuilds them.
-ENV_SOURCES := pyproject.toml setup.py $(wildcard csrc/src/*.[ch] csrc/src/*/*.[ch] csrc/include/*.h \
-  csrc/include/*/*.h csrc/include/*/*/*.h loader/_call/*.[ch] loader/_native_build.py)
+ENV_SOURCES := pyproject.toml setup.py csrc/flags.mk loader/_native_build.py \
+  $(shell find csrc/src csrc/include loader/_call -name '*.[ch]')
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test lint check bench install clean runtime stale

@@ -5,6 +5,7 @@ Nothing but a C compiler is needed. Metadata is in pyproject.toml.
 
 from __future__ import annotations
 
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,9 +16,18 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 CSRC = ROOT / "csrc"
-SONAME = "libmblob.so.0"
-C_FLAGS = ["-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread"]
 SHIPPED = ("include", "src")  # of csrc, as mblob/csrc: the packager compiles against the headers
+
+
+def read_flags(path: Path) -> dict[str, list[str]]:
+    """The variables of csrc/flags.mk, each as a list of words."""
+    found = dict(re.findall(r"^(\w+) := (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE))
+    return {name: value.replace("$(SONAME)", found["SONAME"]).split() for name, value in found.items()}
+
+
+FLAGS = read_flags(CSRC / "flags.mk")
+SONAME = FLAGS["SONAME"][0]
+C_FLAGS = [*FLAGS["COMPILE"], "-O2"]
 
 
 class BuildExt(build_ext):
@@ -31,6 +41,7 @@ class BuildExt(build_ext):
         folder.mkdir(parents=True, exist_ok=True)
         self._build_runtime(folder)
         for extension in self.extensions:
+            extension.extra_compile_args += self._debug_flags()
             extension.extra_link_args += [
                 str(folder / SONAME),
                 "-Wl,--disable-new-dtags,-rpath,$ORIGIN/_lib",
@@ -48,37 +59,27 @@ class BuildExt(build_ext):
         shutil.copy2(Path(self.build_lib) / "loader" / "_lib" / SONAME, fresh)
         fresh.replace(target)
 
+    def _debug_flags(self) -> list[str]:
+        """A wheel carries no debug information, though Python's own CFLAGS ask for it; a checkout does."""
+        return [] if self.inplace or self.editable_mode else ["-g0"]
+
     def _build_runtime(self, folder: Path) -> None:
         def compile_one(source: Path) -> str:
             objects = self.compiler.compile(
                 [str(source.relative_to(ROOT))],
                 output_dir=self.build_temp,
-                macros=[("MBLOB_HOST", None)],
                 include_dirs=["csrc/include", "csrc/src"],
-                extra_postargs=C_FLAGS,
+                extra_postargs=[*C_FLAGS, *self._debug_flags()],
             )
             return str(objects[0])
 
-        sources = sorted((CSRC / "src").glob("*.c"))
+        sources = sorted((CSRC / "src").rglob("*.c"))
         with ThreadPoolExecutor(2) as pool:
             objects = list(pool.map(compile_one, sources))
         # A new file, not the old one overwritten: a process may have it mapped.
         target = folder / SONAME
         fresh = folder / f"{SONAME}.new"
-        self.compiler.link_shared_object(
-            objects,
-            str(fresh),
-            libraries=["dl"],
-            # As csrc/Makefile links it; nodelete: threads free their memory through destructors that are here.
-            extra_postargs=[
-                "-pthread",
-                "-Wl,-Bsymbolic",
-                "-Wl,-z,defs",
-                "-Wl,-z,nodelete",
-                "-Wl,-z,noexecstack",
-                f"-Wl,-soname,{SONAME}",
-            ],
-        )
+        self.compiler.link_shared_object(objects, str(fresh), extra_postargs=[*FLAGS["LINK"], *FLAGS["LDLIBS"]])
         fresh.replace(target)
 
 
@@ -102,10 +103,9 @@ setup(
             "loader._call",
             sorted(str(p.relative_to(ROOT)) for p in (ROOT / "loader" / "_call").glob("*.c")),
             include_dirs=["csrc/include"],
-            define_macros=[("MBLOB_HOST", None)],
             depends=["loader/_call/call.h", "csrc/include/mblob.h"],
             extra_compile_args=C_FLAGS,
-            libraries=["dl"],
+            extra_link_args=FLAGS["LDLIBS"],
         )
     ],
     cffi_modules=["loader/_native_build.py:ffibuilder"],

@@ -176,7 +176,7 @@ def test_address_and_undefined_sanitizers_report_nothing(
 ) -> None:
     """The runtime's own sources are instrumented too."""
     csrc = root / "csrc"
-    sources = [root / "examples/digits/classify.c", *sorted((csrc / "src").glob("*.c"))]
+    sources = [root / "examples/digits/classify.c", *sorted((csrc / "src").rglob("*.c"))]
     program = tmp_path / "classify"
     subprocess.run(
         [
