@@ -74,8 +74,7 @@ static bool is_copyable(const DLTensor *t) {
   return false;
 }
 
-/* ---- making and freeing ---------------------------------------------------------------------------------
- */
+/* ---- making and freeing ---------------------------------------------------------------------- */
 
 static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice device, struct array **out) {
   if (ndim < 0 || ndim > NDIM_LIMIT || (ndim && !shape))
@@ -120,8 +119,7 @@ int TVMArrayFree(TVMArrayHandle handle) {
   return 0;
 }
 
-/* ---- copying ----------------------------------------------------------------------------------------------
- */
+/* ---- copying --------------------------------------------------------------------------------- */
 
 static char *start_of(const DLTensor *t) { return (char *)t->data + t->byte_offset; }
 

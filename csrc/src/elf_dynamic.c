@@ -138,8 +138,7 @@ static int read_tables(struct mb_elf *elf) {
   return check_symbols(elf);
 }
 
-/* ---- tags ------------------------------------------------------------------------------------------------
- */
+/* ---- tags ------------------------------------------------------------------------------------ */
 
 /* A tag that is there needs others, which the linker reads unasked. */
 static const struct {

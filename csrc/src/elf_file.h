@@ -48,8 +48,8 @@ bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) * out);
 /* The bytes of an object in the file; MBLOB_E_FORMAT "elf_dynamic" if they are not all there. */
 int mb_elf_object(const struct mb_elf *elf, const ElfW(Sym) * symbol, const char *name, struct mb_slice *out);
 
-/* Flags of the note by which a library says that mblob wrote it (docs/format.md, section 6); 0 without one.
- */
+/* Flags of the note by which a library says that mblob wrote it (docs/format.md, section 6); 0 without
+ * one. */
 uint32_t mb_elf_note_flags(const struct mb_elf *elf);
 #define MB_NOTE_HAS_INDEX 1u
 

@@ -181,8 +181,8 @@ static int check_table(const struct mb_elf *elf, int64_t tag, int64_t size_tag, 
   return MBLOB_OK;
 }
 
-/* Relocations of words in [start, start + size) in the table; each word once, if they are as many as words.
- */
+/* Relocations of words in [start, start + size) in the table; each word once, if they are as many as
+ * words. */
 static uint64_t count_in(const struct mb_elf *elf, const struct table *t, uint64_t start, uint64_t size) {
   uint64_t found = 0, last = UINT64_MAX;
   for (uint64_t i = 0; i < t->size / t->each; i++) {

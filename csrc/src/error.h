@@ -8,8 +8,8 @@
 #define MB_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define MB_UNKNOWN (-1) /* offset or entry of an error that has none */
 
-/* Each records a failure on this thread and returns its status, so that callers write `return mb_fail(...)`.
- */
+/* Each records a failure on this thread and returns its status, so that callers write `return
+ * mb_fail(...)`. */
 int mb_fail(int status, const char *format, ...) MB_PRINTF(2, 3);
 int mb_fail_format(const char *code, int64_t offset, int64_t entry, const char *format, ...) MB_PRINTF(4, 5);
 int mb_fail_digest(int64_t entry, const char *format, ...) MB_PRINTF(2, 3);

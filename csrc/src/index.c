@@ -1,5 +1,5 @@
-/* The index behind the stream (docs/format.md, section 4): found from its end, checked before it is believed.
- */
+/* The index behind the stream (docs/format.md, section 4): found from its end, checked before it is
+ * believed. */
 #include <stdlib.h>
 
 #include "blob.h"

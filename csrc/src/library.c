@@ -133,8 +133,7 @@ int mb_library_new_system(const char *prefix, struct mb_library **out) {
   return MBLOB_OK;
 }
 
-/* ---- closing --------------------------------------------------------------------------------------------
- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 static void free_functions(struct mb_map *functions) {
   const struct mb_map_item *item;
@@ -215,8 +214,7 @@ void mb_library_release(struct mb_library *library) {
   if (last) close_library(library);
 }
 
-/* ---- opening --------------------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* The library of that file, waiting for one that is just closed; NULL if there is none. With the lock. */
 static int find_library(const struct mb_source *source, struct mb_library **out) {

@@ -151,8 +151,7 @@ static int check_mapping(struct mb_library *library) {
   return MBLOB_OK;
 }
 
-/* ---- slots ----------------------------------------------------------------------------------------------
- */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 /* Where the exported variable `name` is, NULL if the library has none. */
 static void **slot_at(const struct mb_library *library, const char *name, uint64_t *vaddr) {

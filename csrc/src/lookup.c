@@ -126,8 +126,7 @@ int mb_library_find_import(struct mb_library *library, const char *name, mblob_f
   return finish(&search, status, out);
 }
 
-/* ---- not found --------------------------------------------------------------------------------------------
- */
+/* ---- not found ------------------------------------------------------------------------------- */
 
 struct listing {
   FILE *text;

@@ -150,8 +150,7 @@ int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void
   return result;
 }
 
-/* ---- the face -------------------------------------------------------------------------------------------
- */
+/* ---- the face -------------------------------------------------------------------------------- */
 
 mblob_module *mblob_module_retain(mblob_module *module) {
   if (module) mb_library_retain(module->library);
@@ -204,8 +203,7 @@ int mblob_module_import(mblob_module *module, mblob_module *child) {
   return MBLOB_OK;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------------------
- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 struct tensor_search {
   const char *name;

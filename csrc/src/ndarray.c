@@ -79,8 +79,7 @@ bool mb_array_read(struct mb_cursor *c, DLTensor *out) {
   return !out || keep(c, type, &shape, c->data + c->pos - declared, out);
 }
 
-/* ---- dictionaries ---------------------------------------------------------------------------------------
- */
+/* ---- dictionaries ---------------------------------------------------------------------------- */
 
 bool mb_params_is(const uint8_t *bytes, uint64_t size) {
   return size >= 8 && mb_u64_at(bytes) == PARAMS_MAGIC;

@@ -110,8 +110,7 @@ void mb_tree_free(struct mb_tree *tree);
 typedef int (*mb_visitor)(mblob_module *module, void *argument);
 int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void *argument);
 
-/* ---- lookup (lookup.c) ----------------------------------------------------------------------------------
- */
+/* ---- lookup (lookup.c) ----------------------------------------------------------------------- */
 
 /* The function `name` of `module` and, with `imports`, of what it imports. No reference is counted: the
  * result lives as long as the library of the module. MBLOB_OK with *out NULL if there is none. */
@@ -119,8 +118,7 @@ int mb_module_find(mblob_module *module, const char *name, bool imports, mblob_f
 /* The same among the imports of the library modules of all openings. */
 int mb_library_find_import(struct mb_library *library, const char *name, mblob_function **out);
 
-/* ---- loaders (loaders.c) --------------------------------------------------------------------------------
- */
+/* ---- loaders (loaders.c) --------------------------------------------------------------------- */
 
 /* Whether the module works without one. */
 bool mb_module_needs_loader(const mblob_module *module);
@@ -129,8 +127,7 @@ int mb_loader_check(const mblob_module *module);
 /* The function that the module's loader has under `name`; opens the module first. */
 int mb_loader_find(mblob_module *module, const char *name, mblob_function **out);
 
-/* ---- libraries (library.c, link.c) -----------------------------------------------------------------------
- */
+/* ---- libraries (library.c, link.c) ----------------------------------------------------------- */
 
 /* The file under a library. */
 struct mb_source {
@@ -188,8 +185,7 @@ int mb_library_link(struct mb_library *library);
 /* Close the linker's handle; whether the library is still in memory because others hold it. */
 bool mb_library_unlink(struct mb_library *library);
 
-/* ---- environment (environment.c) --------------------------------------------------------------------------
- */
+/* ---- environment (environment.c) ------------------------------------------------------------- */
 
 /* What TVMBackendGetFuncFromEnv gives to a kernel of `library` (NULL: of none): borrowed, valid as long as
  * the library's code is in memory. */

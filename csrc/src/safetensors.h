@@ -22,8 +22,8 @@ struct mb_tensors {
 };
 
 /* Read the header of `size` bytes and check every rule: known types, shapes that fit their bytes, data
- * without holes, overlaps or a rest. MBLOB_OK, or MBLOB_E_FORMAT with code "payload". `entry`: for the error.
- */
+ * without holes, overlaps or a rest. MBLOB_OK, or MBLOB_E_FORMAT with code "payload". `entry`: for the
+ * error. */
 int mb_safetensors_read(const uint8_t *bytes, uint64_t size, int64_t entry, struct mb_tensors *out);
 const struct mb_tensor *mb_tensors_find(const struct mb_tensors *tensors, const char *name);
 void mb_tensors_free(struct mb_tensors *tensors);

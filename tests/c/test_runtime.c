@@ -1,5 +1,5 @@
-/* test_runtime DIRECTORY: opening, looking up, calling and errors, on the libraries that the Makefile builds.
- */
+/* test_runtime DIRECTORY: opening, looking up, calling and errors, on the libraries that the Makefile
+ * builds. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -168,8 +168,7 @@ static void loops_run_on_real_threads(const char *dir) {
   mblob_module_release(module);
 }
 
-/* ---- environment ------------------------------------------------------------------------------------------
- */
+/* ---- environment ----------------------------------------------------------------------------- */
 
 static int twice(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
   (void)codes;
@@ -204,8 +203,7 @@ static void kernels_reach_global_functions(const char *dir) {
   CHECK(finalized == 1);
 }
 
-/* ---- loaders ---------------------------------------------------------------------------------------------
- */
+/* ---- loaders --------------------------------------------------------------------------------- */
 
 static int opened, closed;
 
