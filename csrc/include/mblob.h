@@ -195,6 +195,13 @@ typedef struct mblob_loader {
 /* Register (or replace) the process-wide loader of a type key. NULL callbacks remove it. */
 MBLOB_API int mblob_register_loader(const mblob_loader *loader);
 
+/* Make a module that no file holds. For each name it is asked, `loader->function` is called with `self`; what it
+ * gave is kept. `loader->close` (may be NULL) is called with `self` when the last reference to the module and
+ * its functions goes. `loader->open` and `context` are not used; the type key is copied. On failure `self` stays
+ * the caller's. It is a module like any other: it imports, is imported, and kernels above it find its
+ * functions. */
+MBLOB_API int mblob_module_create(const mblob_loader *loader, void *self, mblob_module **out);
+
 /* Process-wide named functions, the ones TVMFuncRegisterGlobal reaches. */
 MBLOB_API int mblob_register_global(const char *name, mblob_function *function, int replace);
 MBLOB_API int mblob_get_global(const char *name, mblob_function **out); /* MBLOB_E_NOT_FOUND */

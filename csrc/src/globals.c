@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
+#include "builtin.h"
 #include "runtime.h"
 
 struct global {
@@ -40,17 +41,23 @@ static int add(const char *name, mblob_function *function, bool replace, struct 
   return MBLOB_OK;
 }
 
-int mblob_register_global(const char *name, mblob_function *function, int replace) {
+int mb_global_add(const char *name, mblob_function *function, bool replace) {
   struct global *old = NULL;
-  if (!name || !function) return mb_fail(MBLOB_E_ARGUMENT, "mblob_register_global: an argument is NULL");
   pthread_mutex_lock(&globals_lock);
-  int status = add(name, function, replace != 0, &old);
+  int status = add(name, function, replace, &old);
   pthread_mutex_unlock(&globals_lock);
   if (!status) free_global(old); /* may close a library: not with the lock */
   return status;
 }
 
+int mblob_register_global(const char *name, mblob_function *function, int replace) {
+  if (!name || !function) return mb_fail(MBLOB_E_ARGUMENT, "mblob_register_global: an argument is NULL");
+  mb_builtin_globals();
+  return mb_global_add(name, function, replace != 0);
+}
+
 int mb_global_get(const char *name, mblob_function **out) {
+  mb_builtin_globals();
   pthread_mutex_lock(&globals_lock);
   struct global *g = mb_map_get(&globals, name);
   *out = g ? mblob_function_retain(g->function) : NULL;
@@ -66,6 +73,7 @@ int mblob_get_global(const char *name, mblob_function **out) {
 }
 
 int mb_global_remove(const char *name) {
+  mb_builtin_globals();
   pthread_mutex_lock(&globals_lock);
   struct global *g = mb_map_remove(&globals, name);
   pthread_mutex_unlock(&globals_lock);
@@ -75,6 +83,7 @@ int mb_global_remove(const char *name) {
 }
 
 int mb_global_names(const char ***out, size_t *count) {
+  mb_builtin_globals();
   const struct mb_map_item *item;
   pthread_mutex_lock(&globals_lock);
   size_t size = globals.count * sizeof(char *) + 1;

@@ -119,17 +119,23 @@ static struct mb_library *new_library(const struct mb_source *source) {
   return library;
 }
 
-int mb_library_new_system(const char *prefix, struct mb_library **out) {
+/* A library that has no file. */
+static struct mb_library *new_library_without_file(void) {
   const struct mb_source nowhere = {.fd = -1, .dir_fd = -1, .path = strdup("")};
   struct mb_library *library = nowhere.path ? new_library(&nowhere) : NULL;
   if (!library) {
     free(nowhere.path);
-    return MBLOB_E_MEMORY;
+    return NULL;
   }
-  library->system_prefix = prefix;
   library->context = (struct mb_context){MB_TAG_CONTEXT, library};
   atomic_store(&library->users, 1);
-  *out = library;
+  return library;
+}
+
+int mb_library_new_system(const char *prefix, struct mb_library **out) {
+  *out = new_library_without_file();
+  if (!*out) return MBLOB_E_MEMORY;
+  (*out)->system_prefix = prefix;
   return MBLOB_OK;
 }
 
@@ -334,4 +340,23 @@ int mblob_open_memory(const void *data, size_t size, const mblob_open_options *o
   int status = check_options(options);
   if (!status) status = mb_source_open_memory(data, size, &source);
   return status ? status : open_source(&source, options, out);
+}
+
+/* ---- modules without a file ------------------------------------------------------------------------------ */
+
+int mblob_module_create(const mblob_loader *loader, void *self, mblob_module **out) {
+  if (out) *out = NULL;
+  if (!out || !loader || loader->struct_size < sizeof(*loader) || !loader->type_key || !*loader->type_key ||
+      !loader->function)
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "mblob_module_create: out or loader is NULL, or the loader has a wrong struct_size, no type "
+                   "key or no function callback");
+  struct mb_library *library = new_library_without_file();
+  if (!library) return MBLOB_E_MEMORY;
+  int status = mb_tree_new_single(library, loader, self, &library->trees);
+  if (status)
+    free_remains(library);
+  else
+    *out = &library->trees->modules[0];
+  return status;
 }

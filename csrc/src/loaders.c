@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "builtin.h"
 #include "runtime.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -81,7 +82,7 @@ int mblob_register_loader(const mblob_loader *loader) {
   return status;
 }
 
-/* The loader for a module: of its opening, else of the process. */
+/* The loader for a module: of its opening, else of the process, else our own. */
 static bool find_loader(const mblob_module *module, mblob_loader *out) {
   for (size_t i = 0; i < module->tree->loader_count; i++)
     if (strcmp(module->tree->loaders[i].type_key, module->type_key) == 0) {
@@ -93,8 +94,9 @@ static bool find_loader(const mblob_module *module, mblob_loader *out) {
   bool found = at < registry_count;
   if (found) *out = registry[at];
   pthread_mutex_unlock(&registry_lock);
-  if (found) out->type_key = module->type_key; /* the registry's copy may go */
-  return found;
+  if (!found) return mb_builtin_loader(module->type_key, out);
+  out->type_key = module->type_key; /* the registry's copy may go */
+  return true;
 }
 
 static char *available(const mblob_module *module) {
@@ -108,6 +110,8 @@ static char *available(const mblob_module *module) {
   for (size_t i = 0; i < registry_count; i++)
     (void)fprintf(out, "%s%s", count++ ? "," : "", registry[i].type_key);
   pthread_mutex_unlock(&registry_lock);
+  const char *key;
+  for (size_t i = 0; (key = mb_builtin_key(i)); i++) (void)fprintf(out, "%s%s", count++ ? "," : "", key);
   (void)fclose(out);
   return text;
 }
@@ -208,10 +212,14 @@ static int keep(mblob_module *module, const char *name, mblob_function *target, 
   return kept ? MBLOB_OK : MBLOB_E_MEMORY;
 }
 
+static bool may_have_functions(const mblob_module *module) {
+  mblob_loader ignored;
+  return module->is_created || mb_module_needs_loader(module) || find_loader(module, &ignored);
+}
+
 int mb_loader_find(mblob_module *module, const char *name, mblob_function **out) {
   *out = NULL;
-  mblob_loader ignored;
-  if (!mb_module_needs_loader(module) && !find_loader(module, &ignored)) return MBLOB_OK;
+  if (!may_have_functions(module)) return MBLOB_OK;
   int status = ensure_open(module);
   if (status) return status;
   pthread_mutex_lock(&module->library->lock);

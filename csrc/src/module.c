@@ -81,6 +81,31 @@ int mb_tree_new(struct mb_library *library, const struct mb_blob *blob, const ui
   return status;
 }
 
+int mb_tree_new_single(struct mb_library *library, const mblob_loader *loader, void *self,
+                       struct mb_tree **out) {
+  struct mb_tree *tree = calloc(1, sizeof(*tree));
+  if (!tree) return mb_fail_memory(sizeof(*tree));
+  tree->modules = calloc(1, sizeof(*tree->modules));
+  tree->count = tree->modules ? 1 : 0;
+  char *key = tree->modules ? strdup(loader->type_key) : NULL;
+  if (!key) {
+    mb_tree_free(tree);
+    return mb_fail_memory(sizeof(*tree->modules));
+  }
+  mblob_loader opened = *loader;
+  opened.type_key = key;
+  tree->modules[0] = (mblob_module){.tag = MB_TAG_MODULE,
+                                    .is_created = true,
+                                    .library = library,
+                                    .tree = tree,
+                                    .type_key = key,
+                                    .opening = MB_OPENED,
+                                    .loader = opened,
+                                    .self = self};
+  *out = tree;
+  return MBLOB_OK;
+}
+
 void mb_tree_close(struct mb_tree *tree) {
   for (size_t i = 0; i < tree->count; i++) {
     mblob_module *module = &tree->modules[i];

@@ -68,6 +68,7 @@ enum mb_opening { MB_UNOPENED, MB_OPENING, MB_OPENED, MB_FAILED };
 struct mblob_module {
   uint32_t tag; /* MB_TAG_MODULE */
   bool is_library, is_data;
+  bool is_created; /* by mblob_module_create: it is open from the beginning */
   struct mb_library *library;
   struct mb_tree *tree;
   char *type_key;
@@ -101,6 +102,9 @@ struct mb_tree {
 /* Build the tree that `blob` tells (NULL: a library without one); payloads are at `bytes`. */
 int mb_tree_new(struct mb_library *library, const struct mb_blob *blob, const uint8_t *bytes,
                 const mblob_open_options *options, struct mb_tree **out);
+/* A tree of one module that is open already, with `self` of that loader (mblob_module_create). */
+int mb_tree_new_single(struct mb_library *library, const mblob_loader *loader, void *self,
+                       struct mb_tree **out);
 /* Close what loaders opened. */
 void mb_tree_close(struct mb_tree *tree);
 void mb_tree_free(struct mb_tree *tree);
@@ -199,6 +203,8 @@ void mb_environment_reset(struct mb_library *library);
 /* ---- global functions (globals.c)
  * --------------------------------------------------------------------------- */
 
+/* As mblob_register_global, for what the runtime brings along itself. */
+int mb_global_add(const char *name, mblob_function *function, bool replace);
 int mb_global_get(const char *name, mblob_function **out); /* NULL in *out if unknown; counted */
 int mb_global_remove(const char *name);
 /* All names, copied into one block of the heap. */

@@ -112,7 +112,7 @@ static int find_or_make(const char *prefix, mblob_module **out) {
   return status;
 }
 
-static int get_system_library(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
   (void)resource;
   mblob_module *module = NULL;
   const char *prefix = count && codes[0] == kTVMStr ? args[0].v_str : "";
@@ -128,11 +128,4 @@ static int get_system_library(TVMValue *args, int *codes, int count, TVMRetValue
   TVMValue value = {.v_handle = module};
   int code = kTVMModuleHandle;
   return TVMCFuncSetReturn(ret, &value, &code, 1);
-}
-
-__attribute__((constructor)) static void register_function(void) {
-  mblob_function *function = NULL;
-  if (mblob_function_create(get_system_library, NULL, NULL, &function)) return;
-  (void)mblob_register_global("runtime.SystemLib", function, 0);
-  mblob_function_release(function);
 }

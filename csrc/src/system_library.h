@@ -4,7 +4,12 @@
 #ifndef MB_SYSTEM_LIBRARY_H
 #define MB_SYSTEM_LIBRARY_H
 
+#include <tvm/runtime/c_runtime_api.h>
+
 /* Address of the symbol `prefix``name`, else of `name`; NULL if neither was announced. */
 void *mb_system_symbol(const char *prefix, const char *name);
+
+/* The global function "runtime.SystemLib" (prefix="") -> module. */
+int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource);
 
 #endif

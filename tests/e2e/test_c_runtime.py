@@ -140,7 +140,7 @@ def test_everything_passes_under_sanitizers(tmp_path: Path) -> None:
     run("make", "-s", "-j2", "-C", ROOT / "tests" / "c", "check", f"BUILD={tmp_path}")
 
 
-@pytest.mark.parametrize("program", ["test_runtime", "test_linking", "test_tvm_api", "test_threads"])
+@pytest.mark.parametrize("program", ["test_runtime", "test_linking", "test_tvm_api", "test_created", "test_threads"])
 def test_valgrind_finds_nothing(built: Path, require: Callable[[str], str], program: str) -> None:
     valgrind = require("valgrind")
     run(

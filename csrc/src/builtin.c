@@ -1,0 +1,43 @@
+#include "builtin.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "native.h"
+#include "runtime.h"
+#include "system_library.h"
+
+/* Classes that open payloads; a class is in the file of its name. Ends with NULL. */
+static const struct mb_class *const classes[] = {NULL};
+
+static const struct {
+  const char *name;
+  TVMPackedCFunc call;
+} functions[] = {
+    {"runtime.SystemLib", mb_system_library_get},
+};
+
+bool mb_builtin_loader(const char *type_key, mblob_loader *out) {
+  for (size_t i = 0; classes[i]; i++)
+    if (strcmp(classes[i]->type_key, type_key) == 0) {
+      *out = mb_native_loader(classes[i]);
+      return true;
+    }
+  return false;
+}
+
+const char *mb_builtin_key(size_t i) { return classes[i] ? classes[i]->type_key : NULL; }
+
+static void register_all(void) {
+  for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
+    mblob_function *function = NULL;
+    if (mblob_function_create(functions[i].call, NULL, NULL, &function)) return;
+    (void)mb_global_add(functions[i].name, function, false);
+    mblob_function_release(function);
+  }
+}
+
+void mb_builtin_globals(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  (void)pthread_once(&once, register_all);
+}
