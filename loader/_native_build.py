@@ -23,12 +23,14 @@ typedef int (*TVMPackedCFunc)(TVMValue *, int *, int, TVMRetValueHandle, void *)
 typedef void (*TVMPackedCFuncFinalizer)(void *);
 """
 
-# Loaders written in Python: see loader/bridge.py.
+# Loaders and modules written in Python: see loader/bridge.py.
 CALLBACKS = """
 extern "Python" {
 int mblob_py_open(void *, const mblob_module_info *, void **);
 int mblob_py_function(void *, const char *, mblob_function **);
 void mblob_py_close(void *);
+int mblob_py_made_function(void *, const char *, mblob_function **);
+void mblob_py_made_close(void *);
 }
 """
 

@@ -1,4 +1,4 @@
-"""The C side of loaders written in Python: kernels that look for a function reach Python modules here.
+"""The C side of loaders and modules written in Python: kernels that look for a function reach them here.
 
 C must not keep Python objects of a library alive (the library would never go), so what it holds are addresses
 and weak references; the Python modules hold the library.
@@ -11,6 +11,7 @@ import weakref
 from loader import _call
 from loader.runtime import address_of, ffi, lib
 from loader.status import check, text
+from mblob.errors import LoaderMissingError
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ borrow: Callable[[Any, str], Module] = _nobody
 # One C record per type key ever announced, kept for the life of the process: libraries point at them.
 _records: dict[str, Any] = {}
 _names: list[Any] = []
+
+# What stands behind the C modules of Modules made in Python, by the address of the C module.
+_made: dict[int, _Made] = {}
+_handles: dict[int, Any] = {}  # what keeps the handle that C has valid
 
 # Trees that C code opened, by the module that Python was asked for.
 _borrowed: dict[int, Module] = {}
@@ -121,3 +126,95 @@ def mblob_py_function(self: Any, name: Any, out: Any) -> int:
 def mblob_py_close(self: Any) -> None:
     """The library goes."""
     _borrowed.pop(address_of(self), None)
+
+
+# -- modules made in Python ---------------------------------------------------------------------------------
+
+
+class _Made:
+    """A Module that was made in Python, as C sees it: its functions are also those of its imports.
+
+    Args:
+        module: gives the Module, or None when it is gone.
+    """
+
+    def __init__(self, type_key: str, module: Callable[[], Module | None]) -> None:
+        self.type_key = type_key
+        self.module = module
+        self.address = 0  # of the C module
+
+    def find(self, name: str) -> Callable[..., Any] | None:
+        module = self.module()
+        return module._find(name, True) if module is not None else None
+
+
+class _LateMade:
+    """A function of a `_Made`, found again at each call."""
+
+    def __init__(self, made: _Made, name: str) -> None:
+        self._made = made
+        self._name = name
+
+    def __call__(self, *args: Any) -> Any:
+        function = self._made.find(self._name)
+        if function is None:
+            raise RuntimeError(f"{self._name}: the module {self._made.type_key!r} it came from is gone")
+        return function(*args)
+
+
+def made_module(module: Module, hold: Callable[[], Module | None]) -> Any:
+    """A mblob_module for a Module that was made in Python; the caller releases it.
+
+    Args:
+        hold: gives the Module; a function that refers to it keeps it as long as C keeps the C module.
+    """
+    made = _Made(module.type_key, hold)
+    handle = ffi.new_handle(made)
+    key = ffi.new("char[]", made.type_key.encode())
+    loader = ffi.new(
+        "mblob_loader *",
+        {
+            "struct_size": ffi.sizeof("mblob_loader"),
+            "type_key": key,
+            "function": lib.mblob_py_made_function,
+            "close": lib.mblob_py_made_close,
+        },
+    )
+    out = ffi.new("mblob_module **")
+    check(lib.mblob_module_create(loader, handle, out))
+    made.address = address_of(out[0])
+    _made[made.address] = made
+    _handles[made.address] = handle
+    return out[0]
+
+
+def module_made_of(address: int) -> Module | None:
+    """The Module behind a C module that `made_module` gave."""
+    made = _made.get(address)
+    return made.module() if made is not None else None
+
+
+def _not_found(_: Any, exception: BaseException, __: Any) -> int:
+    """A missing loader does not hide the functions of other modules."""
+    if isinstance(exception, LoaderMissingError):
+        return int(lib.mblob_set_error(lib.MBLOB_E_LOADER, str(exception).encode("utf-8", "replace")))
+    return _failed(_, exception, __)
+
+
+@ffi.def_extern(onerror=_not_found)  # type: ignore[untyped-decorator]
+def mblob_py_made_function(self: Any, name: Any, out: Any) -> int:
+    """A kernel, or C code, asks a module that was made in Python for a function."""
+    out[0] = ffi.NULL
+    made: _Made = ffi.from_handle(self)
+    wanted = text(name)
+    if made.find(wanted) is not None:
+        out[0] = ffi.cast("mblob_function *", _call.callback(_LateMade(made, wanted)))
+    return 0
+
+
+@ffi.def_extern(onerror=lambda *_: None)  # type: ignore[untyped-decorator]
+def mblob_py_made_close(self: Any) -> None:
+    """Nobody in C holds the module any more."""
+    address = ffi.from_handle(self).address
+    _made.pop(address, None)
+    _handles.pop(address, None)

@@ -5,9 +5,9 @@ The top of the loader: it imports the others, none of them imports it.
 
 from __future__ import annotations
 
-from loader import _call, status
+from loader import _call, bridge, status
 from loader.opened import OpenedNode, adopt
-from loader.runtime import address_of, ffi
+from loader.runtime import address_of, ffi, lib
 from loader.tensor import Tensor
 from mblob.devices import Device
 from mblob.module import Module
@@ -16,8 +16,8 @@ from mblob.module import Module
 def _module_handle(module: Module) -> int:
     node = module._node
     if isinstance(node, OpenedNode):
-        return address_of(node.handle)
-    raise TypeError(f"module {module.type_key!r} was made in Python; only modules of opened libraries are arguments")
+        return address_of(lib.mblob_module_retain(node.handle))
+    return address_of(bridge.made_module(module, lambda: module))
 
 
 def _wrap_module(address: int) -> Module:

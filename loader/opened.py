@@ -180,9 +180,16 @@ class OpenedNode(Node):
         raise symbols.no_symbol(self.module, name)
 
     def on_import(self, child: Module) -> None:
-        """Let the kernels of this library find the functions of `child`, as far as it is an opened module."""
+        """Let the kernels of this library find the functions of `child`."""
         if isinstance(child._node, OpenedNode):
             check(lib.mblob_module_import(self.handle, child._node.handle))
+            return
+        # The Python module holds `child`. If C did too, a child that refers to this module would keep both for ever.
+        made = bridge.made_module(child, weakref.ref(child))
+        try:
+            check(lib.mblob_module_import(self.handle, made))
+        finally:
+            lib.mblob_module_release(made)
 
 
 class _Entry:
@@ -248,6 +255,10 @@ def _tree(root: Any, origin: Origin, hold: Callable[[Any], Any]) -> Module:
         key = address_of(pointer)
         if key in made:
             continue
+        known = bridge.module_made_of(key)
+        if known is not None:
+            made[key] = known
+            continue
         node = OpenedNode(hold(pointer), origin)
         made[key] = module = Module(node=node)
         node.attach(module)
@@ -283,7 +294,10 @@ bridge.borrow = _borrow
 def adopt(pointer: Any) -> Module:
     """The Module of a C module that a function returned; takes over the reference."""
     known = bridge.nodes.get(address_of(pointer))
+    made = bridge.module_made_of(address_of(pointer))
     try:
+        if made is not None:
+            return made
         if known is not None:
             return known.module
         return wrap_tree(pointer, Origin(text(lib.mblob_module_path(pointer))))

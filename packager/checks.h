@@ -144,6 +144,16 @@ MBLOB_STATIC int mblob_string(const mblob_call_info *call, int i, const char **o
   return 0;
 }
 
+/* The packed convention knows int64_t only: a larger result would arrive negative. */
+MBLOB_STATIC int mblob_result(const char *function, uint64_t value) {
+  if (value <= INT64_MAX) return 0;
+  char text[200];
+  (void)snprintf(text, sizeof text, "%s: its result %llu does not fit the packed form's int64; call the plain C function",
+                 function, (unsigned long long)value);
+  TVMAPISetLastError(text);
+  return -1;
+}
+
 /* The tensor behind an argument, on a device whose memory the host can read. */
 MBLOB_STATIC int mblob_host_tensor(const mblob_call_info *call, int i, const DLTensor **out) {
   const DLTensor *t = (const DLTensor *)call->args[i].v_handle;

@@ -96,7 +96,7 @@ class Prototype:
 
     Attributes:
         name: its C name, which is its symbol.
-        result: "void", "scalar" or "pointer".
+        result: "void", "scalar", "string" (a `const char *`) or "pointer".
         scalar: the type of a scalar result.
         result_type: the C type of the result.
         parameters: in order.
@@ -325,7 +325,9 @@ def _result(node: Any, function: str) -> tuple[str, Scalar | None, str]:
         inner = node.type
         if isinstance(inner, c_ast.TypeDecl) and isinstance(inner.type, c_ast.IdentifierType):
             const = "const " if "const" in inner.quals else ""
-            return "pointer", None, f"{const}{' '.join(inner.type.names)} *"
+            pointed = " ".join(inner.type.names)
+            kind = "string" if const and pointed == "char" else "pointer"
+            return kind, None, f"{const}{pointed} *"
         raise BuildError(f"{where}: expected void, a number or a pointer to numbers; return void * instead")
     scalar = _scalar(_specifiers(node, where), where)
     return "scalar", scalar, scalar.name

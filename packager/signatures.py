@@ -93,7 +93,8 @@ def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
 def _same_result(prototype: Prototype, function: Function) -> bool:
     if prototype.scalar is not None:
         return _same_number(prototype.scalar, function.result, function.pointer_size, by_value=True)
-    return function.result.kind == prototype.result
+    wanted = "pointer" if prototype.result == "string" else prototype.result
+    return function.result.kind == wanted
 
 
 def _same_number(scalar: Scalar, actual: CType, pointer_size: int, by_value: bool) -> bool:

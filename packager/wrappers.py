@@ -199,8 +199,16 @@ def _call(p: Prototype, call: str) -> list[str]:
     """Statements that call the function and hand its result on."""
     if p.result == "void":
         return [f"{call};"]
-    lines = [f"{p.result_type} result = {call};", "if (out_ret_value && out_ret_tcode) {"]
-    if p.result == "pointer":
+    lines = [f"{p.result_type} result = {call};"]
+    if p.scalar and p.scalar.kind == "uint":
+        lines.append(f"if (mblob_result({_quote(p.name)}, (uint64_t)result)) return -1;")
+    lines.append("if (out_ret_value && out_ret_tcode) {")
+    if p.result == "string":
+        lines += [
+            "  out_ret_value->v_str = result;",
+            "  *out_ret_tcode = result ? kTVMStr : kTVMNullptr;",
+        ]
+    elif p.result == "pointer":
         lines += [
             "  out_ret_value->v_handle = (void *)(uintptr_t)result;",
             "  *out_ret_tcode = kTVMOpaqueHandle;",

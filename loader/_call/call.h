@@ -29,7 +29,7 @@ _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "a 64-bit Python is needed
 
 typedef struct call_hooks {
   PyObject *module_class;  /* mblob.module.Module */
-  PyObject *module_handle; /* f(Module) -> address of its mblob_module, or TypeError */
+  PyObject *module_handle; /* f(Module) -> address of its mblob_module, with a reference */
   PyObject *wrap_module;   /* f(address) -> Module; takes over the reference */
   PyObject *device_class;  /* mblob.device.Device(device_type, device_id) */
   PyObject *tensor_class;  /* loader.tensor.Tensor, a subclass of call_tensor_type */
@@ -72,7 +72,7 @@ int call_signature_parse(const char *text, call_parameter **out);
 
 /* ---- frame.c: the arguments of one call ----------------------------------------------------- */
 
-enum { SLOT_NONE, SLOT_BUFFER, SLOT_DLPACK, SLOT_DLPACK_VERSIONED, SLOT_FUNCTION };
+enum { SLOT_NONE, SLOT_BUFFER, SLOT_DLPACK, SLOT_DLPACK_VERSIONED, SLOT_FUNCTION, SLOT_MODULE };
 
 /* What one argument borrows for the length of a call. */
 typedef struct call_slot {
@@ -82,6 +82,7 @@ typedef struct call_slot {
     DLManagedTensor *managed;            /* SLOT_DLPACK */
     DLManagedTensorVersioned *versioned; /* SLOT_DLPACK_VERSIONED */
     mblob_function *function;            /* SLOT_FUNCTION */
+    mblob_module *module;                /* SLOT_MODULE */
     TVMByteArray bytes;                  /* SLOT_NONE, code kTVMBytes */
   } u;
   uint8_t kind;

@@ -226,6 +226,8 @@ static bool convert_module(call_frame *frame, int i, PyObject *arg) {
   void *handle = PyLong_AsVoidPtr(address);
   Py_DECREF(address);
   if (handle == NULL && PyErr_Occurred()) return false;
+  frame->slots[i].kind = SLOT_MODULE;
+  frame->slots[i].u.module = handle;
   return set_handle(frame, i, handle, kTVMModuleHandle);
 }
 

@@ -52,6 +52,11 @@ static void slot_release(call_slot *slot) {
       Py_BEGIN_ALLOW_THREADS mblob_function_release(function);
       Py_END_ALLOW_THREADS break;
     }
+    case SLOT_MODULE: {
+      mblob_module *module = slot->u.module;
+      Py_BEGIN_ALLOW_THREADS mblob_module_release(module);
+      Py_END_ALLOW_THREADS break;
+    }
     default:
       break;
   }

@@ -154,6 +154,25 @@ def test_untyped_pointers_take_tensors_handles_and_nothing(packed: Packed) -> No
     assert lib.error("f__packed", 1) == "f: argument 0 (p): expected a tensor or a handle, found int"
 
 
+def test_a_text_result_arrives_as_a_string(packed: Packed) -> None:
+    lib = packed('const char *f(int n) { return n ? "digits" : 0; }', "const char *f(int n)")
+    _, _, code, result = lib.call("f__packed", 1)
+    assert (code, ctypes.string_at(result.p)) == (11, b"digits")
+    assert lib.call("f__packed", 0)[2] == 4
+
+
+def test_whose_text_a_mutable_one_is_nobody_knows(packed: Packed) -> None:
+    lib = packed("char *f(void) { static char s[2]; return s; }", "char *f(void)")
+    assert lib.call("f__packed")[2] == 3
+
+
+def test_an_unsigned_result_does_not_become_negative(packed: Packed) -> None:
+    lib = packed("uint64_t f(int n) { return n ? UINT64_MAX : INT64_MAX; }", "uint64_t f(int n)")
+    assert lib.call("f__packed", 0)[3].i == 2**63 - 1
+    expected = f"f: its result {2**64 - 1} does not fit the packed form's int64; call the plain C function"
+    assert lib.error("f__packed", 1) == expected
+
+
 def test_a_void_function_leaves_the_result_alone(vadd_lib: PackedLibrary) -> None:
     t = Tensor(floats(1))
     assert vadd_lib.call("vadd__packed", t, t, t, 1)[2] == 4
