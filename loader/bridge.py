@@ -78,15 +78,17 @@ def announce(key: str) -> None:
 
 
 class _Late:
-    """A function of a module, found again at each call: it keeps nothing alive."""
+    """A function of a module, found again at each call: it keeps nothing alive.
 
-    def __init__(self, node: BridgedNode, name: str) -> None:
-        self._node = weakref.ref(node)
+    C keeps it as long as the module, and a later opening of the file may take the module over.
+    """
+
+    def __init__(self, module: Any, name: str) -> None:
+        self._module = module
         self._name = name
 
     def __call__(self, *args: Any) -> Any:
-        node = self._node()
-        function: Callable[..., Any] | None = node.find(self._name) if node else None
+        function = _find(self._module, self._name)
         if function is None:
             raise RuntimeError(f"{self._name}: the module it came from is gone")
         return function(*args)
@@ -101,24 +103,38 @@ def _failed(_: Any, exception: BaseException, __: Any) -> int:
 @ffi.def_extern(onerror=_failed)  # type: ignore[untyped-decorator]
 def mblob_py_open(_: Any, info: Any, out: Any) -> int:
     """A module is used for the first time. Its Python node does the rest, at the first function asked for."""
-    key = address_of(info.module)
-    if nodes.get(key) is None:
-        # Opened by C code: nothing in Python holds the tree yet. mblob_py_close lets it go.
-        _borrowed[key] = borrow(info.module, text(info.path))
+    _node(info.module)
     out[0] = info.module
     return 0
+
+
+def _node(module: Any) -> BridgedNode:
+    """The Python node of a C module. One is made if C code opened the tree, or Python let go of it."""
+    key = address_of(module)
+    node = nodes.get(key)
+    if node is None:
+        _borrowed[key] = borrow(module, text(lib.mblob_module_path(module)))  # mblob_py_close lets it go
+        node = nodes[key]
+    return node
+
+
+def _find(module: Any, name: str) -> Callable[..., Any] | None:
+    """A function that the Python loader of a C module gives.
+
+    No loader: it was given with an open whose modules are gone; asking the node would end here again.
+    """
+    node = _node(module)
+    return node.find(name) if node.has_loader() else None
 
 
 @ffi.def_extern(onerror=_failed)  # type: ignore[untyped-decorator]
 def mblob_py_function(self: Any, name: Any, out: Any) -> int:
     """Find a function of a module that a Python loader opened."""
     out[0] = ffi.NULL
-    node = nodes.get(address_of(self))
+    module = ffi.cast("mblob_module *", self)
     wanted = text(name)
-    # No node: an earlier open of the file, whose Python modules are gone. No loader: it was given with such an
-    # open; asking the node would end here again.
-    if node is not None and node.has_loader() and node.find(wanted) is not None:
-        out[0] = ffi.cast("mblob_function *", _call.callback(_Late(node, wanted)))
+    if _find(module, wanted) is not None:
+        out[0] = ffi.cast("mblob_function *", _call.callback(_Late(module, wanted)))
     return 0
 
 

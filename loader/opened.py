@@ -245,8 +245,15 @@ def _attach(loaded: Module, imports: Sequence[Module]) -> None:
 # -- trees ---------------------------------------------------------------------------------------------------
 
 
-def _tree(root: Any, origin: Origin, hold: Callable[[Any], Any]) -> Module:
-    """Python modules for a C module and everything it imports, one for each however often it is imported."""
+def _tree(
+    root: Any, origin: Origin, hold: Callable[[Any], Any], find_known: Callable[[int], Module | None]
+) -> Module:
+    """Python modules for a C module and everything it imports, one for each however often it is imported.
+
+    Args:
+        hold: gives what the node of a C module keeps.
+        find_known: gives the Module that is already there for the address of a C module.
+    """
     made: dict[int, Module] = {}
     pending = [root]
     rows = []
@@ -255,7 +262,7 @@ def _tree(root: Any, origin: Origin, hold: Callable[[Any], Any]) -> Module:
         key = address_of(pointer)
         if key in made:
             continue
-        known = bridge.module_made_of(key)
+        known = find_known(key)
         if known is not None:
             made[key] = known
             continue
@@ -280,26 +287,29 @@ def _hold(pointer: Any) -> Any:
 
 def wrap_tree(root: Any, origin: Origin) -> Module:
     """The tree below an open library. The caller keeps (and gives back) its own reference to `root`."""
-    return _tree(root, origin, _hold)
+    return _tree(root, origin, _hold, bridge.module_made_of)
 
 
 def _borrow(root: Any, path: str) -> Module:
     """The tree below a module that C code holds: valid as long as C holds it."""
-    return _tree(root, Origin(path), lambda pointer: pointer)
+    return _tree(root, Origin(path), lambda pointer: pointer, _known)
 
 
 bridge.borrow = _borrow
 
 
+def _known(address: int) -> Module | None:
+    """The Module of a C module, if Python has one."""
+    node = bridge.nodes.get(address)
+    return node.module if node is not None else bridge.module_made_of(address)
+
+
 def adopt(pointer: Any) -> Module:
     """The Module of a C module that a function returned; takes over the reference."""
-    known = bridge.nodes.get(address_of(pointer))
-    made = bridge.module_made_of(address_of(pointer))
+    known = _known(address_of(pointer))
     try:
-        if made is not None:
-            return made
         if known is not None:
-            return known.module
+            return known
         return wrap_tree(pointer, Origin(text(lib.mblob_module_path(pointer))))
     finally:
         lib.mblob_module_release(pointer)

@@ -54,10 +54,28 @@ static int read_function_table(struct mb_library *library) {
 
 /* ---- one opening --------------------------------------------------------------------------------------- */
 
+/* A tree that nobody holds and that serves an opening with these options; NULL if there is none. */
+static struct mb_tree *idle_tree(struct mb_library *library, const mblob_open_options *options) {
+  pthread_mutex_lock(&library->lock);
+  struct mb_tree *tree = library->trees;
+  while (tree && !mb_tree_take_over(tree, options)) tree = tree->next;
+  pthread_mutex_unlock(&library->lock);
+  return tree;
+}
+
 static int add_tree(struct mb_library *library, const struct mb_blob *blob, const mblob_open_options *options,
                     mblob_module **out) {
-  struct mb_tree *tree = NULL;
-  int status = mb_tree_new(library, blob, library->blob, options, &tree);
+  struct mb_tree *tree = idle_tree(library, options);
+  int status = MBLOB_OK;
+  if (tree) {
+    status = mb_tree_check_loaders(tree);
+    if (status)
+      atomic_fetch_sub(&tree->users, 1);
+    else
+      *out = &tree->modules[0];
+    return status;
+  }
+  status = mb_tree_new(library, blob, library->blob, options, &tree);
   if (status) return status;
   pthread_mutex_lock(&library->lock);
   tree->next = library->trees;

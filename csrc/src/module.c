@@ -64,7 +64,12 @@ static int fill_tree(struct mb_library *library, struct mb_tree *tree, const str
   for (size_t i = 0; i < count; i++)
     tree->modules[i] = (mblob_module){.tag = MB_TAG_MODULE, .library = library, .tree = tree, .index = i};
   for (size_t i = 0; !status && i < count; i++) status = fill_module(tree, i, blob, bytes);
-  for (size_t i = 0; !status && i < count && options->missing == MBLOB_MISSING_ERROR; i++)
+  return status ? status : mb_tree_check_loaders(tree);
+}
+
+int mb_tree_check_loaders(const struct mb_tree *tree) {
+  int status = MBLOB_OK;
+  for (size_t i = 0; !status && i < tree->count && tree->missing == MBLOB_MISSING_ERROR; i++)
     if (mb_module_needs_loader(&tree->modules[i])) status = mb_loader_check(&tree->modules[i]);
   return status;
 }
@@ -73,6 +78,8 @@ int mb_tree_new(struct mb_library *library, const struct mb_blob *blob, const ui
                 const mblob_open_options *options, struct mb_tree **out) {
   struct mb_tree *tree = calloc(1, sizeof(*tree));
   if (!tree) return mb_fail_memory(sizeof(*tree));
+  atomic_init(&tree->users, 1);
+  tree->missing = options->missing;
   int status = fill_tree(library, tree, blob, bytes, options);
   if (status)
     mb_tree_free(tree);
@@ -81,10 +88,36 @@ int mb_tree_new(struct mb_library *library, const struct mb_blob *blob, const ui
   return status;
 }
 
+static bool has_options(const struct mb_tree *tree, const mblob_open_options *options) {
+  if (tree->missing != options->missing || tree->loader_count != options->loader_count) return false;
+  for (size_t i = 0; i < tree->loader_count; i++) {
+    const mblob_loader *a = &tree->loaders[i], *b = options->loaders[i];
+    if (strcmp(a->type_key, b->type_key) != 0 || a->context != b->context || a->open != b->open ||
+        a->function != b->function || a->close != b->close)
+      return false;
+  }
+  return true;
+}
+
+bool mb_tree_take_over(struct mb_tree *tree, const mblob_open_options *options) {
+  size_t nobody = 0;
+  if (atomic_load(&tree->users) || !has_options(tree, options)) return false;
+  for (size_t i = 0; i < tree->count; i++)
+    if (tree->modules[i].import_count != tree->modules[i].own_imports) return false;
+  if (!atomic_compare_exchange_strong(&tree->users, &nobody, 1)) return false;
+  for (size_t i = 0; i < tree->count; i++)
+    if (tree->modules[i].opening == MB_FAILED) { /* a new opening is a new attempt */
+      mb_saved_error_free(&tree->modules[i].failure);
+      tree->modules[i].opening = MB_UNOPENED;
+    }
+  return true;
+}
+
 int mb_tree_new_single(struct mb_library *library, const mblob_loader *loader, void *self,
                        struct mb_tree **out) {
   struct mb_tree *tree = calloc(1, sizeof(*tree));
   if (!tree) return mb_fail_memory(sizeof(*tree));
+  atomic_init(&tree->users, 1);
   tree->modules = calloc(1, sizeof(*tree->modules));
   tree->count = tree->modules ? 1 : 0;
   char *key = tree->modules ? strdup(loader->type_key) : NULL;
@@ -115,7 +148,7 @@ void mb_tree_close(struct mb_tree *tree) {
     if (module->opening == MB_OPENED && module->loader.close) module->loader.close(module->self);
     module->opening = MB_UNOPENED;
     for (size_t k = module->own_imports; k < module->import_count; k++)
-      if (module->imports[k]->library != module->library) mb_library_release(module->imports[k]->library);
+      if (module->imports[k]->library != module->library) mblob_module_release(module->imports[k]);
     module->import_count = module->own_imports;
   }
 }
@@ -178,12 +211,18 @@ int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void
 /* ---- the face -------------------------------------------------------------------------------- */
 
 mblob_module *mblob_module_retain(mblob_module *module) {
-  if (module) mb_library_retain(module->library);
+  if (module) {
+    atomic_fetch_add_explicit(&module->tree->users, 1, memory_order_relaxed);
+    mb_library_retain(module->library);
+  }
   return module;
 }
 
 void mblob_module_release(mblob_module *module) {
-  if (module) mb_library_release(module->library);
+  if (!module) return;
+  struct mb_library *library = module->library;
+  atomic_fetch_sub_explicit(&module->tree->users, 1, memory_order_release);
+  mb_library_release(library);
 }
 
 const char *mblob_module_type_key(const mblob_module *module) { return module ? module->type_key : ""; }
@@ -224,7 +263,10 @@ int mblob_module_import(mblob_module *module, mblob_module *child) {
     return mb_fail(MBLOB_E_ARGUMENT, "import: module '%s' already imports this '%s': a cycle",
                    child->type_key, module->type_key);
   if (!add_import(module, child)) return MBLOB_E_MEMORY;
-  if (child->library != module->library) mb_library_retain(child->library);
+  if (child->library == module->library) /* which would hold itself */
+    atomic_fetch_add_explicit(&child->tree->users, 1, memory_order_relaxed);
+  else
+    (void)mblob_module_retain(child);
   return MBLOB_OK;
 }
 

@@ -90,18 +90,26 @@ struct mblob_module {
   struct mb_tensors tensors;
 };
 
-/* The modules of one opening of a file. */
+/* The modules of one opening of a file. A tree that nobody holds any more stays, because functions and cached
+ * handles may lead into it, until the library goes; the next opening like it takes it over. */
 struct mb_tree {
   struct mb_tree *next;
+  atomic_size_t users; /* references to its modules from outside */
   mblob_module *modules; /* in the order of the blob; 0 is the root */
   size_t count;
   mblob_loader *loaders; /* for this opening only, asked first */
   size_t loader_count;
+  int32_t missing; /* mblob_missing */
 };
 
 /* Build the tree that `blob` tells (NULL: a library without one); payloads are at `bytes`. */
 int mb_tree_new(struct mb_library *library, const struct mb_blob *blob, const uint8_t *bytes,
                 const mblob_open_options *options, struct mb_tree **out);
+/* Take over a tree that nobody holds, for an opening with these options; false if it does not suit. With the
+ * library's lock. */
+bool mb_tree_take_over(struct mb_tree *tree, const mblob_open_options *options);
+/* MBLOB_OK if the tree's modules have the loaders that its opening asked for. */
+int mb_tree_check_loaders(const struct mb_tree *tree);
 /* A tree of one module that is open already, with `self` of that loader (mblob_module_create). */
 int mb_tree_new_single(struct mb_library *library, const mblob_loader *loader, void *self,
                        struct mb_tree **out);

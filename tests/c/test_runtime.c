@@ -291,6 +291,29 @@ static void the_same_file_is_one_library(const char *dir) {
   mblob_module_release(b);
 }
 
+/* A program that opens a file again and again while it holds it once must not grow. */
+static void a_tree_that_nobody_holds_is_taken_over(const char *dir) {
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL};
+  mblob_module *held = open_ok(dir, "plain.so"), *first = open_ok(dir, "plain.so"), *again, *other, *imported;
+  mblob_module_release(first);
+  for (int i = 0; i < 3; i++) {
+    CHECK(mblob_open(in(dir, "plain.so"), NULL, &again) == MBLOB_OK && again == first);
+    CHECK(mblob_open(in(dir, "plain.so"), &stub, &other) == MBLOB_OK && other != first && other != held);
+    mblob_module_release(other);
+    mblob_module_release(again);
+  }
+  /* One that was changed is not: it would bring its imports along. */
+  again = open_ok(dir, "plain.so");
+  CHECK(mblob_open(in(dir, "keyed.so"), &stub, &imported) == MBLOB_OK);
+  CHECK(again == first && mblob_module_import(again, imported) == MBLOB_OK);
+  mblob_module_release(imported);
+  mblob_module_release(again);
+  again = open_ok(dir, "plain.so");
+  CHECK(again != first && mblob_module_import_count(again) == 0);
+  mblob_module_release(again);
+  mblob_module_release(held);
+}
+
 static int64_t which_by_fd(int fd) {
   mblob_module *module;
   mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL};
@@ -373,6 +396,7 @@ int main(int argc, char **argv) {
   RUN(a_missing_loader_is_named, dir);
   RUN(a_loader_opens_a_module_once, dir);
   RUN(the_same_file_is_one_library, dir);
+  RUN(a_tree_that_nobody_holds_is_taken_over, dir);
   RUN(a_descriptor_number_that_comes_back_gives_the_new_file, dir);
   RUN(a_library_loads_from_memory, dir);
   RUN(bad_files_have_errors, dir);

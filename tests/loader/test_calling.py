@@ -77,11 +77,6 @@ def test_modules_and_functions_are_arguments(lib: mblob.Module) -> None:
     assert lib["describe"](lib, lib["vadd"], print) == "9 10 10"
 
 
-def test_a_module_made_in_python_is_refused_as_argument(lib: mblob.Module) -> None:
-    with pytest.raises(TypeError, match="made in Python"):
-        lib["describe"](mblob.Module("mine", functions={}))
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -277,6 +277,17 @@ def test_an_installed_distribution_offers_a_loader(
     assert mblob.load_module(path)["value"]() == "offered"
 
 
+def test_each_opening_uses_its_own_loader(library: Path) -> None:
+    """Also one that takes over what an earlier opening left behind."""
+    held = mblob.load_module(library, loaders={"test_key": constant(0)})
+    for value in (1, 2, 3):
+        lib = mblob.load_module(library, loaders={"test_key": constant(value)})
+        assert lib["call_by_name"]("value") in (0, value)  # the kernel finds it in either opening
+        assert lib["value"]() == value
+        del lib
+    assert held["value"]() == 0
+
+
 # -- trees by hand ------------------------------------------------------------------------------------
 
 
