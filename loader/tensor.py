@@ -42,14 +42,16 @@ class Tensor(_call.TensorBase):
             ImportError: numpy is not installed.
         """
         np = _numpy("Tensor.numpy()")
-        if self.dtype == "bfloat16":
+        bits = _bits_type(self.dtype)
+        if bits:
             try:
-                import ml_dtypes  # type: ignore[import-not-found]
-            except ImportError:
+                import ml_dtypes
+
+                return np.asarray(self.view(bits)).view(getattr(ml_dtypes, self.dtype))  # type: ignore[no-any-return]
+            except (ImportError, AttributeError):
                 raise TypeError(
-                    'numpy has no bfloat16; install ml_dtypes, or look at the bits: t.view("uint16").numpy()'
+                    f'numpy has no {self.dtype}; install ml_dtypes, or look at the bits: t.view("{bits}").numpy()'
                 ) from None
-            return np.asarray(self.view("uint16")).view(ml_dtypes.bfloat16)  # type: ignore[no-any-return]
         try:
             return np.asarray(memoryview(self))  # type: ignore[no-any-return]
         except BufferError as exc:
@@ -112,6 +114,13 @@ def _numpy(what: str) -> Any:
     return numpy
 
 
+def _bits_type(dtype: str) -> str | None:
+    """The unsigned type whose elements are the bits of one that only ml_dtypes gives numpy, else None."""
+    if dtype == "bfloat16":
+        return "uint16"
+    return "uint8" if dtype.startswith("float8_") and "x" not in dtype else None
+
+
 def _parse(dtype: str) -> tuple[int, int, int]:
     """Code, bits and lanes of a data type given as text."""
     from mblob.dtype import DataType
@@ -167,8 +176,10 @@ def as_tensor(source: Any, lists: bool = False) -> Tensor:
     """
     if isinstance(source, Tensor):
         return source
-    if getattr(getattr(source, "dtype", None), "name", "") == "bfloat16":  # ml_dtypes: no buffer protocol
-        return as_tensor(source.view("uint16")).view("bfloat16")
+    name = getattr(getattr(source, "dtype", None), "name", "")
+    bits = _bits_type(name)
+    if bits:  # ml_dtypes: no buffer protocol
+        return as_tensor(source.view(bits)).view(name)
     try:
         view = memoryview(source)
     except (TypeError, ValueError, BufferError) as exc:

@@ -9,7 +9,16 @@ from typing import Any
 # DLDataTypeCode of dlpack.h; 6 and 7 are TVM's (v0.14), custom types start at 129.
 NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex", 6: "e4m3_float", 7: "e5m2_float"}
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)  # bits of one element
-CODES = {name: code for code, name in NAMES.items()}
+
+# Elements by their text without lanes: code and bits. The names of small floats say their bits (DLPack 1.1, from 8
+# on; its 6 and 7 are TVM's above).
+_ELEMENTS = {f"{name}{bits}": (code, bits) for code, name in NAMES.items() if name != "handle" for bits in WIDTHS}
+_ELEMENTS |= {
+    "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8), "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8),
+    "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8), "float8_e8m0fnu": (14, 8), "float6_e2m3fn": (15, 6),
+    "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4),
+}  # fmt: skip
+_TEXTS = {element: text for text, element in _ELEMENTS.items()}
 
 # struct format characters with standard sizes -> code
 _FORMAT_CODES = {**dict.fromkeys("bhilqn", 0), **dict.fromkeys("BHILQNc", 1), **dict.fromkeys("efd", 2)}
@@ -25,7 +34,7 @@ class DataType:
 
     @classmethod
     def parse(cls, text: str) -> DataType:
-        """From TVM's text: "float32", "int8x4", "bool", "handle", "bfloat16".
+        """From TVM's text: "float32", "int8x4", "bool", "handle", "bfloat16", "float8_e4m3fn".
 
         Raises:
             ValueError: no such type.
@@ -34,10 +43,12 @@ class DataType:
             return cls(1, 1)
         if text == "handle":
             return cls(3, 64)
-        match = re.fullmatch(r"(int|uint|float|bfloat|complex|e4m3_float|e5m2_float)(\d{1,3})(?:x(\d{1,5}))?", text)
-        if not match or int(match[2]) not in WIDTHS or not 0 < int(match[3] or 1) < 65536:
+        name, lanes = text, "1"
+        if name not in _ELEMENTS:
+            name, _, lanes = text.rpartition("x")
+        if name not in _ELEMENTS or not re.fullmatch("[0-9]{1,5}", lanes) or not 0 < int(lanes) < 65536:
             raise ValueError(f"{text!r} is not a data type; expected one like float32, int8, uint8x4, bool")
-        return cls(CODES[match[1]], int(match[2]), int(match[3] or 1))
+        return cls(*_ELEMENTS[name], int(lanes))
 
     @classmethod
     def from_bytes(cls, raw: Any) -> DataType:
@@ -68,5 +79,5 @@ class DataType:
             return "bool"
         if (self.code, self.lanes) == (3, 1):
             return "handle"
-        name = NAMES.get(self.code, f"custom[{self.code}]")
-        return f"{name}{self.bits}" + (f"x{self.lanes}" if self.lanes != 1 else "")
+        text = _TEXTS.get((self.code, self.bits)) or f"{NAMES.get(self.code, f'custom[{self.code}]')}{self.bits}"
+        return text + (f"x{self.lanes}" if self.lanes != 1 else "")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +14,7 @@ from mblob import classic, functions_table, note
 from mblob.elf import ElfFile
 from mblob.elf_records import ET_DYN, STB_WEAK, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE
 from mblob.errors import FormatError, MblobError
+from mblob.mapping import map_file
 from mblob.model import LIBRARY, Blob, Entry
 
 SCHEMA = "mblob/inspect/1"
@@ -74,8 +73,10 @@ class Library:
         if not os.fspath(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.path = Path(path)
-        self._data: memoryview | None = _map(self.path)
+        self._data: memoryview | None = map_file(self.path)
         try:
+            if not self._data:
+                raise FormatError(f"{self.path}: an empty file", code="not_elf", offset=0)
             self.elf = ElfFile(self._data, str(self.path))
             self.elf.check_tables()
             self.blob_offset, self.blob = self._read(verify, partial)
@@ -278,22 +279,6 @@ class Library:
 def is_helper(name: str) -> bool:
     """Whether an exported name is a helper of compilers, TVM or mblob, not a function of the user's."""
     return name in _HELPERS or name.startswith(OUR_PREFIXES)
-
-
-def _map(path: Path) -> memoryview:
-    # O_NONBLOCK: a FIFO that nobody writes to would block for ever.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        info = os.fstat(fd)
-        if stat.S_ISDIR(info.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(info.st_mode):
-            raise FormatError(f"{path}: not a regular file", code="not_elf")
-        if info.st_size == 0:
-            raise FormatError(f"{path}: an empty file", code="not_elf", offset=0)
-        return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
-    finally:
-        os.close(fd)
 
 
 def open_library(path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False) -> Library:

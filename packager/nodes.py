@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob import safetensors
 from mblob.classic import OutEntry
+from mblob.mapping import map_file
 from mblob.model import LIBRARY
 from mblob.module import Module, Node
 from mblob.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
@@ -15,8 +16,6 @@ from packager.errors import BuildError
 
 if TYPE_CHECKING:
     from packager.prototypes import Prototype
-
-SAFETENSORS = "safetensors"
 
 
 class HostNode(Node):
@@ -127,19 +126,12 @@ class PayloadNode(Node):
             return self.content.data
         if isinstance(self.content, FilePayload):
             if self._mapping is None:
-                self._mapping = _map(self.content.path)
+                self._mapping = map_file(self.content.path)
             return self._mapping
         return memoryview(b"".join(self.content.chunks()))
 
     def source(self, fmt: str) -> str | None:
         return self.text
-
-
-def _map(path: Path) -> memoryview:
-    with path.open("rb") as file:
-        if path.stat().st_size == 0:  # empty, or a file of /proc, which has no size
-            return memoryview(file.read())
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def node_of(module: Module) -> Node:
@@ -158,10 +150,9 @@ def out_entry(module: Module) -> OutEntry:
     if isinstance(node, PayloadNode):
         return OutEntry(node.type_key, node.content, node.data, node.alignment, node.align_at)
     payload = module.payload
-    if module.type_key == SAFETENSORS:
-        from packager.safetensors import ALIGNMENT, data_offset
-
-        return OutEntry(SAFETENSORS, BytesPayload(payload), True, ALIGNMENT, data_offset(payload, SAFETENSORS))
+    if module.type_key == safetensors.TYPE_KEY:
+        data_offset = safetensors.data_offset(payload, payload.nbytes)
+        return OutEntry(safetensors.TYPE_KEY, BytesPayload(payload), True, safetensors.ALIGNMENT, data_offset)
     return OutEntry(module.type_key, BytesPayload(payload), bool(getattr(node, "data", False)))
 
 

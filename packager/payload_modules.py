@@ -8,14 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mblob import safetensors
+from mblob.errors import FormatError
+from mblob.mapping import map_file
 from mblob.module import Module
 from mblob.ndarray import as_record, encode_header, read_param_dict
 from mblob.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
 from mblob.wire import encode_string, encode_strings, encode_u64
-from packager import safetensors
 from packager.errors import BuildError
 from packager.given import check_key, existing_file
-from packager.nodes import SAFETENSORS, PayloadNode, PiecesPayload
+from packager.nodes import PayloadNode, PiecesPayload
 
 
 def json_module(kind: str, symbol: str, graph_json: str | Mapping[str, Any], const_names: Sequence[str] = ()) -> Module:
@@ -93,27 +95,22 @@ def safetensors_module(weights: Any) -> Module:
 
     Raises:
         OSError: no file at the path.
-        BuildError: no safetensors file, or a damaged one.
+        FormatError: no safetensors file, or a damaged one.
+        BuildError: neither bytes nor a path.
     """
     payload = _payload(weights, "safetensors_module")
     if isinstance(payload, FilePayload):
-        who = str(payload.path)
-        size = payload.size or 0
-        with payload.path.open("rb") as file:
-            head = file.read(8)
-            offset = safetensors.data_offset(head, who)
-            header = file.read(min(offset - 8, size))
+        who, data = str(payload.path), map_file(payload.path)
     elif isinstance(payload, BytesPayload):
-        who = "safetensors_module"
-        size = payload.size
-        offset = safetensors.data_offset(payload.data, who)
-        header = bytes(payload.data[8:offset])
+        who, data = "safetensors_module", payload.data
     else:
         raise BuildError("safetensors_module: expected a path or bytes, found an iterable")
-    if offset > size:
-        raise BuildError(f"{who}: says its header has {offset - 8} bytes, the file has {size} in all; it is cut")
-    safetensors.check_header(header, size - offset, who)
-    node = PayloadNode(SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=offset)
+    try:
+        offset, _ = safetensors.read(data)
+    except FormatError as error:
+        error.prefix(who)
+        raise
+    node = PayloadNode(safetensors.TYPE_KEY, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=offset)
     return Module(node=node)
 
 

@@ -99,6 +99,16 @@ bool call_dtype_equal(DLDataType a, DLDataType b) {
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
+/* Float types whose name says their bits: DLPack's 8 to 17, as mblob/dtype.py has them. */
+static const char *small_float(DLDataType dtype) {
+  static const char *const names[] = {"float8_e4m3",     "float8_e4m3b11fnuz", "float8_e4m3fn",  "float8_e4m3fnuz",
+                                      "float8_e5m2",     "float8_e5m2fnuz",    "float8_e8m0fnu", "float6_e2m3fn",
+                                      "float6_e3m2fn",   "float4_e2m1fn"};
+  if (dtype.code < kDLFloat8_e4m3 || dtype.code > kDLFloat4_e2m1fn) return NULL;
+  unsigned bits = dtype.code <= kDLFloat8_e8m0fnu ? 8 : dtype.code <= kDLFloat6_e3m2fn ? 6 : 4;
+  return dtype.bits == bits ? names[dtype.code - kDLFloat8_e4m3] : NULL;
+}
+
 void call_dtype_text(DLDataType dtype, char out[48]) {
   static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
   char lanes[16] = "";
@@ -107,6 +117,8 @@ void call_dtype_text(DLDataType dtype, char out[48]) {
     snprintf(out, 48, "bool%s", lanes);
   } else if (dtype.code == 3 && dtype.lanes == 1) {
     snprintf(out, 48, "handle");
+  } else if (small_float(dtype)) {
+    snprintf(out, 48, "%s%s", small_float(dtype), lanes);
   } else if (dtype.code < sizeof names / sizeof names[0]) {
     snprintf(out, 48, "%s%u%s", names[dtype.code], (unsigned)dtype.bits, lanes);
   } else {

@@ -117,7 +117,7 @@ FAILURES = {
     "a kernel that is missing": (["--kernel", "nope.c", "-o", "deploy.so"], 5, "nope.c"),
     "a payload that is missing": (["--kernel", "vadd.c", "--blob", "key=nope", "-o", "deploy.so"], 5, "nope"),
     "weights that are missing": (["--kernel", "vadd.c", "--weights", "nope", "-o", "deploy.so"], 5, "nope"),
-    "weights that are damaged": (["--kernel", "vadd.c", "--weights", "bad.c", "-o", "deploy.so"], 2, "bad.c"),
+    "weights that are damaged": (["--kernel", "vadd.c", "--weights", "bad.c", "-o", "deploy.so"], 1, "bad.c"),
     "a manifest that is missing": (["nope.toml"], 5, "nope.toml"),
     "a manifest that is no TOML": (["bad.c", "-o", "deploy.so"], 2, "bad.c"),
     "a kernel that does not compile": (["--kernel", "bad.c", "-o", "deploy.so"], 4, "bad.c"),

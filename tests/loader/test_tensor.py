@@ -8,6 +8,7 @@ import sys
 import weakref
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -115,6 +116,21 @@ def test_bfloat16_is_seen_as_bits() -> None:
     assert tensor.view("uint16").numpy().tolist() == [0x3F80] * 3
     with pytest.raises(ValueError, match="not as large"):
         tensor.view("float32")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"])
+def test_types_of_ml_dtypes_go_to_numpy_and_back(dtype: str) -> None:
+    source = np.array([0.5, 1, 2, 4]).astype(getattr(ml_dtypes, dtype))
+    tensor = mblob.array(source)
+    assert tensor.dtype == dtype
+    assert tensor.numpy().dtype == source.dtype
+    assert tensor.numpy().astype("f8").tolist() == [0.5, 1, 2, 4]
+
+
+def test_without_ml_dtypes_the_error_names_the_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(TypeError, match=r'no float8_e5m2; install ml_dtypes, .* t.view\("uint8"\)'):
+        mblob.empty((3,), "float8_e5m2").numpy()
 
 
 # -- DLPack -------------------------------------------------------------------------------------------

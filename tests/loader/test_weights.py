@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import re
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,10 @@ import pytest
 
 import mblob
 from loader import weights
+from loader.runtime import ffi, lib
+from loader.status import text as text_of
+from mblob import safetensors as mblob_safetensors
+from mblob.dtype import DataType
 
 
 def safetensors(header: Any, data: bytes = b"", size: int | None = None) -> bytes:
@@ -47,34 +54,115 @@ def test_a_module_without_tensors_says_so(kernels: Path) -> None:
         _ = mblob.load_module(kernels).tensors
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (b"1234", "4 bytes"),
-        (safetensors({}, size=10), "a header of 10 bytes"),
-        (safetensors({}, size=2**63), "a header of"),
-        (safetensors(b"{"), "no JSON"),
-        (safetensors(b"[" * 200000), "no JSON"),
-        (safetensors([]), "no JSON object"),
-        (safetensors({"a": 1}), "expected an object"),
-        (safetensors({"a": entry("F99")}, bytes(8)), "dtype 'F99'"),
-        (safetensors({"a": entry(shape="x")}, bytes(8)), "shape 'x'"),
-        (safetensors({"a": entry(shape=[-1])}, bytes(8)), "shape"),
-        (safetensors({"a": entry(shape=[1] * 65)}, bytes(8)), "shape"),
-        (safetensors({"a": entry(shape=[True])}, bytes(8)), "shape"),
-        (safetensors({"a": entry(offsets=[0])}, bytes(8)), "data_offsets"),
-        (safetensors({"a": entry(offsets=[8, 0])}, bytes(8)), "lie outside"),
-        (safetensors({"a": entry(offsets=[0, 16])}, bytes(8)), "lie outside"),
-        (safetensors({"a": entry(shape=[3])}, bytes(8)), "8 bytes, float32 of shape"),
-        (safetensors({"a": entry(offsets=[4, 12])}, bytes(12)), "a gap or an overlap"),
-        (safetensors({"a": entry(), "b": entry()}, bytes(8)), "a gap or an overlap"),
-        (safetensors({"a": entry()}, bytes(9)), "1 bytes follow"),
-    ],
-)
-def test_a_damaged_file_is_an_error_of_the_format(data: bytes, text: str) -> None:
-    with pytest.raises(mblob.FormatError, match=text) as caught:
-        weights.safetensors(memoryview(data))
-    assert caught.value.code == "safetensors"
+DTYPES = {
+    "BOOL": ("bool", 8), "U8": ("uint8", 8), "I8": ("int8", 8), "U16": ("uint16", 16), "I16": ("int16", 16),
+    "U32": ("uint32", 32), "I32": ("int32", 32), "U64": ("uint64", 64), "I64": ("int64", 64), "F16": ("float16", 16),
+    "BF16": ("bfloat16", 16), "F32": ("float32", 32), "F64": ("float64", 64), "C64": ("complex64", 64),
+    "F8_E4M3": ("float8_e4m3fn", 8), "F8_E4M3FNUZ": ("float8_e4m3fnuz", 8), "F8_E5M2": ("float8_e5m2", 8),
+    "F8_E5M2FNUZ": ("float8_e5m2fnuz", 8), "F8_E8M0": ("float8_e8m0fnu", 8),
+    "F6_E2M3": ("uint8", 6), "F6_E3M2": ("uint8", 6), "F4": ("uint8", 4),
+}  # fmt: skip
+
+BAD = [
+    (b"1234", "4 bytes, its header's size alone has 8"),
+    (safetensors({}, size=10), "a header of 10 bytes"),
+    (safetensors({}, size=2**63), "a header of"),
+    (safetensors(b"{"), "no JSON"),
+    (safetensors(b"[" * 200000), "no JSON"),
+    (safetensors(b'{"\xff": 1}'), "no JSON"),
+    (safetensors("{}".encode("utf-16")), "no JSON"),
+    (safetensors([]), "no JSON object"),
+    (safetensors({"a": 1}), "tensor 'a': expected an object"),
+    (safetensors({"a\0": entry()}, bytes(8)), "NUL"),
+    (safetensors({"\ud800": entry()}, bytes(8)), "surrogate"),
+    (safetensors({"__metadata__": {"a": 1}}), "__metadata__"),
+    (safetensors({"__metadata__": "a"}), "__metadata__"),
+    (safetensors({"a": entry("F99")}, bytes(8)), "tensor 'a': dtype 'F99'"),
+    (safetensors({"a": {"shape": [2], "data_offsets": [0, 8]}}, bytes(8)), "tensor 'a': dtype None"),
+    (safetensors({"a": entry(shape="x")}, bytes(8)), "shape 'x'"),
+    (safetensors({"a": entry(shape=[-1])}, bytes(8)), "shape"),
+    (safetensors({"a": entry(shape=[1] * 65)}, bytes(8)), "shape"),
+    (safetensors({"a": entry(shape=[True])}, bytes(8)), "shape"),
+    (safetensors({"a": entry(shape=[2.0])}, bytes(8)), "shape"),
+    (safetensors(b'{"a":{"dtype":"U8","shape":[-0],"data_offsets":[0,0]}}'), "shape"),
+    (safetensors({"a": entry(offsets=[0])}, bytes(8)), "data_offsets"),
+    (safetensors({"a": entry(offsets=[0, 8, 8])}, bytes(8)), "data_offsets"),
+    (safetensors({"a": entry(offsets=[8, 0])}, bytes(8)), "lie outside"),
+    (safetensors({"a": entry(offsets=[0, 16])}, bytes(8)), "lie outside"),
+    (safetensors({"a": entry(shape=[3])}, bytes(8)), "tensor 'a': 8 bytes, F32 of shape [3] has 12"),
+    (safetensors({"a": entry(shape=[2**62, 2**62])}, bytes(8)), "more than 2^64 bits"),
+    (safetensors({"a": entry(shape=[2**62, 4, 0], offsets=[0, 0])}), "more than 2^64 bits"),
+    (safetensors({"a": entry("F4", [3], [0, 2])}, bytes(2)), "F4 of shape [3] has 1.5"),
+    (safetensors({"a": entry("F6_E2M3", [3], [0, 3])}, bytes(3)), "has 2.25"),
+    (safetensors({"a": entry(offsets=[4, 12])}, bytes(12)), "tensor 'a': starts at byte 4 of the data, expected 0"),
+    (safetensors({"a": entry(), "b": entry()}, bytes(8)), "tensor 'b': starts at byte 0 of the data, expected 8"),
+    (safetensors({"a": entry()}, bytes(9)), "need 8 bytes of data, the file has 9"),
+    (safetensors(b'{"a":' + json.dumps(entry()).encode() + b',"a":' + json.dumps(entry()).encode() + b"}", bytes(8)),
+     "a name twice"),
+    (safetensors(b'{"a":{"dtype":"U8","dtype":"U8","shape":[],"data_offsets":[0,1]}}', bytes(1)), "a name twice"),
+]  # fmt: skip
+GOOD = [
+    safetensors({}),
+    safetensors(b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2],"later":[{}]}}   ', b"ab"),
+    safetensors({"a": entry(shape=[2, 0], offsets=[0, 0]), "b": entry()}, bytes(8)),
+    *(safetensors({"a": entry(name, [8], [0, bits])}, bytes(range(bits))) for name, (_, bits) in DTYPES.items()),
+]
+
+
+@pytest.fixture(scope="module")
+def read_in_c(tree_library: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """`read_in_c(data)`: (status, error text, DLTensor bytes) of tensor "a" in one of the payloads above."""
+    payloads = [*(data for data, _ in BAD), *GOOD]
+    entries = [("library", None), *(("safetensors", data) for data in payloads)]
+    imports = [list(range(1, len(entries))), *([] for _ in payloads)]
+    library = mblob.load_module(
+        tree_library(tmp_path_factory.mktemp("weights") / "w.so", entries, imports), missing="stub"
+    )
+
+    def read(data: bytes) -> tuple[int, str, bytes]:
+        module = library.imported_modules[payloads.index(data)]
+        out = ffi.new("DLTensor *")
+        status = lib.mblob_module_tensor(module._node.handle, b"a", out)
+        return status, text_of(lib.mblob_last_error()) if status else "", bytes(ffi.buffer(out))
+
+    return read
+
+
+@pytest.mark.parametrize(("data", "text"), BAD)
+def test_a_damaged_file_is_an_error_of_the_format_in_python_and_in_c(data: bytes, text: str, read_in_c: Any) -> None:
+    with pytest.raises(mblob.FormatError, match=re.escape(text)) as caught:
+        weights.tensors_of_safetensors(memoryview(data))
+    assert (caught.value.code, "\n" in str(caught.value)) == ("payload", False)
+    status, message, _ = read_in_c(data)
+    assert status == lib.MBLOB_E_FORMAT
+    assert re.match(r"a: .*safetensors: .*\[payload\]$", message), message
+
+
+@pytest.mark.parametrize("data", GOOD[:3])
+def test_what_the_format_allows_is_read(data: bytes, read_in_c: Any) -> None:
+    tensors = weights.tensors_of_safetensors(memoryview(data))
+    assert read_in_c(data)[0] == (lib.MBLOB_OK if "a" in tensors else lib.MBLOB_E_NOT_FOUND)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_dtype_has_a_view_in_python_and_in_c(name: str, read_in_c: Any) -> None:
+    text, bits = DTYPES[name]
+    data = safetensors({"a": entry(name, [8], [0, bits])}, bytes(range(bits)))
+    tensor = weights.tensors_of_safetensors(memoryview(data))["a"]
+    assert (tensor.dtype, tensor.shape, tensor.nbytes) == (text, (bits,) if bits < 8 else (8,), bits)
+    status, _, raw = read_in_c(data)
+    address, _, _, ndim, code, width, lanes, shape = struct.unpack_from("<QiiiBBHQ", raw)
+    dtype = DataType.parse(text)
+    assert (status, ndim, code, width, lanes) == (0, 1, dtype.code, dtype.bits, 1)
+    assert ctypes.c_int64.from_address(shape).value == tensor.shape[0]
+    assert ctypes.string_at(address, bits) == bytes(range(bits))
+
+
+def test_the_tables_of_dtypes_agree(root: Path) -> None:
+    """Every dtype of the reader, in both languages, is one that the tests above read."""
+    table = (root / "csrc" / "src" / "safetensors.c").read_text().partition("TYPES[] = {")[2].partition("};")[0]
+    assert re.findall(r'\{"(\w+)"', table) == list(mblob_safetensors.DTYPES)
+    assert set(mblob_safetensors.DTYPES) == set(DTYPES)
 
 
 def test_a_parameter_dictionary_is_weights_too(tree_library: Callable[..., Path], tmp_path: Path) -> None:

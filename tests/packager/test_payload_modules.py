@@ -258,31 +258,23 @@ def test_weights_without_tensors_are_weights() -> None:
     assert bytes(mblob.safetensors_module(safetensors({})).payload) == safetensors({})
 
 
+@pytest.mark.parametrize("as_file", [True, False])
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"1234", "4 bytes, a safetensors file has at least 8"),
-        (safetensors({}, size=100), "header has 100 bytes, the file has 10 in all"),
-        (safetensors({}, size=10**12), "at most 100000000 are allowed"),
-        (safetensors(b"{no json"), "is no JSON"),
-        (safetensors(b"[" * 100000), "is no JSON"),
-        (safetensors([1]), "is a JSON list"),
-        (safetensors({"x": 5}), "tensor 'x': no object"),
+        (b"", "0 bytes, its header's size alone has 8"),
+        (safetensors({}, size=100), "a header of 100 bytes, 2 are left"),
         (safetensors({"x": tensor("F33")}, bytes(8)), "tensor 'x': dtype 'F33'"),
-        (safetensors({"x": tensor(shape=[-2])}, bytes(8)), "tensor 'x': shape"),
-        (safetensors({"x": tensor(shape=[True, 2])}, bytes(8)), "tensor 'x': shape"),
-        (safetensors({"x": tensor(offsets=(0,))}, bytes(8)), "tensor 'x': data_offsets"),
-        (safetensors({"x": tensor(shape=[3])}, bytes(8)), "tensor 'x': data_offsets span 8 bytes"),
-        (safetensors({"x": tensor(shape=[2**62, 2**62])}, bytes(8)), "tensor 'x': data_offsets span"),
-        (safetensors({"x": tensor(offsets=(4, 12))}, bytes(12)), "tensor 'x' starts at byte 4 of the data, expected 0"),
-        (safetensors({"x": tensor(), "y": tensor(offsets=(4, 12))}, bytes(12)), "tensor 'y' starts at byte 4"),
-        (safetensors({"x": tensor()}, bytes(9)), "need 8 bytes of data, the file has 9"),
-        (GOOD[:-1], "need 11 bytes of data, the file has 10"),
+        (GOOD[:-1], "tensor 'y': data_offsets .8, 11. lie outside 10 bytes of data"),
     ],
 )
-def test_damaged_weights_are_refused_before_anything_is_built(data: bytes, message: str) -> None:
-    with pytest.raises(BuildError, match=message):
-        mblob.safetensors_module(data)
+def test_damaged_weights_are_refused_before_anything_is_built(
+    data: bytes, message: str, as_file: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "w.safetensors").write_bytes(data)
+    who = str(tmp_path / "w.safetensors") if as_file else "safetensors_module"
+    with pytest.raises(mblob.FormatError, match=f"^{who}: safetensors: {message}"):
+        mblob.safetensors_module(tmp_path / "w.safetensors" if as_file else data)
 
 
 def test_a_file_is_never_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

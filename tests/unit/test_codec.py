@@ -253,7 +253,11 @@ def test_level_off_reads_what_header_refuses() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["float32", "int8x4", "bool", "handle", "bfloat16", "uint8", "complex64", "e4m3_float8"]
+    "text",
+    [
+        "float32", "int8x4", "bool", "handle", "bfloat16", "uint8", "complex64", "complex64x4", "e4m3_float8",
+        "float8_e4m3fn", "float8_e5m2x4", "float4_e2m1fn",
+    ],
 )
 def test_data_types_survive_text_and_bytes(text: str) -> None:
     dtype = DataType.parse(text)
@@ -261,7 +265,9 @@ def test_data_types_survive_text_and_bytes(text: str) -> None:
     assert DataType.from_bytes(dtype.to_bytes()) == dtype
 
 
-@pytest.mark.parametrize("text", ["float", "float33", "float0", "int8x0", "f32", "float999", ""])
+@pytest.mark.parametrize(
+    "text", ["float", "float33", "float0", "int8x0", "f32", "float999", "float8_e4m3fnx0", "x4", "int8x", ""]
+)
 def test_other_text_is_no_data_type(text: str) -> None:
     with pytest.raises(ValueError, match="is not a data type"):
         DataType.parse(text)

@@ -1,0 +1,35 @@
+"""Files as memory: mapped, never read whole."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+from pathlib import Path
+
+from mblob.errors import FormatError
+
+
+def map_file(path: Path) -> memoryview:
+    """The bytes of a regular file: a read-only mapping, which lives as long as a view of it.
+
+    Files that say they are empty but are not (those of /proc) are read.
+
+    Raises:
+        OSError: it cannot be read, or is a folder.
+        FormatError: "not_elf": no regular file.
+    """
+    # O_NONBLOCK: a FIFO that nobody writes to would block for ever.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        info = os.fstat(fd)
+        if stat.S_ISDIR(info.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(info.st_mode):
+            raise FormatError(f"{path}: not a regular file", code="not_elf")
+        if info.st_size == 0:
+            return memoryview(path.read_bytes())
+        return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
+    finally:
+        os.close(fd)
