@@ -4,6 +4,7 @@ from __future__ import annotations
 
 SNIFF_SIZE = 512  # bytes to read: a tar header, more than an ELF header
 _ET_REL = 1
+AR_MAGIC, THIN_MAGIC = b"!<arch>\n", b"!<thin>\n"  # archives; thin ones hold names alone
 
 # What messages call each kind.
 NAMES = {"object": "an object file", "archive": "an archive of objects", "tar": "a tar archive"}
@@ -18,6 +19,6 @@ def linkable_kind(start: bytes) -> str | None:
     if start[:4] == b"\x7fELF":
         order = "big" if start[5:6] == b"\2" else "little"
         return "object" if int.from_bytes(start[16:18], order) == _ET_REL else None  # type: ignore[arg-type]
-    if start[:8] == b"!<arch>\n":
+    if start[:8] == AR_MAGIC:
         return "archive"
     return "tar" if start[257:262] == b"ustar" or start[:3] == b"\x1f\x8b\x08" else None  # gzip: a .tar.gz

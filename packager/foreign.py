@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mblob.archive import is_archive
 from mblob.errors import ToolchainError
 from packager import objects
 from packager.compile import HostFile, compile_all, object_file, probe, write_source
@@ -104,9 +105,7 @@ def _host_file(node: HostNode, i: int, object_format: str, work: Path) -> Path:
         return write_source(node, work / f"lib{i}.{node.fmt}")
     assert isinstance(node, ObjectNode)
     source = object_file(node, work / f"lib{i}.bytes").path
-    with source.open("rb") as file:
-        extension = "a" if file.read(8) == objects.AR_MAGIC else object_format
-    copy = work / f"lib{i}.{extension}"
+    copy = work / f"lib{i}.{'a' if is_archive(source) else object_format}"
     shutil.copyfile(source, copy)
     return copy
 

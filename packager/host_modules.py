@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mblob.file_kind import AR_MAGIC, THIN_MAGIC
 from mblob.module import Module
 from mblob.payload_source import as_bytes_view
 from packager.compile import SUFFIXES
 from packager.errors import BuildError
 from packager.given import existing_file, path_or_text
 from packager.nodes import ObjectNode, SourceNode
-from packager.objects import AR_MAGIC, THIN_MAGIC
 from packager.toolchain import as_options, check_options
 
 FORMATS = ("c", "cc", "cpp", "cu")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mblob.archive import is_archive
 from mblob.errors import ToolchainError
 from packager import append, grow, objects
 from packager.blob import BlobWriter, verify
@@ -157,7 +158,7 @@ def link_command(inputs: Inputs, output: Path, more: Sequence[str], options: Seq
         more = ["-Wl,--end-group", *more]
     line += addons
     for f in inputs.files:
-        if _is_archive(f.path):
+        if is_archive(f.path):
             line += ["-Wl,--whole-archive", str(f.path), "-Wl,--no-whole-archive"]
         else:
             line.append(str(f.path))
@@ -166,11 +167,6 @@ def link_command(inputs: Inputs, output: Path, more: Sequence[str], options: Seq
         home = Path(shutil.which(tools.nvcc[0]) or "/usr/local/cuda/bin/nvcc").resolve().parent.parent
         line += [f"-L{home / 'lib64'}", f"-L{home / 'lib'}", "-lcudart_static", "-lpthread", "-ldl", "-lrt"]
     return [*line, "-Wl,--as-needed", "-lm", "-Wl,--no-as-needed"]
-
-
-def _is_archive(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(8) == objects.AR_MAGIC
 
 
 def export_shared(request: Request, output: Path, work: Path) -> None:

@@ -1,23 +1,20 @@
-"""Questions to object files and archives before the linker sees them: machine, symbols; and one edit, a rename.
-
-Archives: System V / GNU ar, the format of `ar(5)`: a magic line, then members with 60-byte headers.
-"""
+"""Questions to object files and archives before the linker sees them: machine, symbols; and one edit, a rename."""
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mblob import archive
 from mblob.elf import ElfFile
 from mblob.elf_records import ET_REL, STB_GLOBAL, STB_LOCAL, STB_WEAK, Symbol
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
+from mblob.file_kind import AR_MAGIC, THIN_MAGIC
+from mblob.mapping import map_file
 from packager.errors import BuildError
 
-AR_MAGIC = b"!<arch>\n"
-THIN_MAGIC = b"!<thin>\n"
 SHN_COMMON = 0xFFF2
 SHT_GROUP, SHT_SYMTAB = 17, 2
 SHF_EXCLUDE = 0x80000000
@@ -153,13 +150,12 @@ def _comdat_sections(elf: ElfFile) -> set[int]:
 
 def _objects(path: Path, label: str) -> Iterator[tuple[str, memoryview]]:
     """Name and bytes of the object in a file, or of each object in an archive."""
-    with path.open("rb") as file:
-        if path.stat().st_size == 0:
-            raise BuildError(f"{label}: an empty file, expected an object file or an archive")
-        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    if bytes(data[:8]) == THIN_MAGIC:
+    data = map_file(path)
+    if not data:
+        raise BuildError(f"{label}: an empty file, expected an object file or an archive")
+    if data[:8] == THIN_MAGIC:
         raise BuildError(f"{label}: a thin archive holds no objects itself; make a full one (ar without T)")
-    if bytes(data[:8]) != AR_MAGIC:
+    if data[:8] != AR_MAGIC:
         if bytes(data[:4]) != b"\x7fELF":
             what = " (LLVM bitcode: compile without -flto)" if bytes(data[:4]) == b"BC\xc0\xde" else ""
             raise BuildError(
@@ -167,37 +163,7 @@ def _objects(path: Path, label: str) -> Iterator[tuple[str, memoryview]]:
             )
         yield label, data
         return
-    yield from _members(data, label)
-
-
-def _members(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]:
-    at = len(AR_MAGIC)
-    long_names = b""
-    while len(data) - at >= 60:
-        head = bytes(data[at : at + 60])
-        digits = head[48:58].strip()
-        if head[58:] != b"`\n" or not digits.isdigit():
-            raise FormatError(f"{label}: no archive member header here", code="not_elf", offset=at)
-        size = int(digits)
-        at += 60
-        if size > len(data) - at:
-            raise FormatError(
-                f"{label}: a member of {size} bytes, {len(data) - at} are left", code="elf_truncated", offset=at
-            )
-        body = data[at : at + size]
-        name = head[:16].rstrip()
-        at += size + (size & 1)
-        if name in (b"/", b"/SYM64/", b"__.SYMDEF"):
-            continue
-        if name == b"//":
-            long_names = bytes(body)
-            continue
-        if name[:1] == b"/" and name[1:].isdigit():
-            name = long_names[int(name[1:]) :].split(b"\n", 1)[0]
-        text = name.rstrip(b"/").decode(errors="replace")
-        if bytes(body[:4]) != b"\x7fELF":
-            raise FormatError(f"{label}({text}): not an ELF object", code="not_elf", offset=at - size)
-        yield f"{label}({text})", body
+    yield from archive.members(data, label)
 
 
 # -- checks before the link -----------------------------------------------------------------------------

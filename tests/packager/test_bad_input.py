@@ -175,7 +175,7 @@ def test_a_file_that_is_no_object(old: Path, tmp_path: Path, content: bytes, mes
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"!<arch>\nxx" + b"x" * 70, "no archive member header"), (b"\x7fELF", "has 16")]
+    ("content", "message"), [(b"!<arch>\nxx" + b"x" * 70, "no header of an archive member"), (b"\x7fELF", "has 16")]
 )
 def test_a_damaged_object(old: Path, tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "f.o").write_bytes(content)

@@ -1,0 +1,50 @@
+"""The one reader of archives (`.a`): System V and GNU, ar(5): a magic line, then members behind 60-byte headers.
+
+Thin archives hold no members and are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from mblob.errors import FormatError
+from mblob.file_kind import AR_MAGIC
+
+_HEADER = 60  # bytes; the name is at 0, the size at 48 in decimal digits, the end mark at 58
+_TABLES = (b"/", b"/SYM64/", b"__.SYMDEF")  # indices of symbols, which `ar` and `ranlib` write
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file starts as an archive does."""
+    with path.open("rb") as file:
+        return file.read(len(AR_MAGIC)) == AR_MAGIC
+
+
+def members(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]:
+    """Name as `label(member)` and bytes of each member of an archive, in order, without `ar`'s own tables.
+
+    Raises:
+        FormatError: "archive": a header or a member does not fit.
+    """
+    at = len(AR_MAGIC)
+    long_names = b""
+    while len(data) - at >= 2:  # one byte of padding may follow the last member
+        head = bytes(data[at : at + _HEADER])
+        digits = head[48:58].strip()
+        if len(head) < _HEADER or head[58:] != b"`\n" or not digits.isdigit():
+            raise FormatError(f"{label}: no header of an archive member here", code="archive", offset=at)
+        size, start = int(digits), at + _HEADER
+        if size > len(data) - start:
+            raise FormatError(
+                f"{label}: a member of {size} bytes, {len(data) - start} are left", code="archive", offset=at
+            )
+        body = data[start : start + size]
+        at = start + size + size % 2
+        name = head[:16].rstrip()
+        if name == b"//":
+            long_names = bytes(body)
+        elif name not in _TABLES:
+            if name[:1] == b"/" and name[1:].isdigit():
+                name = long_names[int(name[1:]) :].split(b"\n", 1)[0]
+            yield f"{label}({name.rstrip(b'/').decode(errors='backslashreplace')})", body
