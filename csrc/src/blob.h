@@ -9,6 +9,8 @@
 
 #include "bytes.h"
 
+#define MB_BLOB_SYMBOL "__tvm_dev_mblob" /* what a library calls it */
+
 enum { MB_DIGEST_NONE = 0, MB_DIGEST_CRC32 = 1, MB_DIGEST_SHA256 = 2 };
 
 struct mb_entry {

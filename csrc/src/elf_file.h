@@ -63,6 +63,10 @@ int mb_elf_bad_dynamic(const char *text);
 
 /* elf_relocations.c, elf_versions.c */
 int mb_elf_check_relocations(const struct mb_elf *elf);
+/* One more than the highest symbol that a relocation names. */
+uint64_t mb_elf_symbols_used(const struct mb_elf *elf);
+/* Whether relocations may write into segments that are read-only. */
+bool mb_elf_relocates_text(const struct mb_elf *elf);
 int mb_elf_check_versions(const struct mb_elf *elf);
 
 #endif

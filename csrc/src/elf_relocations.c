@@ -83,10 +83,14 @@ static bool is_function_entry(const struct mb_elf *elf, uint64_t vaddr) {
   return false;
 }
 
+bool mb_elf_relocates_text(const struct mb_elf *elf) {
+  uint64_t ignored = 0;
+  return mb_elf_tag(elf, DT_TEXTREL, &ignored) || (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_TEXTREL);
+}
+
 /* A word of a writable segment that is not the dynamic section. */
 static int check_place(const struct mb_elf *elf, uint64_t vaddr) {
-  uint32_t flags =
-      mb_elf_tag_or_zero(elf, DT_TEXTREL) || (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_TEXTREL) ? 0 : PF_W;
+  uint32_t flags = mb_elf_relocates_text(elf) ? 0 : PF_W;
   uint64_t size = sizeof(ElfW(Addr));
   if (!mb_elf_is_loaded(elf, vaddr, size, flags)) return bad("a relocation lies outside the data");
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
@@ -272,4 +276,29 @@ int mb_elf_check_relocations(const struct mb_elf *elf) {
   uint64_t ignored = 0;
   if (!status) status = walk_packed(elf, 0, 0, &ignored);
   return status ? status : check_functions(elf, used);
+}
+
+/* ---- which symbols they name ------------------------------------------------------------------------ */
+
+uint64_t mb_elf_symbols_used(const struct mb_elf *elf) {
+  const struct {
+    int64_t tag, size_tag;
+    uint64_t each;
+  } tables[] = {
+      {DT_RELA, DT_RELASZ, sizeof(ElfW(Rela))},
+      {DT_REL, DT_RELSZ, sizeof(ElfW(Rel))},
+      {DT_JMPREL, DT_PLTRELSZ,
+       mb_elf_tag_or_zero(elf, DT_PLTREL) == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela))},
+  };
+  uint64_t end = 0, vaddr = 0, at = 0;
+  for (size_t t = 0; t < sizeof(tables) / sizeof(*tables); t++) {
+    uint64_t size = mb_elf_tag_or_zero(elf, tables[t].size_tag);
+    if (!mb_elf_tag(elf, tables[t].tag, &vaddr) || !mb_elf_offset(elf, vaddr, size, &at)) continue;
+    for (uint64_t i = 0; i < size / tables[t].each; i++) {
+      ElfW(Rel) r; /* a Rela begins like it */
+      memcpy(&r, elf->data + at + i * tables[t].each, sizeof(r));
+      if (R_SYM(r.r_info) >= end) end = R_SYM(r.r_info) + 1;
+    }
+  }
+  return end;
 }

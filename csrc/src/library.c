@@ -3,10 +3,11 @@
 #include "runtime.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "source_file.h"
 
-#define BLOB_SYMBOL "__tvm_dev_mblob"
+#define BLOB_SYMBOL MB_BLOB_SYMBOL
 
 /* Held while the list changes and around the dynamic linker: what is in the list is what is loaded.
  * Recursive, because constructors of a library may open others. Loaders are never called with it. */
@@ -134,6 +135,7 @@ static struct mb_library *new_library(const struct mb_source *source) {
   pthread_mutex_init(&library->lock, NULL);
   pthread_cond_init(&library->opened, NULL);
   library->source = *source;
+  library->copy_fd = -1;
   return library;
 }
 
@@ -178,6 +180,7 @@ static void free_remains(struct mb_library *library) {
   free_functions(&library->environment);
   free(library->link_name);
   mb_source_close(&library->source);
+  if (library->copy_fd >= 0) (void)close(library->copy_fd);
   pthread_mutex_destroy(&library->lock);
   pthread_cond_destroy(&library->opened);
   free(library);

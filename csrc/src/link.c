@@ -4,7 +4,8 @@
  * file, and descriptor numbers come back. So every load has a name that was never used in this process: the
  * path /proc/self/fd/<n>, spelled with redundant "/" and "./" that count the loads. A library with $ORIGIN in
  * its search path is named through its folder's descriptor instead, because the linker takes $ORIGIN from the
- * name; dladdr() reports these names. */
+ * name; dladdr() reports these names. A library that leaves names of the runtime undefined is a memory file to
+ * the linker (link_copy.h). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -12,35 +13,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <tvm/runtime/c_backend_api.h>
 #include <unistd.h>
 
+#include "host_symbols.h"
+#include "link_copy.h"
 #include "runtime.h"
 #include "system_library.h"
 
-/* What libraries reach the runtime through: the same list in TVM 0.5 - 0.19 (docs/format.md, section 9). */
-static const struct {
-  const char *symbol;
-  void (*function)(void);
-} slots[] = {
-    {"__TVMFuncCall", (void (*)(void))TVMFuncCall},
-    {"__TVMAPISetLastError", (void (*)(void))TVMAPISetLastError},
-    {"__TVMBackendGetFuncFromEnv", (void (*)(void))TVMBackendGetFuncFromEnv},
-    {"__TVMBackendAllocWorkspace", (void (*)(void))TVMBackendAllocWorkspace},
-    {"__TVMBackendFreeWorkspace", (void (*)(void))TVMBackendFreeWorkspace},
-    {"__TVMBackendParallelLaunch", (void (*)(void))TVMBackendParallelLaunch},
-    {"__TVMBackendParallelBarrier", (void (*)(void))TVMBackendParallelBarrier},
-};
-#define SLOTS (sizeof(slots) / sizeof(*slots))
-static const char context_symbol[] = "__tvm_module_ctx";
-
-/* The names of all that is filled in; the last, number SLOTS, is the context's. */
-static const char *slot_name(size_t i) { return i < SLOTS ? slots[i].symbol : context_symbol; }
-
 /* ---- names ------------------------------------------------------------------------------------------ */
 
+#define SPELLING 160 /* bytes; "./" for each bit of 64, and some */
+
 /* "./" or "/" for each bit of a number that no other load had. */
-static void spell_count(char out[160]) {
+static void spell_count(char out[SPELLING]) {
   static _Atomic uint64_t loads = 0;
   size_t used = 0;
   for (uint64_t n = atomic_fetch_add(&loads, 1) + 1; n; n >>= 1) {
@@ -70,37 +55,52 @@ static int open_folder(struct mb_source *source, const char **base) {
   return MBLOB_OK;
 }
 
-static int make_name(struct mb_library *library) {
-  struct mb_source *source = &library->source;
-  const char *base = NULL;
-  char count[160];
-  int n;
-  spell_count(count);
-  if (!has_proc(source->fd)) {
-    if (!*source->path) return mb_fail(MBLOB_E_IO, "without /proc a library from memory cannot be loaded");
+/* Whether $ORIGIN matters, and a name without the folder would lose it. */
+static bool needs_folder(const struct mb_library *library) {
+  return library->elf.origin_in_runpath && *library->source.path == '/' && has_proc(library->source.fd);
+}
+
+/* The name for the linker; `count`: the spelling of this load, `base`: the file's name in its folder, which is
+ * open, or NULL. */
+static int make_name(struct mb_library *library, const char *count, const char *base) {
+  const struct mb_source *source = &library->source;
+  int n, fd = library->copy_fd >= 0 ? library->copy_fd : source->fd;
+  free(library->link_name);
+  if (!has_proc(fd)) {
+    if (!*source->path || library->copy_fd >= 0)
+      return mb_fail(MBLOB_E_IO, "without /proc a library from memory cannot be loaded");
     n = asprintf(&library->link_name, "%s", source->path);
-  } else if (library->elf.origin_in_runpath && *source->path == '/') {
-    int status = open_folder(source, &base);
-    if (status) return status;
+  } else if (base && library->copy_fd < 0) {
     n = asprintf(&library->link_name, "/proc/self/%sfd/%d/%s", count, source->dir_fd, base);
   } else {
-    n = asprintf(&library->link_name, "/proc/self/%sfd/%d", count, source->fd);
+    n = asprintf(&library->link_name, "/proc/self/%sfd/%d", count, fd);
   }
   if (n >= 0) return MBLOB_OK;
   library->link_name = NULL;
-  return mb_fail_memory(sizeof(count));
+  return mb_fail_memory(SPELLING);
+}
+
+/* Decide what the linker is given, and its name. */
+static int prepare(struct mb_library *library) {
+  char count[SPELLING], folder[SPELLING + 32];
+  const char *base = NULL;
+  spell_count(count);
+  int status = needs_folder(library) ? open_folder(&library->source, &base) : MBLOB_OK;
+  if (status) return status;
+  (void)snprintf(folder, sizeof(folder), "/proc/self/%sfd/%d", count, library->source.dir_fd);
+  status = mb_link_copy(library, base ? folder : NULL);
+  return status ? status : make_name(library, count, base);
 }
 
 /* ---- loading ------------------------------------------------------------------------------------------ */
 
-/* A symbol of the global scope hides the library's own slot of that name from the library's code, unless the
- * library looks at itself first. */
+/* What is undefined is an error now, not the end of a call. A library that gives addresses of its own to tables
+ * of the process stays in memory, as these do. */
 static int flags_for(const struct mb_library *library) {
-  ElfW(Sym) symbol;
-  int flags = RTLD_NOW | RTLD_LOCAL; /* what nobody provides is an error now, not the end of a call */
-  for (size_t i = 0; i <= SLOTS; i++)
-    if (mb_elf_find(&library->elf, slot_name(i), &symbol) && dlsym(RTLD_DEFAULT, slot_name(i)))
-      flags |= RTLD_DEEPBIND;
+  static const char *const tables[] = {"TVMBackendRegisterSystemLibSymbol", "TVMFuncRegisterGlobal"};
+  int flags = RTLD_NOW | RTLD_LOCAL;
+  for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
+    if (mb_link_copy_binds(library, tables[i])) flags |= RTLD_NODELETE;
   return flags;
 }
 
@@ -113,7 +113,7 @@ static const char *remedy(const char *reason) {
   at += sizeof(marker) - 1;
   memcpy(symbol, at, strcspn(at, ",\n ") < sizeof(symbol) ? strcspn(at, ",\n ") : 0);
   if (strncmp(symbol, "TVM", 3) == 0)
-    return "; the library was made to be opened where libtvm_runtime is loaded globally";
+    return "; it is a function of TVM's runtime that this one does not have";
   void *math = *symbol ? dlopen("libm.so.6", RTLD_LAZY | RTLD_LOCAL) : NULL;
   bool found = math && dlsym(math, symbol);
   if (math) (void)dlclose(math);
@@ -167,34 +167,36 @@ static void **slot_at(const struct mb_library *library, const char *name, uint64
 
 /* Before the library is loaded: slots must stay writable. */
 static int check_slots(const struct mb_library *library) {
-  for (size_t i = 0; i <= SLOTS; i++) {
+  for (size_t i = 0; i <= MB_SLOTS; i++) {
     uint64_t vaddr = 0;
-    if (slot_at(library, slot_name(i), &vaddr) && mb_elf_becomes_read_only(&library->elf, vaddr))
+    if (slot_at(library, mb_slot_name(i), &vaddr) && mb_elf_becomes_read_only(&library->elf, vaddr))
       return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN,
-                            "%s becomes read-only, so nobody can fill it", slot_name(i));
+                            "%s becomes read-only, so nobody can fill it", mb_slot_name(i));
   }
   return MBLOB_OK;
 }
 
 static void fill_slots(struct mb_library *library) {
   uint64_t vaddr = 0;
-  for (size_t i = 0; i < SLOTS; i++) {
-    void **slot = slot_at(library, slot_name(i), &vaddr);
-    if (slot) memcpy(slot, &slots[i].function, sizeof(slots[i].function));
+  for (size_t i = 0; i < MB_SLOTS; i++) {
+    void **slot = slot_at(library, mb_slot_name(i), &vaddr);
+    void *function = mb_host_symbol(mb_slot_name(i) + strlen("__"));
+    if (slot) memcpy(slot, &function, sizeof(function));
   }
   library->context = (struct mb_context){MB_TAG_CONTEXT, library};
   void *context = &library->context;
-  library->context_slot = slot_at(library, context_symbol, &vaddr);
+  library->context_slot = slot_at(library, mb_slot_name(MB_SLOTS), &vaddr);
   if (library->context_slot) memcpy(library->context_slot, &context, sizeof(context));
 }
 
 int mb_library_link(struct mb_library *library) {
   int status = check_slots(library);
-  if (!status) status = make_name(library);
+  if (!status) status = prepare(library);
   if (status) return status;
   library->handle = dlopen(library->link_name, flags_for(library));
   if (!library->handle) return refused(library);
   status = check_mapping(library);
+  if (!status) status = mb_link_copy_give_back(library);
   if (status) return status;
   fill_slots(library);
   return MBLOB_OK;

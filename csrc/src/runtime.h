@@ -166,6 +166,8 @@ struct mb_library {
   const char *system_prefix; /* of a statically linked library, which has no file; else NULL */
   struct mb_source source;
   struct mb_elf elf;
+  int copy_fd; /* owned; what the linker is given in place of the file (link_copy.h), -1: the file itself */
+  uint64_t changed_start, changed_end; /* the bytes in which that copy differs from the file's loaded part */
   void *handle;    /* of dlopen */
   uintptr_t base;  /* what is added to addresses in the file */
   char *link_name; /* what the dynamic linker calls it */

@@ -90,14 +90,22 @@ static int write_all(int fd, const uint8_t *data, size_t size) {
   return MBLOB_OK;
 }
 
+int mb_memory_file(const char *name) {
+  int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
+  return fd < 0 && errno == EINVAL ? memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING) : fd;
+}
+
+bool mb_memory_file_seal(int fd) {
+  return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0;
+}
+
 int mb_source_open_memory(const void *data, size_t size, struct mb_source *out) {
   *out = nothing;
   if (!size) return mb_fail_format("not_elf", 0, MB_UNKNOWN, "memory: an empty file");
-  out->fd = memfd_create("mblob", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
-  if (out->fd < 0 && errno == EINVAL) out->fd = memfd_create("mblob", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  out->fd = mb_memory_file("mblob");
   if (out->fd < 0) return mb_fail_errno(errno, "memory: cannot make a memory file (memfd_create)");
   int status = write_all(out->fd, data, size);
-  if (!status && fcntl(out->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0)
+  if (!status && !mb_memory_file_seal(out->fd))
     status = mb_fail_errno(errno, "memory: cannot seal the memory file");
   if (status) {
     mb_source_close(out);

@@ -1,6 +1,10 @@
 /* A library that cannot be unloaded: it has an STB_GNU_UNIQUE symbol, as statics of C++ templates are. */
 #include <tvm/runtime/c_backend_api.h>
 
+#if defined(MBLOB_HOST) /* where the header defines nothing */
+TVM_DLL void *__tvm_module_ctx;
+#endif
+
 int unique_value;
 __asm__(".type unique_value, %gnu_unique_object");
 

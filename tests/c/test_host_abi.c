@@ -1,0 +1,174 @@
+/* test_host_abi DIRECTORY: libraries that leave the runtime's functions undefined. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static mblob_module *open_ok(const char *dir, const char *name) {
+  mblob_module *module = NULL;
+  CHECK(mblob_open(in(dir, name), NULL, &module) == MBLOB_OK);
+  return module;
+}
+
+static int call(mblob_module *module, const char *name, TVMValue argument, int code, int64_t *result) {
+  mblob_function *function;
+  TVMValue ret = {.v_int64 = 0};
+  int ret_code;
+  CHECK(mblob_module_function(module, name, 1, &function) == MBLOB_OK);
+  int status = mblob_function_call(function, &argument, &code, 1, &ret, &ret_code);
+  mblob_function_release(function);
+  *result = ret.v_int64;
+  return status;
+}
+
+static int64_t call_int(mblob_module *module, const char *name, int64_t argument) {
+  int64_t result;
+  CHECK(call(module, name, (TVMValue){.v_int64 = argument}, kTVMArgInt, &result) == MBLOB_OK);
+  return result;
+}
+
+static int answer(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+  (void)args, (void)codes, (void)count, (void)resource;
+  TVMValue value = {.v_int64 = 42};
+  int code = kTVMArgInt;
+  return TVMCFuncSetReturn(ret, &value, &code, 1);
+}
+
+static void register_answer(void) {
+  mblob_function *function;
+  CHECK(mblob_function_create(answer, NULL, NULL, &function) == MBLOB_OK);
+  CHECK(mblob_register_global("host.answer", function, 1) == MBLOB_OK);
+  mblob_function_release(function);
+}
+
+static void every_reference_leads_to_this_runtime(const char *dir, const char *name) {
+  mblob_module *module = open_ok(dir, name);
+  CHECK(call_int(module, "constructor_ran", 0) == 1);
+  CHECK(call_int(module, "address_of_call", 0) == (int64_t)(intptr_t)TVMFuncCall);
+  CHECK(call_int(module, "weak_ones", 0) == 1);
+  CHECK(call_int(module, "asks", 0) == 42);
+  CHECK(call_int(module, "parallel", 3) == 3);
+  float a[5] = {0, 1, 2, 3, 4}, out[5];
+  CHECK(mblob_call(module, "two_stages", "float32[5],float32[5]", a, out) == MBLOB_OK);
+  CHECK(out[0] == 2 && out[4] == 10);
+  mblob_module_release(module);
+}
+
+static void texts_of_kernels_arrive_as_they_are(const char *dir) {
+  enum { LONG = 1 << 20 };
+  static char text[LONG + 64];
+  int64_t ignored;
+  mblob_module *module = open_ok(dir, "c_target.so");
+  strcpy(text, "line 1\nline 2: \xC3\xA4\xE2\x82\xAC %s %n\n");
+  CHECK(call(module, "fails_with", (TVMValue){.v_str = text}, kTVMStr, &ignored) == MBLOB_E_KERNEL);
+  CHECK(strcmp(mblob_last_error(), text) == 0 && strcmp(TVMGetLastError(), text) == 0);
+  memset(text, 'x', LONG);
+  CHECK(call(module, "fails_with", (TVMValue){.v_str = text}, kTVMStr, &ignored) == MBLOB_E_KERNEL);
+  CHECK(strcmp(mblob_last_error(), text) == 0);
+  mblob_module_release(module);
+}
+
+static void two_openings_are_one_library(const char *dir) {
+  mblob_module *first = open_ok(dir, "c_target.so"), *second = open_ok(dir, "c_target.so");
+  CHECK(mblob_module_symbol(first, "stored_in_data") == mblob_module_symbol(second, "stored_in_data"));
+  mblob_module_release(first);
+  CHECK(call_int(second, "asks", 0) == 42);
+  mblob_module_release(second);
+}
+
+static long mapped_lines(const char *name) {
+  char line[4096];
+  long count = 0;
+  FILE *maps = fopen("/proc/self/maps", "r");
+  CHECK(maps);
+  while (fgets(line, sizeof(line), maps)) count += strstr(line, name) != NULL;
+  fclose(maps);
+  return count;
+}
+
+static void the_copy_leaves_the_process_with_the_library(const char *dir) {
+  mblob_module *module = open_ok(dir, "c_target.so");
+  CHECK(mapped_lines("memfd:c_target.so") > 0);
+  mblob_module_release(module);
+  CHECK(mapped_lines("c_target.so") == 0);
+}
+
+static void code_is_mapped_from_the_file_itself(const char *dir) {
+  char name[4096];
+  Dl_info info;
+  mblob_module *module = open_ok(dir, "c_target.so");
+  void *code = mblob_module_symbol(module, "two_stages");
+  unsigned long start, end;
+  bool found = false;
+  FILE *maps = fopen("/proc/self/maps", "r");
+  CHECK(maps && code);
+  char line[4200], flags[8];
+  while (fgets(line, sizeof(line), maps))
+    if (sscanf(line, "%lx-%lx %7s %*s %*s %*s %4095s", &start, &end, flags, name) == 4 &&
+        (unsigned long)(uintptr_t)code >= start && (unsigned long)(uintptr_t)code < end)
+      found = strcmp(flags, "r-xp") == 0 && strstr(name, "/c_target.so") != NULL;
+  fclose(maps);
+  CHECK(found);
+  CHECK(dladdr(code, &info) && strcmp(info.dli_sname, "two_stages") == 0);
+  mblob_module_release(module);
+}
+
+static void a_copy_that_stays_in_memory_is_opened_again(const char *dir) {
+  mblob_module *module = open_ok(dir, "c_target_unique.so");
+  CHECK(call_int(module, "counts", 0) == 1 && call_int(module, "asks", 0) == 42);
+  mblob_module_release(module);
+  module = open_ok(dir, "c_target_unique.so");
+  CHECK(call_int(module, "counts", 0) == 2); /* the same code in memory */
+  CHECK(call_int(module, "asks", 0) == 42);
+  mblob_module_release(module);
+}
+
+static void origin_is_the_folder_of_the_file(const char *dir) {
+  mblob_module *module = open_ok(dir, "c_target_origin.so");
+  CHECK(call_int(module, "asks_neighbour", 0) == 11);
+  CHECK(call_int(module, "address_of_call", 0) == (int64_t)(intptr_t)TVMFuncCall);
+  mblob_module_release(module);
+}
+
+static void what_a_constructor_announced_outlives_its_module(const char *dir) {
+  mblob_module_release(open_ok(dir, "announces.so"));
+  void *system_lib = NULL;
+  TVMValue module, ret, none = {.v_handle = NULL};
+  int code, null = kTVMNullptr;
+  CHECK(TVMFuncGetGlobal("runtime.SystemLib", &system_lib) == 0 && system_lib);
+  CHECK(TVMFuncCall(system_lib, &none, &null, 0, &module, &code) == 0 && code == kTVMModuleHandle);
+  void *announced = NULL;
+  CHECK(TVMModGetFunction(module.v_handle, "announced", 0, &announced) == 0 && announced);
+  CHECK(TVMFuncCall(announced, &none, &null, 0, &ret, &code) == 0 && ret.v_int64 == 77);
+  CHECK(TVMFuncFree(announced) == 0 && TVMModFree(module.v_handle) == 0 && TVMFuncFree(system_lib) == 0);
+}
+
+static void another_runtime_in_the_process_is_not_called(const char *dir) {
+  void *fake = dlopen(in(dir, "fake_runtime.so"), RTLD_NOW | RTLD_GLOBAL);
+  CHECK(fake && dlsym(RTLD_DEFAULT, "TVMFuncCall") == dlsym(fake, "TVMFuncCall"));
+  void *(*own_call)(void) = (void *(*)(void))dlsym(fake, "own_call");
+  every_reference_leads_to_this_runtime(dir, "c_target.so");
+  every_reference_leads_to_this_runtime(dir, "c_target_now.so");
+  CHECK(own_call() == dlsym(fake, "TVMFuncCall")); /* nor does it see ours */
+  dlclose(fake);
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  const char *dir = argv[1];
+  register_answer();
+  RUN(every_reference_leads_to_this_runtime, dir, "c_target.so");
+  RUN(every_reference_leads_to_this_runtime, dir, "c_target_now.so");
+  RUN(texts_of_kernels_arrive_as_they_are, dir);
+  RUN(two_openings_are_one_library, dir);
+  RUN(the_copy_leaves_the_process_with_the_library, dir);
+  RUN(code_is_mapped_from_the_file_itself, dir);
+  RUN(a_copy_that_stays_in_memory_is_opened_again, dir);
+  RUN(origin_is_the_folder_of_the_file, dir);
+  RUN(what_a_constructor_announced_outlives_its_module, dir);
+  RUN(another_runtime_in_the_process_is_not_called, dir);
+  CHECK(TVMFuncRemoveGlobal("host.answer") == 0);
+  return 0;
+}

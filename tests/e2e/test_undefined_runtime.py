@@ -1,0 +1,304 @@
+"""Libraries that leave the runtime's functions undefined (TVM target="c", float16 code of LLVM) from Python."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from tests.e2e.programs import ROOT, run
+
+KERNELS = ROOT / "tests" / "c" / "kernels"
+FDS = Path("/proc/self/fd")
+HALVES = np.arange(65536, dtype=np.uint16)
+SIGNS = (np.float32(1), np.float32(-1))
+
+# Opens argv[1] beside another runtime that is loaded globally, argv[2], if there is one.
+HOST = """
+import ctypes, sys
+import numpy as np
+if len(sys.argv) > 2:
+    other = ctypes.CDLL(sys.argv[2], mode=ctypes.RTLD_GLOBAL)
+    other.own_call.restype = ctypes.c_void_p
+    own = ctypes.cast(other.TVMFuncCall, ctypes.c_void_p).value
+import mblob
+mblob.register_func("host.answer", lambda *args: 42)
+module = mblob.load_module(sys.argv[1])
+assert module["constructor_ran"]() == 1
+assert module["weak_ones"]() == 1
+assert module["asks"]() == 42
+a = np.arange(1000, dtype="f")
+out = np.empty_like(a)
+module["two_stages"](a, out)
+assert (out == (a + 1) * 2).all()
+halves = np.array([1.5], "e")
+module["half_to_float"](halves.view("u2"), out[:1])
+assert out[0] == 1.5
+here = module["address_of_call"]()
+process = ctypes.CDLL(None)
+if len(sys.argv) > 2:
+    assert here != own and other.own_call() == own
+    assert ctypes.cast(process.TVMFuncCall, ctypes.c_void_p).value == own
+else:
+    assert not hasattr(process, "TVMFuncCall") and not hasattr(process, "__gnu_f2h_ieee")
+print("fine")
+"""
+
+
+def compile_library(output: Path, *flags: str, source: Path = KERNELS / "c_target.c", cc: str = "") -> Path:
+    compiler = cc or os.environ.get("CC") or "cc"
+    run(
+        compiler, "-std=gnu11", "-O2", "-fPIC", "-shared", "-DMBLOB_HOST", "-nodefaultlibs",
+        "-I", ROOT / "csrc" / "include", source, "-o", output, *flags, "-lc",
+    )  # fmt: skip
+    return output
+
+
+def undefined(library: Path) -> set[str]:
+    return {line.split()[-1] for line in run("nm", "-D", "--undefined-only", library).stdout.splitlines()}
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_library(tmp_path_factory.mktemp("undefined") / "kernels.so")
+
+
+@pytest.fixture
+def module(kernels: Path) -> mblob.Module:
+    return mblob.load_module(kernels)
+
+
+def host(*arguments: object, **environment: str) -> None:
+    done = run(sys.executable, "-c", HOST, *arguments, env={**os.environ, **environment}, cwd=ROOT)
+    assert done.stdout == "fine\n"
+
+
+LINKS = {
+    "lazy": ["-Wl,-z,lazy"],
+    "now": ["-Wl,-z,now"],
+    "now, relro": ["-Wl,-z,now,-z,relro"],
+    "norelro": ["-Wl,-z,norelro"],
+    "no plt": ["-fno-plt"],
+    "one segment": ["-Wl,-z,noseparate-code"],
+    "sysv hash": ["-Wl,--hash-style=sysv"],
+    "both hashes": ["-Wl,--hash-style=both"],
+    "symbolic": ["-Wl,-Bsymbolic"],
+    "relr": ["-Wl,-z,pack-relative-relocs"],
+}
+
+
+@pytest.mark.parametrize("flags", LINKS.values(), ids=LINKS)
+def test_however_it_is_linked_it_opens(tmp_path: Path, flags: list[str]) -> None:
+    library = compile_library(tmp_path / "k.so", *flags)
+    assert {"TVMBackendAllocWorkspace", "__gnu_f2h_ieee"} <= undefined(library)
+    host(library)
+    host(library, LD_BIND_NOW="1")
+
+
+@pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
+@pytest.mark.parametrize("now", ["-Wl,-z,lazy", "-Wl,-z,now"])
+def test_whichever_linker_made_it_it_opens(
+    tmp_path: Path, require: Callable[[str], str], linker: str, now: str
+) -> None:
+    require("mold" if linker == "mold" else f"ld.{linker}")
+    host(compile_library(tmp_path / "k.so", f"-fuse-ld={linker}", now))
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_whichever_compiler_made_it_it_opens(
+    tmp_path: Path, require: Callable[[str], str], compiler: str
+) -> None:
+    host(compile_library(tmp_path / "k.so", cc=require(compiler)))
+
+
+@pytest.mark.parametrize("environment", [{}, {"LD_BIND_NOW": "1"}], ids=["lazy", "LD_BIND_NOW"])
+def test_another_runtime_in_the_process_neither_serves_nor_sees(
+    tmp_path: Path, kernels: Path, environment: dict[str, str]
+) -> None:
+    fake = tmp_path / "fake_runtime.so"
+    run("cc", "-O2", "-fPIC", "-shared", KERNELS / "fake_runtime.c", "-o", fake)
+    host(kernels, fake, **environment)
+
+
+def test_every_function_of_tvm_that_the_runtime_has_is_bound(tmp_path: Path) -> None:
+    runtime = next((ROOT / "loader" / "_lib").glob("libmblob.so*"))
+    names = {line.split()[-1] for line in run("nm", "-D", "--defined-only", runtime).stdout.splitlines()}
+    names = {name for name in names if not name.startswith("mblob_")}
+    assert "TVMBackendParallelLaunch" in names
+    source = tmp_path / "all.c"
+    array = ", ".join(f"(void *){name}" for name in sorted(names))
+    text = "".join(f"extern int {name}(void);\n" for name in sorted(names))
+    source.write_text(f"{text}void *const all[] = {{{array}}};\nint f(void);\nint f(void) {{ return 0; }}\n")
+    run("cc", "-w", "-fno-builtin", "-fPIC", "-shared", "-nodefaultlibs", source, "-o", tmp_path / "all.so", "-lc")
+    mblob.load_module(tmp_path / "all.so")
+
+
+def test_what_nobody_has_is_one_clear_error(tmp_path: Path) -> None:
+    source = tmp_path / "k.c"
+    source.write_text(
+        "extern void *TVMBackendAllocWorkspace(int, int, unsigned long, int, int);\n"
+        "extern int TVMNobodyHasThis(void);\n"
+        "int f(void); int f(void) { return TVMNobodyHasThis() + (TVMBackendAllocWorkspace(1, 0, 8, 0, 8) != 0); }\n"
+    )
+    library = compile_library(tmp_path / "k.so", source=source)
+    with pytest.raises(mblob.IncompatibleError) as caught:
+        mblob.load_module(library)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert str(library) in text
+    assert "undefined symbol: TVMNobodyHasThis" in text
+    assert "TVM's runtime" in text
+
+
+def test_from_bytes_and_from_a_descriptor_it_opens_too(kernels: Path) -> None:
+    a, out = np.zeros(3, "f"), np.empty(3, "f")
+    mblob.load_module(kernels.read_bytes())["two_stages"](a, out)
+    assert (out == 2).all()
+    with kernels.open("rb") as file:
+        mblob.load_module(file)["two_stages"](out, a)
+    assert (a == 6).all()
+
+
+def test_objects_that_leave_them_undefined_open_as_well(tmp_path: Path) -> None:
+    target = tmp_path / "k.o"
+    run("cc", "-O1", "-fPIC", "-DMBLOB_HOST", "-I", ROOT / "csrc/include", "-c", KERNELS / "c_target.c", "-o", target)
+    assert mblob.load_module(target)["constructor_ran"]() == 1
+
+
+def test_a_large_blob_is_not_copied(tmp_path: Path, packed_blob_of: Callable[[int], bytes]) -> None:
+    size = 48 << 20
+    (tmp_path / "blob.bin").write_bytes(packed_blob_of(size))
+    blob = tmp_path / "blob.c"
+    blob.write_text(
+        f'#include "{KERNELS}/c_target.c"\n'
+        '__asm__(".section .tvm_mblob,\\"a\\"\\n.balign 64\\n.globl __tvm_dev_mblob\\n"\n'
+        '".type __tvm_dev_mblob, %object\\n__tvm_dev_mblob:\\n"\n'
+        f'".incbin \\"{tmp_path}/blob.bin\\"\\n.size __tvm_dev_mblob, . - __tvm_dev_mblob\\n.text");\n'
+    )
+    library = compile_library(tmp_path / "large.so", source=blob)
+    before = set(FDS.iterdir())
+    module = mblob.load_module(library)
+    copies = []
+    for link in set(FDS.iterdir()) - before:
+        if link.exists() and str(link.readlink()).startswith("/memfd:large.so"):
+            copies.append(link.stat().st_blocks * 512)
+    assert len(copies) == 1
+    assert copies[0] < 1 << 20
+    assert module["constructor_ran"]() == 1
+    data = module.imported_modules[0].payload
+    assert len(data) == size
+    assert data[:4].tobytes() == b"\1\2\3\4"
+    assert data[size // 2] == 7
+    assert data[-1] == 9
+
+
+@pytest.fixture
+def packed_blob_of() -> Callable[[int], bytes]:
+    from mblob import classic
+    from mblob.payload_source import BytesPayload
+
+    def make(size: int) -> bytes:
+        payload = bytearray(size)
+        payload[:4], payload[size // 2], payload[-1] = b"\1\2\3\4", 7, 9
+        sink = classic.BytesSink()
+        entries = [classic.OutEntry("library", None), classic.OutEntry("my_key", BytesPayload(bytes(payload)), True)]
+        classic.write(sink, entries, [0, 1, 1], [1])
+        return bytes(sink.data)
+
+    return make
+
+
+# -- errors ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["plain", "two\nlines\n", "ä€🎉 100 % s %n", "x" * 300_000],
+    ids=["plain", "lines", "utf8", "long"],
+)
+def test_the_text_of_a_kernel_arrives_intact(module: mblob.Module, text: str) -> None:
+    with pytest.raises(mblob.KernelError) as caught:
+        module["fails_with"](text)
+    assert str(caught.value) == text
+
+
+# -- float16 -------------------------------------------------------------------------------------------------
+
+
+def is_nan(halves: Any) -> Any:
+    return (halves & 0x7FFF) > 0x7C00
+
+
+def floats_to_try() -> Any:
+    """Every half, all midpoints of neighbours and what lies next to those, and random bit patterns."""
+    finite = HALVES[: 0x7C00].view("e").astype("f8")
+    middle = np.append((finite[1:] + finite[:-1]) / 2, [65520.0]).astype("f")
+    near = [np.nextafter(middle, np.float32(to)) for to in (-np.inf, np.inf)]
+    special = np.array([0, 1, 0x7F7FFFFF, 0x7F800000, 0x33000000, 0x33000001, 0x32FFFFFF], np.uint32).view("f")
+    each = np.concatenate([finite.astype("f"), middle, *near, special])
+    wild = np.random.default_rng(5).integers(0, 2**32, 2_000_000, dtype=np.uint32).view("f")
+    return np.concatenate([sign * each for sign in SIGNS] + [wild])
+
+
+def rounded(values: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return values.astype("e").view("u2")
+
+
+@pytest.mark.parametrize("name", ["half_to_float", "half_to_float_in_registers"])
+def test_all_halves_become_the_float_that_they_are(module: mblob.Module, name: str) -> None:
+    out = np.empty(65536, "f")
+    module[name](HALVES, out)
+    numbers = ~is_nan(HALVES)
+    assert (out.view("u4")[numbers] == HALVES.view("e").astype("f").view("u4")[numbers]).all()
+    # A NaN keeps sign and payload, and is quiet.
+    bits, nans = out.view("u4")[~numbers], HALVES[~numbers].astype(np.uint32)
+    assert (bits == ((nans & 0x8000) << 16 | 0x7FC00000 | (nans & 0x3FF) << 13)).all()
+
+
+@pytest.mark.parametrize("name", ["float_to_half", "float_to_half_in_registers", "float_to_half_as_integer"])
+def test_floats_round_to_the_nearest_half_ties_to_even(module: mblob.Module, name: str) -> None:
+    values = floats_to_try()
+    out = np.empty(len(values), np.uint16)
+    module[name](values, out)
+    numbers = ~np.isnan(values)
+    assert (out[numbers] == rounded(values)[numbers]).all()
+    bits, nans = values.view("u4")[~numbers], out[~numbers]
+    assert len(nans) > 1000
+    assert (nans == ((bits >> 16) & 0x8000 | 0x7E00 | (bits >> 13) & 0x1FF)).all()
+
+
+def test_doubles_round_once(module: mblob.Module) -> None:
+    single = floats_to_try()
+    with np.errstate(invalid="ignore"):
+        double = single.astype("d")
+    edges = [5e-324, -1e308, 2.0**-25, np.nextafter(2.0**-25, 1), np.inf, -np.inf]
+    values = np.concatenate([double, np.nextafter(double, 0), edges])
+    out = np.empty(len(values), np.uint16)
+    module["double_to_half_in_registers"](values, out)
+    numbers = ~np.isnan(values)
+    assert (out[numbers] == rounded(values)[numbers]).all()
+    assert is_nan(out[~numbers]).all()
+
+
+def test_a_search_path_with_origin_still_finds_its_neighbours(tmp_path: Path) -> None:
+    run("cc", "-fPIC", "-shared", KERNELS / "neighbour.c", "-o", tmp_path / "libneighbour.so")
+    both = tmp_path / "both.c"
+    both.write_text("".join(f'#include "{KERNELS}/{name}.c"\n' for name in ("c_target", "needs_neighbour")))
+    for tags in ("--enable-new-dtags", "--disable-new-dtags"):
+        library = compile_library(
+            tmp_path / f"k{tags}.so", f"-L{tmp_path}", "-lneighbour", f"-Wl,{tags},-rpath,$ORIGIN", source=both
+        )
+        listed = run("readelf", "-d", library).stdout
+        assert re.search(r"(RUN|R)PATH.*\$ORIGIN", listed)
+        assert mblob.load_module(library)["asks_neighbour"]() == 11
+    done = subprocess.run([sys.executable, "-c", HOST, str(library)], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "fine\n", done.stderr
