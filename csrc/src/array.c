@@ -15,7 +15,8 @@
 struct array {
   DLTensor view; /* first: a handle points here */
   atomic_size_t references;
-  DLManagedTensor *origin; /* whose memory it is, NULL for own memory */
+  void (*release)(void *owner); /* gives back whose memory it is; NULL for own memory */
+  void *owner;
   int64_t shape[];
 };
 
@@ -30,8 +31,8 @@ void mb_array_retain(DLTensor *handle) {
 void mb_array_release(DLTensor *handle) {
   struct array *array = array_of(handle);
   if (atomic_fetch_sub_explicit(&array->references, 1, memory_order_acq_rel) != 1) return;
-  if (array->origin)
-    TVMDLManagedTensorCallDeleter(array->origin);
+  if (array->release)
+    array->release(array->owner);
   else
     free(array->view.data);
   free(array);
@@ -114,6 +115,19 @@ int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_
   return result(status);
 }
 
+int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner), DLTensor **out) {
+  struct array *array = NULL;
+  *out = NULL;
+  int status = new_array(tensor->shape, tensor->ndim, tensor->dtype, tensor->device, &array);
+  if (status) return status;
+  array->view.data = tensor->data;
+  array->view.byte_offset = tensor->byte_offset;
+  array->owner = owner;
+  array->release = release;
+  *out = &array->view;
+  return MBLOB_OK;
+}
+
 int TVMArrayFree(TVMArrayHandle handle) {
   if (handle) mb_array_release(handle);
   return 0;
@@ -157,19 +171,13 @@ int TVMDeviceCopyDataFromTo(DLTensor *from, DLTensor *to, TVMStreamHandle stream
 /* ---- DLPack
  * ------------------------------------------------------------------------------------------------ */
 
+static void release_import(void *owner) { TVMDLManagedTensorCallDeleter(owner); }
+
 int TVMArrayFromDLPack(DLManagedTensor *from, TVMArrayHandle *out) {
-  struct array *array = NULL;
   if (!from || !out) return result(mb_fail(MBLOB_E_ARGUMENT, "TVMArrayFromDLPack: an argument is NULL"));
   *out = NULL;
-  const DLTensor *t = &from->dl_tensor;
-  if (!is_copyable(t)) return -1;
-  int status = new_array(t->shape, t->ndim, t->dtype, t->device, &array);
-  if (status) return -1;
-  array->view.data = t->data;
-  array->view.byte_offset = t->byte_offset;
-  array->origin = from;
-  *out = &array->view;
-  return 0;
+  if (!is_copyable(&from->dl_tensor)) return -1;
+  return result(mb_array_view(&from->dl_tensor, from, release_import, out));
 }
 
 static void release_export(DLManagedTensor *exported) {

@@ -3,12 +3,13 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "const_loader.h"
 #include "native.h"
 #include "runtime.h"
 #include "system_library.h"
 
 /* Classes that open payloads; a class is in the file of its name. Ends with NULL. */
-static const struct mb_class *const classes[] = {NULL};
+static const struct mb_class *const classes[] = {&mb_const_loader_class, &mb_metadata_class, NULL};
 
 static const struct {
   const char *name;

@@ -24,7 +24,7 @@ static const struct {
      "it needs libraries of NVIDIA and a loader for its graphs"},
     {"arm_compute_lib,ethos-n,nnapi", "it needs libraries of the Arm or Android platform"},
     {"GraphExecutorFactory,GraphRuntimeFactory,AotExecutorFactory,VMExecutable,relax.Executable,"
-     "relax.VMExecutable,const_loader,metadata",
+     "relax.VMExecutable",
      "it is run by an executor of TVM"},
 };
 

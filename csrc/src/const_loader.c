@@ -1,0 +1,235 @@
+/* Modules of the keys const_loader and metadata (TVM 0.7 and 0.8, the same bytes): constants of external modules.
+ *
+ * Before the first function of a symbol is handed out, `__init_<symbol>` of the import that has one is called
+ * with the symbol's constants, one argument (kTVMNDArrayHandle) each, in the order of the file; what it returns,
+ * if anything, must be 0. TVM passes one object that holds them all; there are no such objects here. A module
+ * that keeps the arrays keeps the library open: one of the same library keeps their DLTensor, or a copy. */
+#define _GNU_SOURCE
+#include "const_loader.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "array.h"
+#include "executor/stored_arrays.h"
+#include "runtime.h"
+
+enum state { UNTOUCHED, RUNNING, DONE };
+
+struct symbol {
+  char *name;
+  size_t *constants; /* indices into the arrays */
+  size_t count;
+  enum state state; /* guarded by the lock */
+  pthread_t runner; /* while RUNNING */
+};
+
+struct const_loader {
+  mblob_module *module; /* itself: not counted */
+  struct mb_stored_arrays arrays;
+  struct symbol *symbols;
+  size_t symbol_count;
+  struct mb_map by_name; /* to symbols */
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+};
+
+/* ---- reading ------------------------------------------------------------------------------------------------ */
+
+static char *copy_name(struct mb_slice name) {
+  char *copy = strndup((const char *)name.data, name.size);
+  if (!copy) (void)mb_fail_memory(name.size);
+  return copy;
+}
+
+static bool read_symbols(struct mb_cursor *c, struct const_loader *loader) {
+  uint64_t count = 0;
+  if (!mb_read_count(c, &count, 16, "symbols")) return false;
+  loader->symbols = calloc(count ? count : 1, sizeof(*loader->symbols));
+  if (!loader->symbols) {
+    (void)mb_fail_memory(count * sizeof(*loader->symbols));
+    return false;
+  }
+  while (loader->symbol_count < count) {
+    struct mb_slice name;
+    struct symbol *symbol = &loader->symbols[loader->symbol_count];
+    if (!mb_read_string(c, &name, "symbols") || !(symbol->name = copy_name(name))) return false;
+    loader->symbol_count++;
+    if (!mb_map_put(&loader->by_name, symbol->name, symbol)) return false;
+  }
+  return true;
+}
+
+static bool read_constants_of(struct mb_cursor *c, struct const_loader *loader, struct symbol *symbol) {
+  uint64_t count = 0;
+  if (!mb_read_count(c, &count, 8, "symbols.constants")) return false;
+  symbol->constants = malloc(count ? count * sizeof(size_t) : 1);
+  if (!symbol->constants) {
+    (void)mb_fail_memory(count * sizeof(size_t));
+    return false;
+  }
+  while (symbol->count < count) {
+    struct mb_slice name;
+    uint64_t start = c->pos;
+    if (!mb_read_string(c, &name, "symbols.constants")) return false;
+    char *text = copy_name(name);
+    if (!text) return false;
+    const struct mb_stored_array *array = mb_stored_arrays_find(&loader->arrays, text);
+    if (!array)
+      (void)mb_fail_format("payload", (int64_t)start, c->entry,
+                           "symbol '%.64s' needs constant '%.64s', which the module does not hold",
+                           symbol->name, text);
+    free(text);
+    if (!array) return false;
+    symbol->constants[symbol->count++] = (size_t)(array - loader->arrays.items);
+  }
+  return true;
+}
+
+static bool read_payload(struct mb_cursor *c, struct const_loader *loader) {
+  uint64_t count = 0;
+  if (!mb_stored_arrays_names(c, &loader->arrays) || !mb_read_u64(c, &count, "constants.count")) return false;
+  bool agree = count == loader->arrays.count;
+  if (agree) {
+    if (!mb_stored_arrays_data(c, &loader->arrays) || !read_symbols(c, loader) ||
+        !mb_read_u64(c, &count, "symbols.count"))
+      return false;
+    agree = count == loader->symbol_count;
+  }
+  if (!agree) {
+    (void)mb_fail_format("payload", (int64_t)c->pos - 8, c->entry, "counts of names and of what they name differ");
+    return false;
+  }
+  for (size_t i = 0; i < loader->symbol_count; i++)
+    if (!read_constants_of(c, loader, &loader->symbols[i])) return false;
+  return true;
+}
+
+static void close_loader(void *object) {
+  struct const_loader *loader = object;
+  mb_map_free(&loader->by_name);
+  for (size_t i = 0; i < loader->symbol_count; i++) {
+    free(loader->symbols[i].name);
+    free(loader->symbols[i].constants);
+  }
+  free(loader->symbols);
+  mb_stored_arrays_free(&loader->arrays);
+  (void)pthread_cond_destroy(&loader->changed);
+  (void)pthread_mutex_destroy(&loader->lock);
+  free(loader);
+}
+
+static int open_loader(const mblob_module_info *info, void **object) {
+  struct const_loader *loader = calloc(1, sizeof(*loader));
+  if (!loader) return mb_fail_memory(sizeof(*loader));
+  (void)pthread_mutex_init(&loader->lock, NULL);
+  (void)pthread_cond_init(&loader->changed, NULL);
+  loader->module = info->module;
+  struct mb_cursor c = {info->payload, 0, info->payload_size, (int64_t)info->index};
+  if (read_payload(&c, loader)) {
+    *object = loader;
+    return MBLOB_OK;
+  }
+  mb_error_prefix(info->type_key);
+  close_loader(loader);
+  return mblob_last_error_info()->status;
+}
+
+/* ---- initialising --------------------------------------------------------------------------------------------- */
+
+/* The function `name` of the first direct import that has one. */
+static int find_in_imports(const struct const_loader *loader, const char *name, mblob_function **out) {
+  int status = MBLOB_OK;
+  *out = NULL;
+  for (size_t i = 0; !*out && i < mblob_module_import_count(loader->module); i++) {
+    status = mb_module_find(mblob_module_import_at(loader->module, i), name, false, out);
+    /* A module without a loader does not hide the ones behind it; who needs that very module is told later. */
+    if (status && status != MBLOB_E_LOADER) return status;
+  }
+  return MBLOB_OK;
+}
+
+static int check_result(const char *name, TVMValue value, int code) {
+  if (code == kTVMNullptr || (code == kTVMArgInt && value.v_int64 == 0)) return MBLOB_OK;
+  mb_value_release(value, code);
+  if (code == kTVMArgInt)
+    return mb_fail(MBLOB_E_KERNEL, "%s: returned %lld, expected 0", name, (long long)value.v_int64);
+  return mb_fail(MBLOB_E_KERNEL, "%s: returned a value of type code %d, expected 0", name, code);
+}
+
+static int call_init(const struct const_loader *loader, const struct symbol *symbol, const char *name,
+                     mblob_function *init) {
+  TVMValue *args = calloc(symbol->count + 1, sizeof(*args)), value = {.v_int64 = 0};
+  int *codes = calloc(symbol->count + 1, sizeof(*codes)), code = kTVMNullptr;
+  int status = args && codes ? MBLOB_OK : mb_fail_memory(symbol->count * sizeof(*args));
+  size_t made = 0;
+  for (; !status && made < symbol->count; made += !status) {
+    DLTensor *array = NULL;
+    status = mb_stored_array_share(&loader->arrays.items[symbol->constants[made]], loader->module, &array);
+    if (status) break;
+    args[made].v_handle = array;
+    codes[made] = kTVMNDArrayHandle;
+  }
+  if (!status && symbol->count > INT32_MAX)
+    status = mb_fail(MBLOB_E_ARGUMENT, "%s: %zu constants are too many", name, symbol->count);
+  if (!status) status = mblob_function_call(init, args, codes, (int)symbol->count, &value, &code);
+  if (!status) status = check_result(name, value, code);
+  while (made) mb_array_release(args[--made].v_handle);
+  free(args);
+  free(codes);
+  return status;
+}
+
+static int run_init(const struct const_loader *loader, const struct symbol *symbol) {
+  char *name = NULL;
+  mblob_function *init = NULL;
+  if (asprintf(&name, "__init_%s", symbol->name) < 0) return mb_fail_memory(strlen(symbol->name));
+  int status = find_in_imports(loader, name, &init);
+  if (!status && init) status = call_init(loader, symbol, name, init);
+  if (status) mb_error_prefix(name);
+  free(name);
+  return status;
+}
+
+/* Once per symbol; other threads wait for it. What failed is tried again at the next lookup. */
+static int initialise(struct const_loader *loader, struct symbol *symbol) {
+  pthread_mutex_lock(&loader->lock);
+  while (symbol->state == RUNNING && !pthread_equal(symbol->runner, pthread_self()))
+    (void)pthread_cond_wait(&loader->changed, &loader->lock);
+  bool mine = symbol->state == UNTOUCHED; /* RUNNING: it looks itself up while it is initialised */
+  if (mine) {
+    symbol->state = RUNNING;
+    symbol->runner = pthread_self();
+  }
+  pthread_mutex_unlock(&loader->lock);
+  if (!mine) return MBLOB_OK;
+  int status = run_init(loader, symbol);
+  pthread_mutex_lock(&loader->lock);
+  symbol->state = status ? UNTOUCHED : DONE;
+  (void)pthread_cond_broadcast(&loader->changed);
+  pthread_mutex_unlock(&loader->lock);
+  return status;
+}
+
+static int find_function(void *object, const char *name, mblob_function **out) {
+  struct const_loader *loader = object;
+  struct symbol *symbol = mb_map_get(&loader->by_name, name);
+  int status = symbol ? initialise(loader, symbol) : MBLOB_OK;
+  if (!status) status = find_in_imports(loader, name, out);
+  if (!status && *out) (void)mblob_function_retain(*out);
+  return status;
+}
+
+static const struct mb_method no_methods[] = {{NULL, NULL}};
+
+const struct mb_class mb_const_loader_class = {.type_key = "const_loader",
+                                               .methods = no_methods,
+                                               .open = open_loader,
+                                               .function = find_function,
+                                               .close = close_loader};
+const struct mb_class mb_metadata_class = {.type_key = "metadata",
+                                           .methods = no_methods,
+                                           .open = open_loader,
+                                           .function = find_function,
+                                           .close = close_loader};

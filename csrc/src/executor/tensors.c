@@ -1,0 +1,105 @@
+#include "executor/tensors.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <tvm/runtime/c_runtime_api.h>
+
+#include "error.h"
+
+int mb_tensor_size(const DLTensor *t, size_t *out) {
+  size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
+  bool empty = false, large = false;
+  for (int32_t i = 0; i < t->ndim; i++) {
+    if (t->shape[i] < 0)
+      return mb_fail(MBLOB_E_ARGUMENT, "tensor: dimension %d is %lld, expected at least 0", (int)i,
+                     (long long)t->shape[i]);
+    empty |= t->shape[i] == 0;
+    large |= __builtin_mul_overflow(size, (size_t)t->shape[i], &size);
+  }
+  if (empty) size = 0;
+  if (!empty && (large || size > PTRDIFF_MAX))
+    return mb_fail(MBLOB_E_ARGUMENT, "tensor: its shape has more bytes than memory can");
+  *out = size;
+  return MBLOB_OK;
+}
+
+static bool is_compact(const DLTensor *t) {
+  int64_t expected = 1;
+  for (int32_t i = t->ndim; t->strides && i-- > 0;) {
+    if (t->shape[i] == 0) return true;
+    if (t->shape[i] != 1 && t->strides[i] != expected) return false;
+    if (__builtin_mul_overflow(expected, t->shape[i], &expected)) return false;
+  }
+  return true;
+}
+
+int mb_tensor_check(const DLTensor *t, size_t *size) {
+  DLDeviceType device = t->device.device_type;
+  if (device != kDLCPU && device != kDLCUDAHost && device != kDLROCMHost)
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "the tensor is on a device of type %d, expected host memory (type %d)",
+                   (int)device, (int)kDLCPU);
+  if (t->ndim < 0 || t->ndim > MB_NDIM_LIMIT || (t->ndim && !t->shape))
+    return mb_fail(MBLOB_E_ARGUMENT, "the tensor has %d dimensions, expected 0 to %d", (int)t->ndim,
+                   MB_NDIM_LIMIT);
+  int status = mb_tensor_size(t, size);
+  if (status) return status;
+  if (!is_compact(t)) return mb_fail(MBLOB_E_ARGUMENT, "the tensor is not contiguous; pass a compact copy");
+  if (*size && !t->data) return mb_fail(MBLOB_E_ARGUMENT, "the tensor has no data");
+  return MBLOB_OK;
+}
+
+int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *given) {
+  char want[MB_DTYPE_TEXT], have[MB_DTYPE_TEXT], want_shape[MB_SHAPE_TEXT], have_shape[MB_SHAPE_TEXT];
+  if (memcmp(&expected->dtype, &given->dtype, sizeof(DLDataType)) != 0)
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected %s, found %s", what, mb_dtype_text(expected->dtype, want),
+                   mb_dtype_text(given->dtype, have));
+  if (expected->ndim != given->ndim ||
+      (given->ndim && memcmp(expected->shape, given->shape, (size_t)given->ndim * sizeof(int64_t)) != 0))
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected shape %s, found %s", what,
+                   mb_shape_text(expected, want_shape), mb_shape_text(given, have_shape));
+  return MBLOB_OK;
+}
+
+int mb_tensor_assign(const char *what, DLTensor *to, const DLTensor *from) {
+  size_t size = 0;
+  int status = mb_tensor_check(to, &size);
+  if (!status) status = mb_tensor_check(from, &size);
+  if (status) {
+    mb_error_prefix(what);
+    return status;
+  }
+  status = mb_tensor_match(what, to, from);
+  if (!status && size)
+    memmove((char *)to->data + to->byte_offset, (const char *)from->data + from->byte_offset, size);
+  return status;
+}
+
+int mb_tensor_new(int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out) {
+  TVMArrayHandle array = NULL;
+  int rc = TVMArrayAlloc(shape, ndim, dtype.code, dtype.bits, dtype.lanes, kDLCPU, 0, &array);
+  *out = array;
+  return rc ? mblob_last_error_info()->status : MBLOB_OK;
+}
+
+const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]) {
+  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+  if (dtype.code == kDLUInt && dtype.bits == 1 && dtype.lanes == 1) return "bool";
+  const char *name = dtype.code < sizeof(names) / sizeof(*names) ? names[dtype.code] : "custom";
+  int used = snprintf(text, MB_DTYPE_TEXT, "%s%d", name, dtype.bits);
+  if (dtype.lanes != 1) (void)snprintf(text + used, MB_DTYPE_TEXT - (size_t)used, "x%d", dtype.lanes);
+  return text;
+}
+
+const char *mb_shape_text(const DLTensor *t, char text[MB_SHAPE_TEXT]) {
+  size_t used = 1;
+  text[0] = '[';
+  for (int32_t i = 0; i < t->ndim; i++) {
+    if (used > MB_SHAPE_TEXT - 32) {
+      used += (size_t)snprintf(text + used, MB_SHAPE_TEXT - used, ",...");
+      break;
+    }
+    used += (size_t)snprintf(text + used, MB_SHAPE_TEXT - used, "%s%lld", i ? "," : "", (long long)t->shape[i]);
+  }
+  (void)snprintf(text + used, MB_SHAPE_TEXT - used, "]");
+  return text;
+}

@@ -1,0 +1,28 @@
+/* tensors.h - what executors do with tensors: sizes, checks, copies, text. */
+#ifndef MB_TENSORS_H
+#define MB_TENSORS_H
+
+#include <mblob.h>
+#include <stdbool.h>
+
+#define MB_NDIM_LIMIT 64 /* dimensions of a tensor */
+
+/* Bytes of compact data. MBLOB_E_ARGUMENT for a negative dimension or more bytes than there are. */
+int mb_tensor_size(const DLTensor *t, size_t *out);
+/* The same for a caller's tensor, which must be in host memory, compact, and have data unless it is empty. */
+int mb_tensor_check(const DLTensor *t, size_t *size);
+/* `given` must have dtype and shape of `expected`; the error names `what`. Both were checked. */
+int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *given);
+/* Check, match and copy all elements. */
+int mb_tensor_assign(const char *what, DLTensor *to, const DLTensor *from);
+/* A new array in host memory. A mblob_status. */
+int mb_tensor_new(int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out);
+
+/* "float32", "bool", "int8x4". */
+#define MB_DTYPE_TEXT 32
+const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]);
+/* "[1,8,8]"; shortened where it is long. */
+#define MB_SHAPE_TEXT 128
+const char *mb_shape_text(const DLTensor *t, char text[MB_SHAPE_TEXT]);
+
+#endif
