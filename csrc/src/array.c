@@ -40,9 +40,7 @@ void mb_array_release(DLTensor *handle) {
 
 /* ---- sizes --------------------------------------------------------------------------------------------- */
 
-/* Bytes of compact data, bits rounded up over all lanes of an element; false (recorded) if there are too
- * many. */
-static bool data_size(const DLTensor *t, size_t *out) {
+bool mb_data_size(const DLTensor *t, size_t *out) {
   size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
   for (int32_t i = 0; i < t->ndim; i++)
     if (t->shape[i] < 0 || __builtin_mul_overflow(size, (size_t)t->shape[i], &size)) {
@@ -60,7 +58,7 @@ static bool is_compact(const DLTensor *t) {
   return true;
 }
 
-static bool is_host(DLDevice device) {
+bool mb_is_host_memory(DLDevice device) {
   if (device.device_type == kDLCPU || device.device_type == kDLCUDAHost || device.device_type == kDLROCMHost)
     return true;
   (void)mb_fail(MBLOB_E_INCOMPATIBLE, "no runtime for device type %d is in this process",
@@ -69,7 +67,7 @@ static bool is_host(DLDevice device) {
 }
 
 static bool is_copyable(const DLTensor *t) {
-  if (!is_host(t->device)) return false;
+  if (!mb_is_host_memory(t->device)) return false;
   if (is_compact(t)) return true;
   (void)mb_fail(MBLOB_E_ARGUMENT, "array: its strides are not compact");
   return false;
@@ -91,7 +89,7 @@ static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice 
 
 static int alloc_data(struct array *array) {
   size_t size = 0;
-  if (!data_size(&array->view, &size)) return MBLOB_E_ARGUMENT;
+  if (!mb_data_size(&array->view, &size)) return MBLOB_E_ARGUMENT;
   if (size > PTRDIFF_MAX - MB_TENSOR_ALIGNMENT) return mb_fail_memory(size);
   size_t rounded = (size + MB_TENSOR_ALIGNMENT) / MB_TENSOR_ALIGNMENT * MB_TENSOR_ALIGNMENT;
   array->view.data = aligned_alloc(MB_TENSOR_ALIGNMENT, rounded);
@@ -105,7 +103,7 @@ int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_
   struct array *array = NULL;
   if (!out) return result(mb_fail(MBLOB_E_ARGUMENT, "TVMArrayAlloc: out is NULL"));
   *out = NULL;
-  if (!is_host(device)) return -1;
+  if (!mb_is_host_memory(device)) return -1;
   int status = new_array(shape, ndim, dtype, device, &array);
   if (!status) status = alloc_data(array);
   if (status)
@@ -139,7 +137,7 @@ static char *start_of(const DLTensor *t) { return (char *)t->data + t->byte_offs
 
 static int copy_bytes(const DLTensor *t, size_t nbytes, void *to, const void *from) {
   size_t size = 0;
-  if (!is_copyable(t) || !data_size(t, &size)) return -1;
+  if (!is_copyable(t) || !mb_data_size(t, &size)) return -1;
   if (size != nbytes)
     return result(mb_fail(MBLOB_E_ARGUMENT, "array: has %zu bytes, the copy %zu", size, nbytes));
   if (size) memmove(to, from, size);
@@ -160,12 +158,8 @@ int TVMArrayCopyFromTo(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle s
   size_t from_size = 0;
   (void)stream;
   if (!from || !to) return result(mb_fail(MBLOB_E_ARGUMENT, "array: nothing to copy"));
-  if (!is_copyable(from) || !data_size(from, &from_size)) return -1;
+  if (!is_copyable(from) || !mb_data_size(from, &from_size)) return -1;
   return copy_bytes(to, from_size, start_of(to), start_of(from));
-}
-
-int TVMDeviceCopyDataFromTo(DLTensor *from, DLTensor *to, TVMStreamHandle stream) {
-  return TVMArrayCopyFromTo(from, to, stream);
 }
 
 /* ---- DLPack
@@ -196,40 +190,4 @@ int TVMArrayToDLPack(TVMArrayHandle from, DLManagedTensor **out) {
 
 void TVMDLManagedTensorCallDeleter(DLManagedTensor *tensor) {
   if (tensor && tensor->deleter) tensor->deleter(tensor);
-}
-
-/* ---- devices
- * ------------------------------------------------------------------------------------------------ */
-
-static int host_only(int device_type, int device_id) {
-  return is_host((DLDevice){(DLDeviceType)device_type, device_id}) ? 0 : -1;
-}
-
-int TVMSetStream(int device_type, int device_id, TVMStreamHandle handle) {
-  (void)handle;
-  return host_only(device_type, device_id);
-}
-
-int TVMSynchronize(int device_type, int device_id, TVMStreamHandle stream) {
-  (void)stream;
-  return host_only(device_type, device_id);
-}
-
-int TVMDeviceAllocDataSpace(DLDevice dev, size_t nbytes, size_t alignment, DLDataType type_hint,
-                            void **out_data) {
-  (void)type_hint;
-  if (!out_data || !is_host(dev)) return -1;
-  if (alignment < MB_TENSOR_ALIGNMENT) alignment = MB_TENSOR_ALIGNMENT;
-  *out_data = NULL;
-  if ((alignment & (alignment - 1)) || nbytes > PTRDIFF_MAX - alignment)
-    return result(mb_fail(MBLOB_E_ARGUMENT, "device memory: %zu bytes aligned to %zu are impossible", nbytes,
-                          alignment));
-  *out_data = aligned_alloc(alignment, (nbytes + alignment) / alignment * alignment);
-  return *out_data ? 0 : result(mb_fail_memory(nbytes));
-}
-
-int TVMDeviceFreeDataSpace(DLDevice dev, void *ptr) {
-  if (!is_host(dev)) return -1;
-  free(ptr);
-  return 0;
 }

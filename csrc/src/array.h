@@ -3,6 +3,7 @@
 #define MB_ARRAY_H
 
 #include <mblob.h>
+#include <stdbool.h>
 
 /* Only for handles that TVMArrayAlloc, TVMArrayFromDLPack or a result gave. */
 void mb_array_retain(DLTensor *array);
@@ -10,5 +11,11 @@ void mb_array_release(DLTensor *array);
 /* A counted view of memory that is another's: compact elements of `tensor`, whose shape is copied.
  * `release(owner)` is called when the last reference goes; on failure the owner stays the caller's. */
 int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner), DLTensor **out);
+
+/* Whether this process can read the device's memory; recorded if not. */
+bool mb_is_host_memory(DLDevice device);
+/* Bytes of compact data, bits rounded up over all lanes of an element; false (recorded) if there are too
+ * many. */
+bool mb_data_size(const DLTensor *t, size_t *out);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "const_loader.h"
+#include "module_functions.h"
 #include "native.h"
 #include "runtime.h"
 #include "system_library.h"
@@ -29,12 +30,21 @@ bool mb_builtin_loader(const char *type_key, mblob_loader *out) {
 
 const char *mb_builtin_key(size_t i) { return classes[i] ? classes[i]->type_key : NULL; }
 
+/* Takes the reference over. */
+static void register_one(const char *name, mblob_function *function) {
+  (void)mb_global_add(name, function, false);
+  mblob_function_release(function);
+}
+
 static void register_all(void) {
+  mblob_function *function = NULL;
   for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
-    mblob_function *function = NULL;
     if (mblob_function_create(functions[i].call, NULL, NULL, &function)) return;
-    (void)mb_global_add(functions[i].name, function, false);
-    mblob_function_release(function);
+    register_one(functions[i].name, function);
+  }
+  for (const struct mb_method *m = mb_module_functions; m->name; m++) {
+    if (mb_method_bind(m, NULL, &function)) return;
+    register_one(m->name, function);
   }
 }
 

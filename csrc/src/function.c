@@ -14,6 +14,7 @@ mblob_function *mb_function_new(enum mb_function_kind kind, struct mb_library *l
     (void)mb_fail_memory(sizeof(*function));
     return NULL;
   }
+  function->tag = MB_TAG_FUNCTION;
   function->kind = kind;
   function->library = library;
   function->signature = "";

@@ -18,8 +18,9 @@
 #include "map.h"
 #include "safetensors.h"
 
-/* First word of what `__tvm_module_ctx` and TVMModuleHandle point to, which kernels hand back untyped. */
-enum mb_tag { MB_TAG_MODULE = 0x6d6f6475, MB_TAG_CONTEXT = 0x6d637478 };
+/* First word of what `__tvm_module_ctx`, TVMModuleHandle and TVMFunctionHandle point to, which kernels and hosts
+ * hand back untyped. */
+enum mb_tag { MB_TAG_MODULE = 0x6d6f6475, MB_TAG_CONTEXT = 0x6d637478, MB_TAG_FUNCTION = 0x6d66756e };
 
 struct mb_library;
 
@@ -38,6 +39,7 @@ enum mb_function_kind {
 };
 
 struct mblob_function {
+  uint32_t tag; /* MB_TAG_FUNCTION */
   enum mb_function_kind kind;
   struct mb_library *library; /* whose reference counts for this function; NULL: `references` does */
   atomic_size_t references;   /* of a function without a library */

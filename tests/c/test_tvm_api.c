@@ -84,7 +84,7 @@ static void use_the_registry(void) {
   int count = 0;
   const char **names;
   bool listed = false;
-  CHECK(TVMFuncListGlobalNames(&count, &names) == 0 && count == 2);
+  CHECK(TVMFuncListGlobalNames(&count, &names) == 0 && count > 1);
   for (int i = 0; i < count; i++) listed = listed || strcmp(names[i], "test.greet") == 0;
   CHECK(listed);
   CHECK(TVMFuncGetGlobal("test.greet", &found) == 0 && found);

@@ -95,7 +95,13 @@ typedef struct {
 /* 48 bytes. The consumer does not own what it points to. */
 typedef struct {
   void *data; /* opaque on devices that have handles instead of pointers */
+#if defined(MBLOB_DLTENSOR_CTX) /* for sources that use the member's name in DLPack 0.3 and before */
+  __extension__ union {
+    DLDevice device, ctx;
+  };
+#else
   DLDevice device;
+#endif
   int32_t ndim;
   DLDataType dtype;
   int64_t *shape;   /* ndim extents */

@@ -39,6 +39,15 @@ extern "C" {
 
 typedef int64_t tvm_index_t; /* extents and strides */
 
+/* Names of 0.7 and before. The member `ctx` of DLTensor: see dlpack.h. */
+typedef DLDevice DLContext;
+typedef DLDevice TVMContext;
+typedef DLDataType TVMType;
+typedef DLTensor TVMArray;
+#define kDLGPU kDLCUDA
+#define kDLCPUPinned kDLCUDAHost
+#define kTVMContext kDLDevice
+
 /* Device types of TVM beyond DLPack's (0.11 and later). */
 typedef enum { kDLAOCL = 32, kDLSDAccel = 33, kOpenGL = 34, kDLMicroDev = 35 } TVMDeviceExtType;
 
@@ -52,7 +61,7 @@ typedef enum {
   kTVMDataType = 5,            /* v_type */
   kDLDevice = 6,               /* v_device */
   kTVMDLTensorHandle = 7,      /* DLTensor *, borrowed */
-  kTVMObjectHandle = 8,        /* opaque here */
+  kTVMObjectHandle = 8,        /* TVMObjectHandle */
   kTVMModuleHandle = 9,        /* TVMModuleHandle */
   kTVMPackedFuncHandle = 10,   /* TVMFunctionHandle */
   kTVMStr = 11,                /* const char *, NUL terminated */
@@ -75,6 +84,7 @@ typedef union {
   const char *v_str;
   DLDataType v_type;
   DLDevice v_device;
+  DLDevice v_ctx; /* its name in 0.7 and before */
 } TVMValue;
 
 typedef struct {
@@ -162,6 +172,13 @@ MBLOB_TVM_API(TVMArrayFromDLPack, (DLManagedTensor * from, TVMArrayHandle *out),
 MBLOB_TVM_API(TVMArrayToDLPack, (TVMArrayHandle from, DLManagedTensor **out), (from, out))
 
 /* Devices. Only the host has memory and (empty) streams here; other devices fail. */
+MBLOB_TVM_API(TVMStreamCreate, (int device_type, int device_id, TVMStreamHandle *out),
+              (device_type, device_id, out))
+MBLOB_TVM_API(TVMStreamFree, (int device_type, int device_id, TVMStreamHandle stream),
+              (device_type, device_id, stream))
+MBLOB_TVM_API(TVMStreamStreamSynchronize,
+              (int device_type, int device_id, TVMStreamHandle src, TVMStreamHandle dst),
+              (device_type, device_id, src, dst))
 MBLOB_TVM_API(TVMSetStream, (int device_type, int device_id, TVMStreamHandle handle),
               (device_type, device_id, handle))
 MBLOB_TVM_API(TVMSynchronize, (int device_type, int device_id, TVMStreamHandle stream),
@@ -169,9 +186,28 @@ MBLOB_TVM_API(TVMSynchronize, (int device_type, int device_id, TVMStreamHandle s
 MBLOB_TVM_API(TVMDeviceAllocDataSpace,
               (DLDevice dev, size_t nbytes, size_t alignment, DLDataType type_hint, void **out_data),
               (dev, nbytes, alignment, type_hint, out_data))
+/* Memory for a tensor of `ndim` extents; `mem_scope` is NULL, "" or "global", others are other devices'. */
+MBLOB_TVM_API(TVMDeviceAllocDataSpaceWithScope,
+              (DLDevice dev, int ndim, const int64_t *shape, DLDataType dtype, const char *mem_scope,
+               void **out_data),
+              (dev, ndim, shape, dtype, mem_scope, out_data))
 MBLOB_TVM_API(TVMDeviceFreeDataSpace, (DLDevice dev, void *ptr), (dev, ptr))
 MBLOB_TVM_API(TVMDeviceCopyDataFromTo, (DLTensor * from, DLTensor *to, TVMStreamHandle stream),
               (from, to, stream))
+
+/* Objects are modules and functions here: their handles are TVMObjectHandles too. The type indices are TVM's:
+ * "runtime.Object" 0, "runtime.Module" 1, "runtime.NDArray" 2, "runtime.PackedFunc" 7; other keys fail. */
+MBLOB_TVM_API(TVMObjectGetTypeIndex, (TVMObjectHandle obj, unsigned *out_tindex), (obj, out_tindex))
+MBLOB_TVM_API(TVMObjectTypeKey2Index, (const char *type_key, unsigned *out_tindex), (type_key, out_tindex))
+/* *out_type_key is on the heap: free() it. */
+MBLOB_TVM_API(TVMObjectTypeIndex2Key, (unsigned tindex, char **out_type_key), (tindex, out_type_key))
+MBLOB_TVM_API(TVMObjectRetain, (TVMObjectHandle obj), (obj))
+MBLOB_TVM_API(TVMObjectFree, (TVMObjectHandle obj), (obj))
+MBLOB_TVM_API(TVMObjectDerivedFrom,
+              (uint32_t child_type_index, uint32_t parent_type_index, int *is_derived),
+              (child_type_index, parent_type_index, is_derived))
+/* Does nothing: bytes in results belong to the thread (TVMFuncCall). */
+MBLOB_TVM_API(TVMByteArrayFree, (TVMByteArray * arr), (arr))
 
 /* Calls tensor->deleter. */
 #if MBLOB_KERNEL_MODE
