@@ -50,7 +50,7 @@ static void every_reference_leads_to_this_runtime(const char *dir, const char *n
   CHECK(call_int(module, "weak_ones", 0) == 1);
   CHECK(call_int(module, "asks", 0) == 42);
   CHECK(call_int(module, "parallel", 3) == 3);
-  float a[5] = {0, 1, 2, 3, 4}, out[5];
+  float a[5] = {0, 1, 2, 3, 4}, out[5] = {0};
   CHECK(mblob_call(module, "two_stages", "float32[5],float32[5]", a, out) == MBLOB_OK);
   CHECK(out[0] == 2 && out[4] == 10);
   mblob_module_release(module);
