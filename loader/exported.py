@@ -26,22 +26,12 @@ def functions_of_file(path: str, identity: tuple[int, int]) -> Sequence[str]:
 
 def functions_of_image(data: memoryview) -> Sequence[str]:
     """Names in a library in memory, () if it is damaged."""
-    from mblob import functions_table
     from mblob.elf import ElfFile
-    from mblob.elf_records import STT_FUNC, STT_GNU_IFUNC
     from mblob.errors import MblobError
-    from mblob.library import is_helper
+    from mblob.exported import packed_functions, read_table
 
     try:
         elf = ElfFile(data)
-        table = elf.find(functions_table.SYMBOL)
-        rows = functions_table.decode(bytes(elf.bytes_of(table)[1])) if table else []
-        listed = {row.symbol for row in rows}
-        exported = {
-            s.name
-            for s in elf.dynsym
-            if s.is_exported and s.type in (STT_FUNC, STT_GNU_IFUNC) and not is_helper(s.name)
-        }
-        return sorted({row.name for row in rows if row.abi == "packed"} | (exported - listed))
+        return packed_functions(elf, read_table(elf))
     except (MblobError, ValueError):
         return ()

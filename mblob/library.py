@@ -10,19 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mblob import classic, functions_table, note
+from mblob import classic, exported, note
 from mblob.elf import ElfFile
-from mblob.elf_records import ET_DYN, STB_WEAK, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE
+from mblob.elf_records import ET_DYN, STB_WEAK, STT_FUNC, STT_NOTYPE
 from mblob.errors import FormatError, MblobError
 from mblob.mapping import map_file
 from mblob.model import LIBRARY, Blob, Entry
 
 SCHEMA = "mblob/inspect/1"
 BLOB_SYMBOLS = {"classic": "__tvm_dev_mblob", "ffi": "__tvm_ffi__library_bin"}
-OUR_PREFIXES = ("__tvm_", "__TVM", "__mblob_")
-
-# Exported by compilers and linkers into every library; no function of the user's.
-_HELPERS = {"_init", "_fini", "__extendhfsf2", "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee"}
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ class Library:
             self.elf = ElfFile(self._data, str(self.path))
             self.elf.check_tables()
             self.blob_offset, self.blob = self._read(verify, partial)
-            self.function_table = self._read_function_table()
+            self.function_table = exported.read_table(self.elf)
         except BaseException as error:
             self.close()
             if isinstance(error, MblobError) and str(self.path) not in str(error):
@@ -150,11 +146,6 @@ class Library:
             node["imports"] = [nodes[i] for i in e.imports]
         return nodes[0]
 
-    def _read_function_table(self) -> list[functions_table.Row]:
-        """Rows of `__mblob_functions`, [] without one."""
-        symbol = self.elf.find(functions_table.SYMBOL)
-        return functions_table.decode(bytes(self.elf.bytes_of(symbol)[1])) if symbol else []
-
     @cached_property
     def functions(self) -> list[str]:
         """Names of all host functions, packed and plain, sorted; helpers of compilers and of TVM are left out."""
@@ -162,26 +153,13 @@ class Library:
 
     @cached_property
     def packed_functions(self) -> list[str]:
-        """Names that a module calls through the packed convention, sorted.
-
-        With a table the names it lists as packed; beside it, every other exported function that is no helper.
-        """
-        symbols = {row.symbol for row in self.function_table}
-        named = {row.name for row in self.function_table if row.abi == "packed"}
-        return sorted(named | {s for s in self._exported_functions if s not in symbols})
+        """Names that a module calls through the packed convention, sorted."""
+        return exported.packed_functions(self.elf, self.function_table)
 
     @cached_property
     def plain_functions(self) -> list[str]:
         """Names of plain C functions that the table lists, sorted."""
         return sorted(row.name for row in self.function_table if row.abi == "plain")
-
-    @cached_property
-    def _exported_functions(self) -> list[str]:
-        return [
-            s.name
-            for s in self.elf.dynsym
-            if s.is_exported and s.type in (STT_FUNC, STT_GNU_IFUNC) and not is_helper(s.name)
-        ]
 
     @cached_property
     def undefined(self) -> list[str]:
@@ -197,7 +175,8 @@ class Library:
     @property
     def is_model_library(self) -> bool:
         """Whether there is a blob, or any name of TVM's or ours."""
-        return self.blob is not None or any(s.is_defined and s.name.startswith(OUR_PREFIXES) for s in self.elf.dynsym)
+        ours = exported.OUR_PREFIXES
+        return self.blob is not None or any(s.is_defined and s.name.startswith(ours) for s in self.elf.dynsym)
 
     @cached_property
     def diagnostics(self) -> list[dict[str, Any]]:
@@ -274,11 +253,6 @@ class Library:
 
     def __repr__(self) -> str:
         return f"<mblob.Library {str(self.path)!r}, {self.dialect or 'no blob'}>"
-
-
-def is_helper(name: str) -> bool:
-    """Whether an exported name is a helper of compilers, TVM or mblob, not a function of the user's."""
-    return name in _HELPERS or name.startswith(OUR_PREFIXES)
 
 
 def open_library(path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False) -> Library:

@@ -134,11 +134,15 @@ struct listing {
   size_t shown, walked;
 };
 
+/* Names of compilers, TVM and mblob, as mblob/exported.py has them. */
 static bool is_helper(const char *name) {
-  static const char *const prefixes[] = {"__tvm_", "__TVM",         "__mblob_",    "_init",
-                                         "_fini",  "__extendhfsf2", "__truncsfhf2"};
+  static const char *const prefixes[] = {"__tvm_", "__TVM", "__mblob_"};
+  static const char *const names[] = {"_init",        "_fini",          "__extendhfsf2",
+                                      "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee"};
   for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
     if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) return true;
+  for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+    if (strcmp(name, names[i]) == 0) return true;
   return false;
 }
 

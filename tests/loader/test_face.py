@@ -6,11 +6,14 @@ import pickle
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import mblob
+from loader.runtime import ffi, lib
+from loader.status import text
 
 
 def test_every_name_of_the_face_is_there() -> None:
@@ -55,3 +58,19 @@ def test_devices_compare_hash_print_and_pickle() -> None:
 def test_a_device_that_is_not_known_is_an_error(kind: str) -> None:
     with pytest.raises(ValueError, match="device"):
         mblob.device(kind)
+
+
+def test_python_and_c_list_the_same_functions(cc: Callable[..., Path], tmp_path: Path) -> None:
+    """Helpers are told by their whole name, or by a prefix that is TVM's or ours."""
+    own = ["_init_model", "_finish", "__extendhfsf2_more", "vadd"]
+    helpers = ["__extendhfsf2", "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee", "__tvm_x", "__TVMx", "__mblob_x"]
+    path = cc("".join(f"void {name}(void) {{}}\n" for name in own + helpers), tmp_path / "names.so", "-w")
+    module = mblob.load_module(path)
+    with mblob.open(path) as looked:
+        assert looked.functions == sorted(own)
+    found = ffi.new("mblob_function **")
+    assert lib.mblob_module_function(module._node.handle, b"nope", 0, found) == lib.MBLOB_E_NOT_FOUND
+    listed = text(lib.mblob_last_error()).partition("it has: ")[2]
+    assert sorted(listed.split(", ")) == sorted(own)
+    with pytest.raises(AttributeError, match="it has: " + ", ".join(sorted(own))):
+        module.get_function("nope")

@@ -1,0 +1,40 @@
+"""Which functions a library exports, and which names it has for the runtime or its compiler: one list for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mblob import functions_table
+from mblob.elf import ElfFile
+from mblob.elf_records import STT_FUNC, STT_GNU_IFUNC
+
+OUR_PREFIXES = ("__tvm_", "__TVM", "__mblob_")
+
+# Exported by compilers and linkers into every library; no function of the user's. csrc/src/lookup.c has them too.
+HELPERS = ("_init", "_fini", "__extendhfsf2", "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee")
+
+
+def is_helper(name: str) -> bool:
+    """Whether an exported name is a helper of compilers, TVM or mblob, not a function of the user's."""
+    return name in HELPERS or name.startswith(OUR_PREFIXES)
+
+
+def read_table(elf: ElfFile) -> list[functions_table.Row]:
+    """Rows of `__mblob_functions`, [] without one.
+
+    Raises:
+        FormatError: "function_table", "elf_dynamic".
+    """
+    symbol = elf.find(functions_table.SYMBOL)
+    return functions_table.decode(bytes(elf.bytes_of(symbol)[1])) if symbol else []
+
+
+def packed_functions(elf: ElfFile, table: Sequence[functions_table.Row]) -> list[str]:
+    """Names that a module calls through the packed convention, sorted.
+
+    With a table the names it lists as packed; beside it, every other exported function that is no helper.
+    """
+    listed = {row.symbol for row in table}
+    exported = {s.name for s in elf.dynsym if s.is_exported and s.type in (STT_FUNC, STT_GNU_IFUNC)}
+    others = {name for name in exported - listed if not is_helper(name)}
+    return sorted(others.union(row.name for row in table if row.abi == "packed"))
