@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mblob.errors import FormatError
-from mblob.order import find_cycle
+from mblob.graph import find_cycle
 
 LIBRARY = "library"  # type key of the library itself, written as "_lib"
 

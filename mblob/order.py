@@ -6,10 +6,10 @@ group, child lists sorted); Kahn's order, ties in TVM's order, where TVM's is no
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mblob.graph import find_cycle, topological_order
 from mblob.module import Module
 
 
@@ -44,7 +44,7 @@ def plan(root: Module, is_dso: Callable[[Module], bool]) -> Plan:
     index = {id(m): i for i, group in enumerate(groups) for m in group}
     rows = [sorted({index[id(c)] for m in group for c in m.imported_modules} - {i}) for i, group in enumerate(groups)]
     if any(row and row[0] <= i for i, row in enumerate(rows)):
-        order = _kahn(rows, groups)
+        order = _ordered(rows, groups)
         place = {old: new for new, old in enumerate(order)}
         rows = [sorted(place[c] for c in rows[old]) for old in order]
         groups = [groups[old] for old in order]
@@ -59,52 +59,32 @@ def _groups(root: Module, is_dso: Callable[[Module], bool]) -> list[list[Module]
     """TVM's two phases: what is above the host modules, then the host modules and all below them."""
     groups: list[list[Module]] = []
     seen = {id(root)}
-    dso: list[Module] = []
 
-    def push_imports(module: Module, stack: list[Module]) -> None:
-        for child in module.imported_modules:
-            if id(child) not in seen:
-                seen.add(id(child))
-                stack.append(child)
+    def visit(stack: list[Module], host: list[Module], below_host: bool) -> None:
+        while stack:
+            module = stack.pop()
+            if is_dso(module):
+                host.append(module)
+                if not below_host:
+                    continue
+            else:
+                groups.append([module])
+            for child in module.imported_modules:
+                if id(child) not in seen:
+                    seen.add(id(child))
+                    stack.append(child)
 
-    stack = [root]
-    while stack:
-        module = stack.pop()
-        if is_dso(module):
-            dso.append(module)
-        else:
-            groups.append([module])
-            push_imports(module, stack)
-    if not dso:
-        return groups
-    library: list[Module] = []
-    groups.append(library)
-    stack = dso
-    while stack:
-        module = stack.pop()
-        if is_dso(module):
-            library.append(module)
-        else:
-            groups.append([module])
-        push_imports(module, stack)
+    found: list[Module] = []
+    visit([root], found, below_host=False)
+    if found:
+        library: list[Module] = []
+        groups.append(library)
+        visit(found, library, below_host=True)
     return groups
 
 
-def _kahn(rows: Sequence[Sequence[int]], groups: Sequence[Sequence[Module]]) -> list[int]:
-    """A topological order, importers first; among the ready ones the lowest index comes first."""
-    waiting = [0] * len(rows)
-    for row in rows:
-        for c in row:
-            waiting[c] += 1
-    ready = [i for i, n in enumerate(waiting) if n == 0]
-    order: list[int] = []
-    while ready:
-        i = heapq.heappop(ready)
-        order.append(i)
-        for c in rows[i]:
-            waiting[c] -= 1
-            if waiting[c] == 0:
-                heapq.heappush(ready, c)
+def _ordered(rows: Sequence[Sequence[int]], groups: Sequence[Sequence[Module]]) -> list[int]:
+    order = topological_order(rows)
     if len(order) < len(rows):
         names = [_name(groups[i]) for i in find_cycle(rows)]
         raise ValueError(
@@ -117,30 +97,3 @@ def _kahn(rows: Sequence[Sequence[int]], groups: Sequence[Sequence[Module]]) -> 
 def _name(group: Sequence[Module]) -> str:
     key = group[0].type_key
     return key if len(group) == 1 else f"library of {len(group)} host modules"
-
-
-def find_cycle(rows: Sequence[Sequence[int]]) -> list[int]:
-    """Indices along one cycle, the first repeated at the end; [] if there is none.
-
-    Iterative depth-first search, O(modules + imports).
-    """
-    state = bytearray(len(rows))  # 0 new, 1 on the current path, 2 done
-    for start in range(len(rows)):
-        if state[start]:
-            continue
-        path = [start]
-        nexts = [iter(rows[start])]
-        state[start] = 1
-        while path:
-            for c in nexts[-1]:
-                if state[c] == 1:
-                    return [*path[path.index(c) :], c]
-                if state[c] == 0:
-                    state[c] = 1
-                    path.append(c)
-                    nexts.append(iter(rows[c]))
-                    break
-            else:
-                state[path.pop()] = 2
-                nexts.pop()
-    return []

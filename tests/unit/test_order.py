@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from mblob.graph import find_cycle, topological_order
 from mblob.module import Module
-from mblob.order import find_cycle, plan
+from mblob.order import plan
 
 
 def is_dso(module: Module) -> bool:
@@ -115,3 +116,9 @@ def test_find_cycle_names_the_modules_on_it() -> None:
     assert find_cycle([[1], [2], [1]]) == [1, 2, 1]
     assert find_cycle([[1], [2], []]) == []
     assert find_cycle([[0]]) == [0, 0]
+
+
+def test_a_topological_order_takes_the_lowest_that_is_ready_and_leaves_cycles_out() -> None:
+    assert topological_order([[3, 1], [2], [], [2]]) == [0, 1, 3, 2]
+    assert topological_order([[2], [0], []]) == [1, 0, 2]
+    assert topological_order([[1], [2], [1], []]) == [0, 3]
