@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import mblob
 from loader.object_check import check_object
 from mblob.errors import FormatError, ToolchainError
 from mblob.file_kind import SNIFF_SIZE, linkable_kind
+from mblob.paths import include_dir
 
 OBJECT_SUFFIXES = (".o", ".obj", ".a")
 SOURCE_SUFFIXES = (".c", ".cc", ".cpp", ".cxx")  # TVM puts devc.c into its tars
@@ -121,17 +121,10 @@ def _compiler() -> list[str]:
     return [found]
 
 
-def _headers() -> Path:
-    """Folder of mblob's C headers: in the package, or beside it in a checkout."""
-    package = Path(mblob.__file__).resolve().parent
-    shipped = package / "csrc" / "include"
-    return shipped if shipped.is_dir() else package.parent / "csrc" / "include"
-
-
 def _link(inputs: Sequence[str], library: str, name: str) -> None:
     sources = any(Path(i).suffix in SOURCE_SUFFIXES for i in inputs)
     command = [
-        *_compiler(), "-shared", "-fPIC", *(["-O2", f"-I{_headers()}"] if sources else []),
+        *_compiler(), "-shared", "-fPIC", *(["-O2", f"-I{include_dir()}"] if sources else []),
         "-o", library, *inputs, "-Wl,-Bsymbolic", "-Wl,-z,noexecstack", "-Wl,--as-needed", "-lm", "-lpthread",
     ]  # fmt: skip
     try:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import mblob
 from mblob import classic, order
 from mblob.grammar import GRAMMARS
 from mblob.library import Library
@@ -13,7 +14,6 @@ from mblob.model import LIBRARY
 from mblob.module import Module
 from packager.errors import BuildError
 from packager.nodes import HostNode, check_serializable, is_host, node_of, out_entry
-from packager.paths import producer
 from packager.progress import watched
 
 
@@ -90,7 +90,7 @@ class BlobWriter:
         c = self.contents
         return classic.write(
             watched(sink), c.entries, c.row_ptr, c.child, index=self.index, digest=self.digest,
-            target=self.target, producer=producer(),
+            target=self.target, producer=f"mblob {mblob.__version__}",
         )  # fmt: skip
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mblob.elf import ElfFile
+from mblob.paths import include_dir
 from packager import objects
 from packager.errors import BuildError
 from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine, machine_of
-from packager.paths import include_dir
 from packager.processes import Command, Job, run_all
 from packager.toolchain import Toolchain, compile_options
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from mblob.archive import is_archive
 from mblob.errors import ToolchainError
+from mblob.paths import include_dir
 from packager import objects
 from packager.compile import HostFile, compile_all, object_file, probe, write_source
 from packager.devc_c import write_c
@@ -17,7 +18,6 @@ from packager.errors import BuildError
 from packager.host_checks import check_functions, check_prototypes, hide_plain_functions
 from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine
-from packager.paths import include_dir
 from packager.request import SYMBOL, Request
 from packager.toolchain import find
 from packager.wrappers import table
