@@ -15,7 +15,7 @@ from loader.loaders import LoaderContext, find_loader, load_entry_point
 from loader.runtime import address_of, ffi, lib
 from loader.status import check, last_error, text
 from mblob.errors import LoaderMissingError, MblobError
-from mblob.module import Module, Node
+from mblob.module import LIBRARY, Module, Node
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from loader.loaders import Loader
-
-
-LIBRARY = "library"
 
 
 class Origin:

@@ -12,7 +12,8 @@ from mblob import index as ix
 from mblob.digest import ALGORITHMS, hasher
 from mblob.errors import FormatError
 from mblob.grammar import read_payload
-from mblob.model import LIBRARY, Blob, Entry, check_tree
+from mblob.model import Blob, Entry, check_tree
+from mblob.module import LIBRARY
 from mblob.payload_source import Payload
 from mblob.wire import Cursor, encode_string, encode_u64, encode_u64s
 

@@ -21,6 +21,7 @@ from mblob.elf_records import (
     DT_STRSZ,
     DT_STRTAB,
     DT_SYMTAB,
+    EM_S390,
     ET_REL,
     MACHINES,
     PN_XNUM,
@@ -38,6 +39,7 @@ from mblob.elf_records import (
     SymbolTable,
 )
 from mblob.errors import FormatError
+from mblob.file_kind import ELF_MAGIC
 
 SYMBOL_LIMIT = 1 << 22  # dynamic symbols; the largest real libraries have some 10^5
 CHAIN_STEP = 1 << 16  # bytes of a hash chain read at a time
@@ -58,7 +60,7 @@ class ElfFile:
     def __init__(self, data: memoryview, name: str = "file") -> None:
         self.data = data
         self.name = name
-        if bytes(data[:4]) != b"\x7fELF":
+        if data[:4] != ELF_MAGIC:
             raise self._fail("not an ELF file", "not_elf", 0)
         if len(data) < 16:
             raise self._fail(f"{len(data)} bytes, an ELF identification has 16", "elf_truncated", len(data))
@@ -243,7 +245,7 @@ class ElfFile:
         tags = self.dynamic
         if DT_HASH in tags:
             # 64-bit entries on s390x (and alpha) alone; everywhere else 32-bit ones.
-            wide = self.e_machine == 22 and self.bits == 64
+            wide = self.e_machine == EM_S390 and self.bits == 64
             at = self.offset_of(tags[DT_HASH][0], 16 if wide else 8, "hash table")
             return self._unpack("QQ" if wide else "II", at, "hash table")[1]
         if DT_GNU_HASH in tags:

@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+EM_S390, EM_X86_64 = 22, 62
 PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_GNU_STACK = 1, 2, 4, 0x6474E551
+PF_X, PF_W, PF_R = 1, 2, 4
 ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
-SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
-SHN_UNDEF, SHN_LORESERVE = 0, 0xFF00
+SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM, SHT_GROUP = 1, 2, 3, 7, 8, 11, 17
+SHF_WRITE, SHF_ALLOC, SHF_X86_64_LARGE, SHF_EXCLUDE = 0x1, 0x2, 0x10000000, 0x80000000
+SHN_UNDEF, SHN_COMMON = 0, 0xFFF2
 DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT = 1, 4, 5, 6, 10, 11
 DT_SONAME, DT_RPATH, DT_RUNPATH, DT_GNU_HASH = 14, 15, 29, 0x6FFFFEF5
-STB_LOCAL, STB_GLOBAL, STB_WEAK = 0, 1, 2
-STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC = 0, 1, 2, 10
+STB_LOCAL, STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE = 0, 1, 2, 10
+STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_SECTION, STT_TLS, STT_GNU_IFUNC = 0, 1, 2, 3, 6, 10
+STV_DEFAULT, STV_HIDDEN, STV_PROTECTED = 0, 2, 3
+NT_GNU_BUILD_ID = 3
 PN_XNUM, SHN_XINDEX = 0xFFFF, 0xFFFF
 
 MACHINES = {
@@ -70,7 +75,8 @@ class Symbol:
     @property
     def is_exported(self) -> bool:
         """Defined and visible to other objects (global or weak, default or protected)."""
-        return self.is_defined and self.binding in (STB_GLOBAL, STB_WEAK, 10) and self.st_other & 3 in (0, 3)
+        bound = self.binding in (STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE)
+        return self.is_defined and bound and self.st_other & 3 in (STV_DEFAULT, STV_PROTECTED)
 
 
 @dataclass(frozen=True)

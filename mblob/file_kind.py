@@ -4,6 +4,7 @@ from __future__ import annotations
 
 SNIFF_SIZE = 512  # bytes to read: a tar header, more than an ELF header
 _ET_REL = 1
+ELF_MAGIC = b"\x7fELF"
 AR_MAGIC, THIN_MAGIC = b"!<arch>\n", b"!<thin>\n"  # archives; thin ones hold names alone
 
 # What messages call each kind.
@@ -16,7 +17,7 @@ def linkable_kind(start: bytes) -> str | None:
     Args:
         start: the first SNIFF_SIZE bytes, fewer if the file is smaller.
     """
-    if start[:4] == b"\x7fELF":
+    if start[:4] == ELF_MAGIC:
         order = "big" if start[5:6] == b"\2" else "little"
         return "object" if int.from_bytes(start[16:18], order) == _ET_REL else None  # type: ignore[arg-type]
     if start[:8] == AR_MAGIC:

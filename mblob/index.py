@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from mblob.digest import SIZES, digest_of
 from mblob.errors import DigestError, FormatError
-from mblob.model import LIBRARY, Blob, Entry, check_tree
+from mblob.model import Blob, Entry, check_tree
+from mblob.module import LIBRARY
 from mblob.wire import KEY_LIMIT
 
 MAGIC = b"mblob index v1\r\n"

@@ -12,13 +12,14 @@ from typing import Any
 
 from mblob import classic, exported, note
 from mblob.elf import ElfFile
-from mblob.elf_records import ET_DYN, STB_WEAK, STT_FUNC, STT_NOTYPE
+from mblob.elf_records import ET_DYN, PF_X, PT_GNU_STACK, STB_WEAK, STT_FUNC, STT_NOTYPE, STT_OBJECT, STT_TLS
 from mblob.errors import FormatError, MblobError
 from mblob.mapping import map_file
-from mblob.model import LIBRARY, Blob, Entry
+from mblob.model import Blob, Entry
+from mblob.module import LIBRARY
 
 SCHEMA = "mblob/inspect/1"
-BLOB_SYMBOLS = {"classic": "__tvm_dev_mblob", "ffi": "__tvm_ffi__library_bin"}
+BLOB_SYMBOLS = {"classic": classic.SYMBOL, "ffi": "__tvm_ffi__library_bin"}
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ class Library:
             {
                 s.name
                 for s in self.elf.dynsym
-                if not s.is_defined and s.binding != STB_WEAK and s.type in (STT_NOTYPE, STT_FUNC, 1, 6)
+                if not s.is_defined and s.binding != STB_WEAK and s.type in (STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_TLS)
             }
         )
 
@@ -182,8 +183,8 @@ class Library:
     def diagnostics(self) -> list[dict[str, Any]]:
         """Remarks on the file: {"code", "severity", "message"}."""
         found = []
-        stack = next((s for s in self.elf.segments if s.p_type == 0x6474E551), None)
-        if stack is not None and stack.p_flags & 1:
+        stack = next((s for s in self.elf.segments if s.p_type == PT_GNU_STACK), None)
+        if stack is not None and stack.p_flags & PF_X:
             found.append(("executable_stack", "asks for an executable stack; glibc 2.41 and later refuse to load it"))
         if self.elf.e_type != ET_DYN:
             found.append(("not_shared", f"ELF type {self.elf.e_type}, a shared library has {ET_DYN}"))

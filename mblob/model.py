@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from mblob.errors import FormatError
 from mblob.graph import find_cycle
 
-LIBRARY = "library"  # type key of the library itself, written as "_lib"
-
 
 @dataclass(frozen=True)
 class Entry:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 ENTRY_NAME = "__tvm_main__"
+LIBRARY = "library"  # type key of the linked code itself, which a blob writes as "_lib"
 
 
 class Node:

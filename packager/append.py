@@ -9,19 +9,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mblob.elf_records import PT_LOAD, PT_NOTE
+from mblob.elf_records import PT_LOAD, PT_NOTE, SHF_ALLOC, SHF_WRITE, SHT_NOTE, SHT_PROGBITS
 from mblob.errors import IncompatibleError, ToolchainError
 from packager.blob import BlobWriter
 from packager.elf_patch import Patch, Stub, read_stub, write_all, write_blob
-from packager.elf_writer import (
-    PAYLOAD_ALIGN,
-    PLACEHOLDER_SIZE,
-    SHF_ALLOC,
-    SHF_WRITE,
-    SHT_NOTE,
-    SHT_PROGBITS,
-    BlobSection,
-)
+from packager.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, BlobSection
 
 # An alignment that no other note has: bfd, gold and lld give notes of one alignment one common program header.
 SECTION = BlobSection(".note.tvm_mblob", alignment=32, kind=SHT_NOTE)

@@ -10,8 +10,7 @@ import mblob
 from mblob import classic, order
 from mblob.grammar import GRAMMARS
 from mblob.library import Library
-from mblob.model import LIBRARY
-from mblob.module import Module
+from mblob.module import LIBRARY, Module
 from packager.errors import BuildError
 from packager.nodes import HostNode, check_serializable, is_host, node_of, out_entry
 from packager.progress import watched

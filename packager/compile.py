@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mblob.elf import ElfFile
+from mblob.file_kind import ELF_MAGIC
 from mblob.paths import include_dir
 from packager import objects
 from packager.errors import BuildError
@@ -137,7 +138,7 @@ def _describes(node: SourceNode, options: Sequence[str]) -> bool:
 
 def _described(file: HostFile) -> HostFile:
     with file.path.open("rb") as opened:
-        if opened.read(4) != b"\x7fELF":
+        if opened.read(4) != ELF_MAGIC:
             return file
     from packager.debug_info import functions
 
@@ -214,6 +215,6 @@ def probe(tools: Toolchain, options: Sequence[str], work: Path) -> Machine:
     command = (*tools.cc, *machine_options(options), "-fPIC", "-c", "empty.c", "-o", "empty.o")
     run_all([Job("an empty C file", command)], work)
     data = (work / "empty.o").read_bytes()
-    if data[:4] != b"\x7fELF":
+    if data[:4] != ELF_MAGIC:
         raise BuildError(f"{' '.join(tools.cc)} makes no ELF objects; pass fcompile= and embed='c' for other formats")
     return machine_of(ElfFile(memoryview(data), "empty.o"))

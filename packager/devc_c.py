@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from mblob.classic import SYMBOL
 from packager.errors import BuildError
 
 BYTES_PER_LINE = 20
@@ -47,7 +48,7 @@ class _HexSink:
         self.data[offset : offset + len(data)] = data
 
 
-def to_c(blob: bytes, symbol: str = "__tvm_dev_mblob", *, system_lib: bool = False) -> str:
+def to_c(blob: bytes, symbol: str = SYMBOL, *, system_lib: bool = False) -> str:
     """C source that defines `symbol` as the bytes of `blob` (its length prefix included).
 
     Args:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.dtype import DataType
+from mblob.file_kind import ELF_MAGIC
 from mblob.grammar import FunctionInfo, encode_function_map
 from mblob.module import Module
 from mblob.payload_source import BytesPayload, as_bytes_view
@@ -25,7 +26,6 @@ CL_DELIMITER = "// Function: "  # TVM's OpenCL runtime builds each kernel from t
 SOURCE_SUFFIXES = (
     ".cl", ".clbin", ".ptx", ".cubin", ".fatbin", ".hsaco", ".hip", ".metal", ".metallib", ".spv", ".wgsl", ".cu",
 )  # fmt: skip
-ELF_MAGIC = b"\x7fELF"
 
 Sources = Any  # text, bytes, a path, or a mapping of these by kernel name
 

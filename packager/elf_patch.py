@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mblob.elf import ElfFile
-from mblob.elf_records import PT_LOAD, Symbol
+from mblob.elf_records import NT_GNU_BUILD_ID, PT_LOAD, Symbol
 from mblob.errors import ToolchainError
 from packager.blob import BlobWriter
 from packager.elf_writer import PLACEHOLDER_SIZE
 from packager.output import FileSink
 
-NT_GNU_BUILD_ID = 3
 COPY = 256 << 10  # bytes per step of a copy
 
 

@@ -14,17 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mblob import note
+from mblob.elf_records import (
+    EM_X86_64,
+    SHF_ALLOC,
+    SHF_X86_64_LARGE,
+    SHT_NOTE,
+    SHT_PROGBITS,
+    SHT_STRTAB,
+    SHT_SYMTAB,
+    STB_GLOBAL,
+    STB_LOCAL,
+    STT_OBJECT,
+    STT_SECTION,
+)
+from mblob.file_kind import ELF_MAGIC
 from packager.objects import Machine
 from packager.output import FileSink
 
 PAYLOAD_ALIGN = 1 << 16  # also the largest page of any Linux machine
 PLACEHOLDER_SIZE = 4096
-
-EM_X86_64 = 62
-SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_NOTE = 1, 2, 3, 7
-SHF_WRITE, SHF_ALLOC, SHF_X86_64_LARGE = 0x1, 0x2, 0x10000000
-STT_OBJECT, STT_SECTION = 1, 3
-GLOBAL, LOCAL = 1 << 4, 0
 
 WriteBlob = Callable[[FileSink], int]
 
@@ -148,7 +156,7 @@ class _Layout:
 
     def _ehdr(self) -> bytes:
         m = self.machine
-        ident = b"\x7fELF" + bytes((2 if self.wide else 1, 1 if self.order == "<" else 2, 1, m.os_abi)) + bytes(8)
+        ident = ELF_MAGIC + bytes((2 if self.wide else 1, 1 if self.order == "<" else 2, 1, m.os_abi)) + bytes(8)
         w = "Q" if self.wide else "I"
         sizes = (64, 0, 0, 64) if self.wide else (52, 0, 0, 40)
         return ident + struct.pack(
@@ -192,4 +200,6 @@ class _Layout:
                 return struct.pack(f"{self.order}IBBHQQ", name, info, 0, shndx, 0, length)
             return struct.pack(f"{self.order}IIIBBH", name, 0, length, info, 0, shndx)
 
-        return symbol(0, 0, 0) + symbol(0, LOCAL | STT_SECTION, 0) + symbol(1, GLOBAL | STT_OBJECT, size)
+        return (
+            symbol(0, 0, 0) + symbol(0, STB_LOCAL << 4 | STT_SECTION, 0) + symbol(1, STB_GLOBAL << 4 | STT_OBJECT, size)
+        )

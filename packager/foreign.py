@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.archive import is_archive
+from mblob.classic import SYMBOL
 from mblob.errors import ToolchainError
 from mblob.paths import include_dir
 from packager import objects
@@ -18,7 +19,7 @@ from packager.errors import BuildError
 from packager.host_checks import check_functions, check_prototypes, hide_plain_functions
 from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine
-from packager.request import SYMBOL, Request
+from packager.request import Request
 from packager.toolchain import find
 from packager.wrappers import table
 

@@ -8,10 +8,12 @@ import stat
 from collections.abc import Collection
 from pathlib import Path
 
+from mblob.classic import LIB_KEY, TREE_KEY
+from mblob.module import LIBRARY
+from mblob.wire import KEY_LIMIT
 from packager.errors import BuildError
 
-_RESERVED = ("_lib", "_import_tree", "library")
-_KEY_LIMIT = 4096
+_RESERVED = (LIB_KEY, TREE_KEY, LIBRARY)
 
 
 def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: str) -> Path | str:
@@ -78,6 +80,6 @@ def check_key(key: str, who: str) -> str:
         raise BuildError(f"{who}: type key {key!r} is not valid Unicode") from None
     if "\0" in key:
         raise BuildError(f"{who}: type key {key!r} has a NUL in it, which no key may have")
-    if not 1 <= size <= _KEY_LIMIT:
-        raise BuildError(f"{who}: a type key has 1 to {_KEY_LIMIT} bytes, found {size}")
+    if not 1 <= size <= KEY_LIMIT:
+        raise BuildError(f"{who}: a type key has 1 to {KEY_LIMIT} bytes, found {size}")
     return key

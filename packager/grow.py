@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mblob.elf_records import PT_LOAD
+from mblob.elf_records import PF_R, PF_W, PT_LOAD, SHF_ALLOC, SHF_X86_64_LARGE
 from mblob.errors import ToolchainError
 from packager.blob import BlobWriter
 from packager.elf_patch import Patch, Stub, read_stub, write_all, write_blob
-from packager.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, SHF_ALLOC, SHF_X86_64_LARGE, BlobSection
-
-PF_W, PF_R = 2, 4
+from packager.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, BlobSection
 
 SECTION = BlobSection(".tvm_mblob")
 # gold knows no INSERT, but puts large read-only data behind everything else (x86-64).

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mblob.file_kind import AR_MAGIC, THIN_MAGIC
+from mblob.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.module import Module
 from mblob.payload_source import as_bytes_view
 from packager.compile import SUFFIXES
@@ -106,8 +106,8 @@ def _check_is_text(path: Path) -> None:
     """
     with path.open("rb") as file:
         head = file.read(8)
-    if head.startswith(b"\x7fELF") or head in (AR_MAGIC, THIN_MAGIC):
-        what = "an ELF file" if head.startswith(b"\x7fELF") else "an archive"
+    if head.startswith(ELF_MAGIC) or head in (AR_MAGIC, THIN_MAGIC):
+        what = "an ELF file" if head.startswith(ELF_MAGIC) else "an archive"
         raise BuildError(f"{path}: {what}, expected a source; an object or archive is packed as such (static_library)")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mblob.archive import is_archive
+from mblob.classic import SYMBOL
 from mblob.errors import ToolchainError
 from packager import append, grow, objects
 from packager.blob import BlobWriter, verify
@@ -35,7 +36,7 @@ from packager.host_checks import (
 from packager.nodes import SourceNode
 from packager.objects import Contents, Machine
 from packager.processes import Job, run_all
-from packager.request import SYMBOL, Request
+from packager.request import Request
 from packager.slot_shims import generate as generate_shims
 from packager.toolchain import Toolchain, find
 from packager.wrappers import Wrapped, table

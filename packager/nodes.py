@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mblob import safetensors
 from mblob.classic import OutEntry
 from mblob.mapping import map_file
-from mblob.model import LIBRARY
-from mblob.module import Module, Node
+from mblob.module import LIBRARY, Module, Node
 from mblob.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
 from packager.errors import BuildError
 

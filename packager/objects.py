@@ -9,17 +9,23 @@ from pathlib import Path
 
 from mblob import archive
 from mblob.elf import ElfFile
-from mblob.elf_records import ET_REL, STB_GLOBAL, STB_LOCAL, STB_WEAK, Symbol
+from mblob.elf_records import (
+    ET_REL,
+    SHF_EXCLUDE,
+    SHN_COMMON,
+    SHT_GROUP,
+    SHT_SYMTAB,
+    STB_GLOBAL,
+    STB_GNU_UNIQUE,
+    STB_LOCAL,
+    STB_WEAK,
+    STV_HIDDEN,
+    Symbol,
+)
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
-from mblob.file_kind import AR_MAGIC, THIN_MAGIC
+from mblob.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.mapping import map_file
 from packager.errors import BuildError
-
-SHN_COMMON = 0xFFF2
-SHT_GROUP, SHT_SYMTAB = 17, 2
-SHF_EXCLUDE = 0x80000000
-STV_HIDDEN = 2
-_GNU_UNIQUE = 10
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,7 @@ def _add_symbols(elf: ElfFile, contents: Contents) -> None:
             contents.hidden.add(s.name)
         if not s.is_defined:
             contents.undefined.add(s.name)
-        elif s.binding in (STB_WEAK, _GNU_UNIQUE) or s.st_shndx == SHN_COMMON or s.st_shndx in merged:
+        elif s.binding in (STB_WEAK, STB_GNU_UNIQUE) or s.st_shndx == SHN_COMMON or s.st_shndx in merged:
             contents.weak.add(s.name)
         elif s.binding == STB_GLOBAL:
             contents.defined.add(s.name)
@@ -156,7 +162,7 @@ def _objects(path: Path, label: str) -> Iterator[tuple[str, memoryview]]:
     if data[:8] == THIN_MAGIC:
         raise BuildError(f"{label}: a thin archive holds no objects itself; make a full one (ar without T)")
     if data[:8] != AR_MAGIC:
-        if bytes(data[:4]) != b"\x7fELF":
+        if data[:4] != ELF_MAGIC:
             what = " (LLVM bitcode: compile without -flto)" if bytes(data[:4]) == b"BC\xc0\xde" else ""
             raise BuildError(
                 f"{label}: neither an ELF object file nor an archive{what}; it starts with {bytes(data[:8])!r}"

@@ -12,7 +12,6 @@ from packager.blob import BlobWriter, Contents
 from packager.errors import BuildError
 from packager.wrappers import Wrapped, packed_forms
 
-SYMBOL = "__tvm_dev_mblob"
 EMBEDDINGS = ("auto", "grow", "object", "c", "append")
 
 
