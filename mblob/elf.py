@@ -16,8 +16,6 @@ from mblob.elf_records import (
     DT_GNU_HASH,
     DT_HASH,
     DT_NEEDED,
-    DT_RPATH,
-    DT_RUNPATH,
     DT_STRSZ,
     DT_STRTAB,
     DT_SYMTAB,
@@ -220,10 +218,6 @@ class ElfFile:
     def needed(self) -> list[str]:
         """Libraries this one is linked against (DT_NEEDED)."""
         return self._dynamic_strings(DT_NEEDED)
-
-    @property
-    def runpath(self) -> list[str]:
-        return self._dynamic_strings(DT_RUNPATH) or self._dynamic_strings(DT_RPATH)
 
     def _dynamic_table(self) -> SymbolTable:
         """The dynamic symbol table; its length comes from the hash table, as the loader's does."""

@@ -116,77 +116,114 @@ def read_index(blob: memoryview, footer: Footer, dialect: str, check: bool) -> B
     Raises:
         FormatError: "index_damaged", or a rule of the tree or of keys.
     """
-    base = footer.index_offset
-    raw = blob[base : base + footer.index_size]
-
-    def fail(message: str, entry: int | None = None) -> FormatError:
-        return FormatError(f"index: {message}", code="index_damaged", offset=base, entry=entry)
-
+    index = _Index(blob[footer.index_offset : footer.index_offset + footer.index_size], footer.index_offset)
     crc = FOOTER.unpack_from(blob, len(blob) - FOOTER.size)[5]
-    if check and zlib.crc32(raw) != crc:
-        raise fail("its checksum is wrong")
-    if len(raw) < HEADER.size:
-        raise fail(f"{len(raw)} bytes, its header alone has {HEADER.size}")
-    (version, flags, algorithm, digest_size, stream_size, count, children, strings_size,
-     *places) = HEADER.unpack_from(raw)  # fmt: skip
-    if version != VERSION or SIZES.get(algorithm) != digest_size:
-        raise fail(f"version {version} with digests {algorithm} of {digest_size} bytes is not known")
-    if flags & ~NO_TREE:
-        raise fail(f"flags {flags:#x} are not known")
-    # Each limit is compared before the product that it bounds.
-    left = len(raw) - HEADER.size
-    if count < 1 or count > left // RECORD.size or children > left // 8:
-        raise fail(f"{count} records and {children} imports do not fit {left} bytes")
-    if HEADER.size + count * RECORD.size + 8 * (count + 1 + children) + strings_size != len(raw):
-        raise fail(f"{count} records, {children} imports, {strings_size} bytes of names make no {len(raw)} bytes")
-    if not 16 <= stream_size <= base:
-        raise fail(f"the stream has {stream_size} bytes, expected 16 to {base}")
-    tree_at = HEADER.size + count * RECORD.size
-    numbers = struct.unpack_from(f"<{count + 1 + children}Q", raw, tree_at)
-    rows = check_tree(numbers[: count + 1], numbers[count + 1 :], count, base + tree_at)
-    strings = raw[len(raw) - strings_size :]
+    if check and zlib.crc32(index.raw) != crc:
+        raise index.fail("its checksum is wrong")
+    index.read_header()
+    entries = tuple(index.entry(i, imports) for i, imports in enumerate(index.rows()))
+    if index.has_tree and sum(e.offset is None for e in entries) > 1:
+        raise index.fail("more than one library")
+    target, producer = index.name(*index.target), index.name(*index.producer)
+    return Blob(
+        dialect, len(blob), entries, index.stream_size, index.base, index.algorithm, target, producer, index.has_tree
+    )
 
-    def name(offset: int, size: int, entry: int | None) -> str:
-        if size > strings_size or offset > strings_size - size:
-            raise fail(f"a name of {size} bytes at {offset} lies outside {strings_size} bytes of names", entry)
+
+class _Index:
+    """The bytes of an index and what its header says; each method checks what it reads.
+
+    Args:
+        raw: header, records, import tree, names.
+        base: offset of the index in the blob, which payloads and the stream lie in front of.
+    """
+
+    algorithm: int
+    digest_size: int
+    stream_size: int
+    count: int
+    children: int
+
+    def __init__(self, raw: memoryview, base: int) -> None:
+        self.raw = raw
+        self.base = base
+
+    def fail(self, message: str, entry: int | None = None) -> FormatError:
+        return FormatError(f"index: {message}", code="index_damaged", offset=self.base, entry=entry)
+
+    def read_header(self) -> None:
+        size = len(self.raw)
+        if size < HEADER.size:
+            raise self.fail(f"{size} bytes, its header alone has {HEADER.size}")
+        (version, flags, self.algorithm, self.digest_size, self.stream_size, self.count, self.children, names,
+         *places) = HEADER.unpack_from(self.raw)  # fmt: skip
+        if version != VERSION or SIZES.get(self.algorithm) != self.digest_size:
+            raise self.fail(f"version {version} with digests {self.algorithm} of {self.digest_size} bytes is not known")
+        if flags & ~NO_TREE:
+            raise self.fail(f"flags {flags:#x} are not known")
+        # Each limit is compared before the product that it bounds.
+        left = size - HEADER.size
+        if self.count < 1 or self.count > left // RECORD.size or self.children > left // 8:
+            raise self.fail(f"{self.count} records and {self.children} imports do not fit {left} bytes")
+        if self._tree_at + 8 * (self.count + 1 + self.children) + names != size:
+            raise self.fail(
+                f"{self.count} records, {self.children} imports, {names} bytes of names make no {size} bytes"
+            )
+        if not 16 <= self.stream_size <= self.base:
+            raise self.fail(f"the stream has {self.stream_size} bytes, expected 16 to {self.base}")
+        self.has_tree = not flags & NO_TREE
+        self.names = self.raw[size - names :]
+        self.target, self.producer = (places[0], places[1]), (places[2], places[3])
+
+    @property
+    def _tree_at(self) -> int:
+        return HEADER.size + self.count * RECORD.size
+
+    def rows(self) -> list[tuple[int, ...]]:
+        """Imports of each module."""
+        numbers = struct.unpack_from(f"<{self.count + 1 + self.children}Q", self.raw, self._tree_at)
+        row_ptr, child = numbers[: self.count + 1], numbers[self.count + 1 :]
+        return check_tree(row_ptr, child, self.count, self.base + self._tree_at)
+
+    def name(self, offset: int, size: int, entry: int | None = None) -> str:
+        """A text among the names."""
+        room = len(self.names)
+        if size > room or offset > room - size:
+            raise self.fail(f"a name of {size} bytes at {offset} lies outside {room} bytes of names", entry)
+        found = bytes(self.names[offset : offset + size])
+        if 0 in found:
+            raise self.fail(f"the name {found[:40]!r} has a NUL byte", entry)
         try:
-            found = bytes(strings[offset : offset + size])
-            if 0 in found:
-                raise fail(f"the name {found[:40]!r} has a NUL byte", entry)
             return found.decode()
         except UnicodeDecodeError:
-            raise fail("a name is not UTF-8", entry) from None
+            raise self.fail("a name is not UTF-8", entry) from None
 
-    entries = []
-    for i in range(count):
-        offset, size, key_at, key_size, kind, alignment, digest, item, reserved = RECORD.unpack_from(
-            raw, HEADER.size + i * RECORD.size
+    def entry(self, i: int, imports: tuple[int, ...]) -> Entry:
+        """Record i."""
+        offset, size, key_at, key_size, flags, alignment, digest, item, reserved = RECORD.unpack_from(
+            self.raw, HEADER.size + i * RECORD.size
         )
         if not 1 <= key_size <= KEY_LIMIT:
-            raise fail(f"a type key of {key_size} bytes, expected 1 to {KEY_LIMIT}", i)
-        key = name(key_at, key_size, i)
-        library = bool(kind & IS_LIBRARY)
+            raise self.fail(f"a type key of {key_size} bytes, expected 1 to {KEY_LIMIT}", i)
+        key = self.name(key_at, key_size, i)
+        library = bool(flags & IS_LIBRARY)
         if library != (key == LIBRARY) or (library and (offset or size)):
-            raise fail(f"type key {key!r} with flags {kind} and {size} bytes at {offset}", i)
-        if not library and (offset < 16 or offset > base or size > base - offset):
-            raise fail(f"a payload of {size} bytes at {offset} lies outside 16..{base}", i)
-        if kind & ~(IS_LIBRARY | IS_DATA | IS_BULK) or reserved:
-            raise fail(f"a record has flags {kind:#x} and reserved bytes {reserved:#x} that are not known", i)
-        if any(digest[0 if library else digest_size :]):
-            raise fail("a record has more digest than its algorithm gives", i)
+            raise self.fail(f"type key {key!r} with flags {flags} and {size} bytes at {offset}", i)
+        if not library and (offset < 16 or offset > self.base or size > self.base - offset):
+            raise self.fail(f"a payload of {size} bytes at {offset} lies outside 16..{self.base}", i)
+        if flags & ~(IS_LIBRARY | IS_DATA | IS_BULK) or reserved:
+            raise self.fail(f"a record has flags {flags:#x} and reserved bytes {reserved:#x} that are not known", i)
+        digest_size = 0 if library else self.digest_size
+        if any(digest[digest_size:]):
+            raise self.fail("a record has more digest than its algorithm gives", i)
         if alignment < 1 or alignment & (alignment - 1):
-            raise fail(f"alignment {alignment} is no power of two", i)
-        if item and (item < 16 or item > stream_size):
-            raise fail(f"its item at {item} lies outside the stream of {stream_size} bytes", i)
-        entries.append(
-            Entry(i, key, None if library else offset, size, rows[i], bool(kind & IS_DATA), alignment,
-                  b"" if library else digest[:digest_size], item, bool(kind & IS_BULK))
+            raise self.fail(f"alignment {alignment} is no power of two", i)
+        if item and (item < 16 or item > self.stream_size):
+            raise self.fail(f"its item at {item} lies outside the stream of {self.stream_size} bytes", i)
+        return Entry(
+            i, key, None if library else offset, size, imports, bool(flags & IS_DATA), alignment,
+            digest[:digest_size], item, bool(flags & IS_BULK),
         )  # fmt: skip
-    if not flags & NO_TREE and sum(e.offset is None for e in entries) > 1:
-        raise fail("more than one library")
-    target, producer = name(places[0], places[1], None), name(places[2], places[3], None)
-    has_tree = not flags & NO_TREE
-    return Blob(dialect, len(blob), tuple(entries), stream_size, base, algorithm, target, producer, has_tree)
 
 
 def is_small(blob: Blob) -> bool:

@@ -49,10 +49,6 @@ class Node:
         """Names of the module's own functions, as far as they can be listed."""
         return ()
 
-    def entry_name(self) -> str | None:
-        """Name of the entry function, or None."""
-        return None
-
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
         raise AttributeError(f"{self.type_key}: a plain C function needs an opened library, this module is not one")
 
@@ -229,8 +225,8 @@ class Module:
 
     @property
     def entry_name(self) -> str:
-        """Name of the entry function, "__tvm_main__" when the module does not name another."""
-        return self._node.entry_name() or ENTRY_NAME
+        """Name of the entry function, "__tvm_main__"."""
+        return ENTRY_NAME
 
     @property
     def entry_func(self) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from mblob.elf_records import PT_LOAD, PT_NOTE, SHF_ALLOC, SHF_WRITE, SHT_NOTE, SHT_PROGBITS
 from mblob.errors import IncompatibleError, ToolchainError
 from packager.blob import BlobWriter
-from packager.elf_patch import Patch, Stub, read_stub, write_all, write_blob
+from packager.elf_patch import Patch, Stub, new_library, read_stub, write_all, write_blob
 from packager.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, BlobSection
 
 # An alignment that no other note has: bfd, gold and lld give notes of one alignment one common program header.
@@ -50,22 +50,15 @@ def append(stub_path: Path, output: Path, symbol: str, blob: BlobWriter) -> int:
     limit = 0xFFFFFFFF - max(vaddr, offset) if elf.bits == 32 else None
     if limit is not None and limit < 0:
         raise IncompatibleError(f"a 32-bit library ({elf.machine}) has no room behind its segments")
-    fd = os.open(output, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
-    try:
+    with new_library(output, stub_path) as fd:
         write_all(fd, stub.data)
         os.lseek(fd, offset, os.SEEK_SET)
         size, fingerprint = write_blob(fd, blob, limit, elf.machine)
         patch = Patch(fd, elf)
         patch.load_segment(header, offset, vaddr, size, PAYLOAD_ALIGN)
-        patch.symbol(stub.symbol.offset, size=size, value=vaddr)
+        patch.placeholder_symbols(stub, size=size, value=vaddr)
         if stub.section is not None:
             patch.section(stub.section, offset=offset, size=size, addr=vaddr)
             patch.section_kind(stub.section, SHT_PROGBITS, SHF_ALLOC)
-        for s in elf.symtab:
-            if s.name == symbol and s.st_value == stub.symbol.st_value:
-                patch.symbol(s.offset, size=size, value=vaddr)
         patch.build_id(fingerprint)
-        os.fchmod(fd, stub_path.stat().st_mode & 0o7777)
-    finally:
-        os.close(fd)
     return size

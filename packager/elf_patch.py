@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,6 +96,15 @@ class Patch:
         if value is not None:
             self._put(at, 8, 4, value)
 
+    def placeholder_symbols(
+        self, stub: Stub, *, size: int, value: int | None = None, moved: Callable[[int], int] = lambda at: at
+    ) -> None:
+        """The blob's dynamic symbol and its entry in `.symtab`; `moved`: where a byte of the stub lies now."""
+        old = stub.symbol
+        twins = (s for s in stub.elf.symtab if (s.name, s.st_value) == (old.name, old.st_value))
+        for s in (old, *twins):
+            self.symbol(moved(s.offset), size=size, value=value)
+
     def segment_sizes(self, index: int, size: int) -> None:
         """p_filesz and p_memsz."""
         at = self._elf.e_phoff + index * self._elf.e_phentsize
@@ -131,6 +142,17 @@ class Patch:
             if owner == b"GNU" and kind == NT_GNU_BUILD_ID and desc:
                 digest = hashlib.sha512(desc + fingerprint).digest()
                 os.pwrite(self._fd, (digest * (len(desc) // 64 + 1))[: len(desc)], at)
+
+
+@contextmanager
+def new_library(output: Path, stub_path: Path) -> Iterator[int]:
+    """A descriptor of a new file to write and read, which gets the mode of the linker's output."""
+    fd = os.open(output, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        yield fd
+        os.fchmod(fd, stub_path.stat().st_mode & 0o7777)
+    finally:
+        os.close(fd)
 
 
 def write_blob(fd: int, blob: BlobWriter, limit: int | None, machine: str) -> tuple[int, bytes]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from mblob.elf_records import PF_R, PF_W, PT_LOAD, SHF_ALLOC, SHF_X86_64_LARGE
 from mblob.errors import ToolchainError
 from packager.blob import BlobWriter
-from packager.elf_patch import Patch, Stub, read_stub, write_all, write_blob
+from packager.elf_patch import Patch, Stub, new_library, read_stub, write_all, write_blob
 from packager.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, BlobSection
 
 SECTION = BlobSection(".tvm_mblob")
@@ -73,8 +73,7 @@ def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter) -> int:
     limit = None
     if elf.bits == 32:
         limit = 0xFFFFFFFF - max(stub.symbol.st_value, len(stub.data)) - PAYLOAD_ALIGN
-    fd = os.open(output, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
-    try:
+    with new_library(output, stub_path) as fd:
         write_all(fd, memoryview(stub.data)[:start])
         size, fingerprint = write_blob(fd, blob, limit, elf.machine)
         # What is behind the placeholder is not loaded (.comment, .symtab, names, section headers): it moves by
@@ -84,9 +83,6 @@ def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter) -> int:
         os.lseek(fd, old_end + shift, os.SEEK_SET)
         write_all(fd, memoryview(stub.data)[old_end:])
         _patch_headers(fd, stub, segment, old_end, shift, size).build_id(fingerprint)
-        os.fchmod(fd, stub_path.stat().st_mode & 0o7777)
-    finally:
-        os.close(fd)
     return size
 
 
@@ -97,17 +93,16 @@ def _patch_headers(fd: int, stub: Stub, segment: int, old_end: int, shift: int, 
     patch.segment_sizes(segment, lead + size)
     if not lead:  # lld without a read-only segment of its own would leave the blob executable
         patch.segment_flags(segment, PF_R)
-    patch.symbol(stub.symbol.offset, size=size)
-    table = elf.e_shoff
-    if table >= old_end:
-        table += shift
-        patch.section_table(table)
+
+    def moved(at: int) -> int:
+        return at + shift if at >= old_end else at
+
+    patch.placeholder_symbols(stub, size=size, moved=moved)
+    table = moved(elf.e_shoff)
+    patch.section_table(table)
     for i, section in enumerate(elf.sections):
         if section.sh_offset >= old_end and not section.sh_flags & SHF_ALLOC:
-            patch.section(i, offset=section.sh_offset + shift, table=table)
+            patch.section(i, offset=moved(section.sh_offset), table=table)
     if stub.section is not None:
         patch.section(stub.section, size=size, table=table)
-    for s in elf.symtab:
-        if s.name == stub.symbol.name and s.st_value == stub.symbol.st_value:
-            patch.symbol(s.offset + (shift if s.offset >= old_end else 0), size=size)
     return patch

@@ -20,10 +20,6 @@ ROOT = Path(__file__).resolve().parents[1]
 MAY_SKIP = ("no GPU", "no golden")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes more than a few seconds")
-
-
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     outcome: Any = yield

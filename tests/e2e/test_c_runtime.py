@@ -135,7 +135,6 @@ def test_the_blob_of_the_c_tests_is_what_the_writer_writes() -> None:
 # -- the runtime --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_everything_passes_under_sanitizers(tmp_path: Path) -> None:
     run("make", "-s", "-j2", "-C", ROOT / "tests" / "c", "check", f"BUILD={tmp_path}")
 

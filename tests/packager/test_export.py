@@ -255,7 +255,6 @@ def test_links_for_another_machine(tmp_path: Path, tree: mblob.Module, require: 
             assert lib.blob.target == "aarch64-linux-gnu"
 
 
-@pytest.mark.slow
 def test_large_payloads_cost_no_memory(tmp_path: Path) -> None:
     import resource
 
