@@ -66,10 +66,12 @@ int TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *penv) {
 }
 
 int TVMBackendRunOnce(void **handle, int (*f)(void *), void *cdata, int nbytes) {
+  void *never = NULL;
   (void)nbytes;
-  if (*handle) return 0;
-  *handle = (void *)(uintptr_t)1;
-  return f(cdata);
+  /* TVM leaves races to its callers; here one of them runs f. None waits for it. */
+  bool first = __atomic_compare_exchange_n(handle, &never, (void *)(uintptr_t)1, false, __ATOMIC_ACQ_REL,
+                                           __ATOMIC_ACQUIRE);
+  return first ? f(cdata) : 0;
 }
 
 int TVMBackendRegisterEnvCAPI(const char *name, void *ptr) {

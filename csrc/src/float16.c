@@ -22,7 +22,8 @@ static uint64_t shift_rounded(uint64_t value, unsigned shift) {
   return value + (rest > half || (rest == half && (value & 1)));
 }
 
-/* The half nearest to a number of `fraction` fraction bits in an IEEE format of that bias; `bits` has no sign. */
+/* The half nearest to a number of `fraction` fraction bits in an IEEE format of that bias; `bits` has no
+ * sign. */
 static uint16_t narrow(uint64_t bits, unsigned fraction, int bias) {
   const uint64_t infinity = (uint64_t)(2 * bias + 1) << fraction;
   const unsigned dropped = fraction - HALF_FRACTION;

@@ -10,7 +10,8 @@
 
 typedef void (*function)(void);
 
-#define SYMBOL(name) {#name, (function)name}
+#define SYMBOL(name) \
+  { #name, (function)name }
 
 static const struct {
   const char *name;

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Address of this runtime's function `name`, NULL if it is none of its names. Never another runtime's, whatever
- * the process has loaded. */
+/* Address of this runtime's function `name`, NULL if it is none of its names. Never another runtime's,
+ * whatever the process has loaded. */
 void *mb_host_symbol(const char *name);
 
 /* Variables through which libraries reach the runtime: "__" and the name of a function, and last, number

@@ -4,8 +4,8 @@
  * file, and descriptor numbers come back. So every load has a name that was never used in this process: the
  * path /proc/self/fd/<n>, spelled with redundant "/" and "./" that count the loads. A library with $ORIGIN in
  * its search path is named through its folder's descriptor instead, because the linker takes $ORIGIN from the
- * name; dladdr() reports these names. A library that leaves names of the runtime undefined is a memory file to
- * the linker (link_copy.h). */
+ * name; dladdr() reports these names. A library that leaves names of the runtime undefined is a memory file
+ * to the linker (link_copy.h). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -60,8 +60,8 @@ static bool needs_folder(const struct mb_library *library) {
   return library->elf.origin_in_runpath && *library->source.path == '/' && has_proc(library->source.fd);
 }
 
-/* The name for the linker; `count`: the spelling of this load, `base`: the file's name in its folder, which is
- * open, or NULL. */
+/* The name for the linker; `count`: the spelling of this load, `base`: the file's name in its folder, which
+ * is open, or NULL. */
 static int make_name(struct mb_library *library, const char *count, const char *base) {
   const struct mb_source *source = &library->source;
   int n, fd = library->copy_fd >= 0 ? library->copy_fd : source->fd;
@@ -94,8 +94,8 @@ static int prepare(struct mb_library *library) {
 
 /* ---- loading ------------------------------------------------------------------------------------------ */
 
-/* What is undefined is an error now, not the end of a call. A library that gives addresses of its own to tables
- * of the process stays in memory, as these do. */
+/* What is undefined is an error now, not the end of a call. A library that gives addresses of its own to
+ * tables of the process stays in memory, as these do. */
 static int flags_for(const struct mb_library *library) {
   static const char *const tables[] = {"TVMBackendRegisterSystemLibSymbol", "TVMFuncRegisterGlobal"};
   int flags = RTLD_NOW | RTLD_LOCAL;

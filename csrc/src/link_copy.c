@@ -63,12 +63,14 @@ bool mb_link_copy_binds(const struct mb_library *library, const char *name) {
   if (library->copy_fd < 0 || !mb_host_symbol(name)) return false;
   for (uint64_t i = 1, end = symbols_end(&library->elf); i < end; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(&library->elf, i);
-    if (symbol.st_shndx == SHN_UNDEF && strcmp(mb_elf_symbol_name(&library->elf, &symbol), name) == 0) return true;
+    if (symbol.st_shndx == SHN_UNDEF && strcmp(mb_elf_symbol_name(&library->elf, &symbol), name) == 0)
+      return true;
   }
   return false;
 }
 
-/* ---- writing the copy ----------------------------------------------------------------------------------- */
+/* ---- writing the copy -----------------------------------------------------------------------------------
+ */
 
 int mb_link_write(int fd, const void *data, uint64_t size, uint64_t offset) {
   const uint8_t *bytes = data;
@@ -171,8 +173,9 @@ int mb_link_copy(struct mb_library *library, const char *folder) {
   (void)snprintf(name, sizeof(name), "%s", base ? base + 1 : "mblob");
   int fd = mb_memory_file(name);
   if (fd < 0)
-    return mb_fail_errno(errno, "functions of the runtime are undefined in it, so it is loaded from a memory "
-                                "file, which cannot be made here");
+    return mb_fail_errno(errno,
+                         "functions of the runtime are undefined in it, so it is loaded from a memory "
+                         "file, which cannot be made here");
   status = copy_file(library, fd, changed);
   if (!status) status = write_symbols(&library->elf, fd);
   if (!status && folder) status = mb_link_expand_origin(library, fd, folder);
@@ -184,7 +187,8 @@ int mb_link_copy(struct mb_library *library, const char *folder) {
   return status;
 }
 
-/* ---- and the file back over it -------------------------------------------------------------------------- */
+/* ---- and the file back over it --------------------------------------------------------------------------
+ */
 
 /* The file's bytes [start, end), whole pages, to where they are loaded by segment `s`. */
 static int map_back(const struct mb_library *library, const ElfW(Phdr) * s, uint64_t start, uint64_t end) {

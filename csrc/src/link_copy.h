@@ -9,8 +9,8 @@
 
 #include "runtime.h"
 
-/* Make the copy if the library needs one: library->copy_fd, -1 if it needs none. `folder`: what $ORIGIN in its
- * search paths stands for, NULL if that needs no care. */
+/* Make the copy if the library needs one: library->copy_fd, -1 if it needs none. `folder`: what $ORIGIN in
+ * its search paths stands for, NULL if that needs no care. */
 int mb_link_copy(struct mb_library *library, const char *folder);
 
 /* Whether `name` is undefined in the library and bound to this runtime's function. */

@@ -1,6 +1,7 @@
-/* $ORIGIN for a copy: the linker takes it from the name of what it opens, and a memory file is in no folder. So
- * the search paths are written out. They are longer then, and where they were is no room: they get a segment of
- * their own, behind all others, whose header needs a larger table, which lies in that segment as well. */
+/* $ORIGIN for a copy: the linker takes it from the name of what it opens, and a memory file is in no folder.
+ * So the search paths are written out. They are longer then, and where they were is no room: they get a
+ * segment of their own, behind all others, whose header needs a larger table, which lies in that segment as
+ * well. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

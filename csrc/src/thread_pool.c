@@ -8,17 +8,16 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "error.h"
+#include "task_errors.h"
+#include "thread_settings.h"
 
 enum {
-  WORKER_LIMIT = 1024, /* threads; a kernel that asks for more tasks is refused */
-  WIDTH_LIMIT = 64,    /* threads that the environment may always ask for */
-  SPINS = 4000,        /* rounds of spin_pause, roughly 40 us, before a thread sleeps */
-  COUNTER_STRIDE = 16  /* int32 per task in sync_handle: one per cache line of 64 bytes */
+  SPINS = 4000,       /* rounds of spin_pause, roughly 40 us, before a thread sleeps */
+  COUNTER_STRIDE = 16 /* int32 per task in sync_handle: one per cache line of 64 bytes */
 };
 
 struct job {
@@ -44,6 +43,8 @@ static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct worker *idle, *all;
 static int worker_count;
 static __thread bool in_task;
+static atomic_uint forks;              /* of which this process is the result */
+static __thread unsigned forks_before; /* when the task of this thread began */
 
 static inline void spin_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -53,46 +54,19 @@ static inline void spin_pause(void) {
 #endif
 }
 
-/* ---- how many ---------------------------------------------------------------------------------- */
-
-static int usable_processors(void) {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
-}
-
-/* More threads than processors are allowed, within reason: four times as many, or WIDTH_LIMIT. */
-static int from_environment(const char *name) {
-  const char *text = getenv(name);
-  char *end;
-  if (!text) return 0;
-  long n = strtol(text, &end, 10), most = 4L * usable_processors();
-  if (most < WIDTH_LIMIT) most = WIDTH_LIMIT;
-  if (most > WORKER_LIMIT) most = WORKER_LIMIT;
-  return end != text && n > 0 ? (int)(n < most ? n : most) : 0;
-}
-
-int mb_parallel_width(void) {
-  static atomic_int width;
-  int n = atomic_load_explicit(&width, memory_order_relaxed);
-  if (n == 0) {
-    n = from_environment("TVM_NUM_THREADS");
-    if (n == 0) n = from_environment("OMP_NUM_THREADS");
-    if (n == 0) n = usable_processors();
-    atomic_store_explicit(&width, n, memory_order_relaxed);
-  }
-  return n;
-}
-
 /* ---- workers ----------------------------------------------------------------------------------- */
 
 static void run_task(struct job *job, int task_id) {
   uint64_t before = mb_error_serial();
+  unsigned outer = forks_before;
+  forks_before = atomic_load_explicit(&forks, memory_order_relaxed);
   in_task = true;
   int rc = job->task(task_id, &job->env, job->cdata);
   in_task = false;
+  forks_before = outer;
   if (rc != 0) {
     const char *text = mb_error_serial() != before ? mblob_last_error_info()->message : "";
-    job->errors[task_id] = strdup(*text ? text : "it gave no reason");
+    job->errors[task_id] = strndup(*text ? text : "it gave no reason", MB_TASK_ERRORS_SIZE + 4);
   }
   /* Tasks that wait for this one at a barrier go on: it will not come. */
   atomic_int *counters = job->env.sync_handle;
@@ -121,6 +95,7 @@ static struct worker *left_by_fork;
 
 static void forget_workers(void) {
   pthread_mutex_init(&pool_lock, NULL);
+  atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
   struct worker **end = &left_by_fork;
   while (*end) end = &(*end)->next;
   *end = all;
@@ -133,14 +108,19 @@ static void register_fork_handler(void) { (void)pthread_atfork(NULL, NULL, forge
 /* With pool_lock held. NULL when no thread can be had. */
 static struct worker *start_worker(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  if (worker_count >= WORKER_LIMIT) return NULL;
+  if (worker_count >= MB_WORKER_LIMIT) return NULL;
   struct worker *w = calloc(1, sizeof(*w));
   if (!w) return NULL;
   (void)pthread_once(&once, register_fork_handler);
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->wake, NULL);
   pthread_cond_init(&w->done, NULL);
-  if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  mb_thread_bind(&attributes, worker_count + 1); /* number 0 is the caller */
+  bool started = pthread_create(&w->thread, &attributes, worker_main, w) == 0;
+  pthread_attr_destroy(&attributes);
+  if (!started) {
     free(w);
     return NULL;
   }
@@ -221,20 +201,8 @@ __attribute__((destructor)) static void stop_idle_workers(void) {
 
 /* ---- launch ------------------------------------------------------------------------------------ */
 
-/* One text of all errors, NULL when memory is out. Frees the single ones. */
-static char *join_errors(char **errors, int tasks, bool *any) {
-  char *text = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  *any = false;
-  for (int i = 0; i < tasks; ++i) {
-    if (!errors[i]) continue;
-    if (out) fprintf(out, "%sTask %d error: %s", *any ? "\n" : "", i, errors[i]);
-    *any = true;
-    free(errors[i]);
-  }
-  if (out) fclose(out);
-  return text;
+static bool was_forked_since(unsigned before) {
+  return atomic_load_explicit(&forks, memory_order_relaxed) != before;
 }
 
 static int run_job(FTVMParallelLambda task, void *cdata, struct worker *workers, int tasks) {
@@ -251,16 +219,21 @@ static int run_job(FTVMParallelLambda task, void *cdata, struct worker *workers,
   for (int i = 0; i < tasks; ++i) atomic_init(&counters[i * COUNTER_STRIDE], 0);
   struct job job = {.task = task, .cdata = cdata, .env = {counters, tasks}, .errors = errors};
   int id = 1;
+  unsigned before = atomic_load_explicit(&forks, memory_order_relaxed);
   for (struct worker *w = workers; w; w = w->next_idle) start_task(w, &job, id++);
   run_task(&job, 0);
-  for (struct worker *w = workers; w; w = w->next_idle) wait_for(w);
-  bool failed;
-  char *text = join_errors(errors, tasks, &failed);
-  if (failed) mb_set_kernel_error(text ? text : "a parallel task failed");
-  free(text);
+  int rc = -1;
+  if (workers && was_forked_since(before)) {
+    /* This is the child of a fork in task 0, and the threads of the other tasks are the parent's. */
+    mb_fail(MBLOB_E_KERNEL,
+            "parallel loop: the process was forked inside, and the child has but one of %d tasks", tasks);
+  } else {
+    for (struct worker *w = workers; w; w = w->next_idle) wait_for(w);
+    rc = mb_task_errors_report(errors, tasks);
+  }
   free(errors);
   free(counters);
-  return failed ? -1 : 0;
+  return rc;
 }
 
 int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task) {
@@ -268,16 +241,17 @@ int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task) {
   int wanted = num_task > 0 ? num_task : mb_parallel_width();
   int taken = 0;
   struct worker *workers =
-      nested || wanted > WORKER_LIMIT ? NULL : take_workers(wanted - 1, num_task > 0, &taken);
+      nested || wanted > MB_WORKER_LIMIT ? NULL : take_workers(wanted - 1, num_task > 0, &taken);
   if (!nested && num_task > 0 && taken < num_task - 1) {
     give_back(workers);
     mb_fail(MBLOB_E_KERNEL, "parallel launch: no threads for %d tasks at the same time, the limit is %d",
-            num_task, WORKER_LIMIT);
+            num_task, MB_WORKER_LIMIT);
     return -1;
   }
+  unsigned before = atomic_load_explicit(&forks, memory_order_relaxed);
   int rc = run_job(task, cdata, workers, taken + 1);
   in_task = nested;
-  give_back(workers);
+  if (!was_forked_since(before)) give_back(workers);
   return rc;
 }
 
@@ -288,6 +262,8 @@ int mb_parallel_barrier(int task_id, TVMParallelGroupEnv *env) {
     if (i == task_id) continue;
     for (int spins = 0; atomic_load_explicit(&counters[i * COUNTER_STRIDE], memory_order_acquire) <= old;
          ++spins) {
+      if (spins >= SPINS && was_forked_since(forks_before))
+        return -1; /* the other tasks are in another process */
       if (spins < SPINS)
         spin_pause();
       else

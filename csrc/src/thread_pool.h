@@ -8,14 +8,10 @@
 /* Run task(0..n-1, env, cdata) at the same time, task 0 on the calling thread, and wait for all.
  * `num_task` 0: as many as there are idle workers, at most mb_parallel_width(). Above 0: exactly so many.
  * Inside a task: one task, on the calling thread. Returns 0, or -1 with a line "Task <i> error: <text>" for
- * each task that failed. */
+ * each task that failed; together they have some 64 KiB, and long texts are cut. */
 int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task);
 
 /* Wait until all tasks of the launch have come here, or have ended. */
 int mb_parallel_barrier(int task_id, TVMParallelGroupEnv *env);
-
-/* Tasks that a launch with num_task 0 starts at most: TVM_NUM_THREADS, else OMP_NUM_THREADS, else the
- * processors this process may use. Read once. */
-int mb_parallel_width(void);
 
 #endif
