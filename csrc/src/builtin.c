@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "aot/factory.h"
 #include "const_loader.h"
 #include "module_functions.h"
 #include "native.h"
@@ -10,7 +11,7 @@
 #include "system_library.h"
 
 /* Classes that open payloads; a class is in the file of its name. Ends with NULL. */
-static const struct mb_class *const classes[] = {&mb_const_loader_class, &mb_metadata_class, NULL};
+static const struct mb_class *const classes[] = {&mb_aot_factory_class, &mb_const_loader_class, &mb_metadata_class, NULL};
 
 static const struct {
   const char *name;

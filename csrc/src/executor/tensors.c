@@ -4,7 +4,9 @@
 #include <string.h>
 #include <tvm/runtime/c_runtime_api.h>
 
+#include "array.h"
 #include "error.h"
+#include "function_table.h"
 
 int mb_tensor_size(const DLTensor *t, size_t *out) {
   size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
@@ -71,6 +73,29 @@ int mb_tensor_assign(const char *what, DLTensor *to, const DLTensor *from) {
   status = mb_tensor_match(what, to, from);
   if (!status && size)
     memmove((char *)to->data + to->byte_offset, (const char *)from->data + from->byte_offset, size);
+  return status;
+}
+
+static void release_array(void *array) { mb_array_release(array); }
+static void release_nothing(void *nothing) { (void)nothing; }
+
+int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bool is_array, DLTensor **out) {
+  size_t size = 0;
+  int status = mb_tensor_check(given, &size);
+  if (status) {
+    mb_error_prefix(what);
+    return status;
+  }
+  status = mb_tensor_match(what, like, given);
+  if (status) return status;
+  DLTensor view = *given;
+  view.data = (char *)given->data + given->byte_offset;
+  view.byte_offset = 0;
+  if (size && (uintptr_t)view.data % MB_DEFAULT_ALIGNMENT)
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: its data is not aligned to %d bytes, as use without a copy needs", what,
+                   MB_DEFAULT_ALIGNMENT);
+  status = mb_array_view(&view, given, is_array ? release_array : release_nothing, out);
+  if (!status && is_array) mb_array_retain(given);
   return status;
 }
 
