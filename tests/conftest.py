@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -85,3 +87,42 @@ def cc() -> Callable[..., Path]:
         return output
 
     return compile_text
+
+
+@pytest.fixture(scope="session")
+def count_calls() -> Callable[[Callable[[], object]], int]:
+    """`count_calls(f)`: how many functions, of Python and of C, this thread enters while f() runs.
+
+    What takes linear time makes twice the calls for twice the input, on every machine.
+    """
+
+    def count(run: Callable[[], object]) -> int:
+        calls = 0
+
+        def event(_frame: object, kind: str, _argument: object) -> None:
+            nonlocal calls
+            calls += kind in ("call", "c_call")
+
+        sys.setprofile(event)
+        try:
+            run()
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    return count
+
+
+@pytest.fixture(scope="session")
+def peak_memory() -> Callable[[Callable[[], object]], int]:
+    """`peak_memory(f)`: bytes that Python objects take more, at most, while f() runs."""
+
+    def measure(run: Callable[[], object]) -> int:
+        tracemalloc.start()
+        try:
+            run()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    return measure

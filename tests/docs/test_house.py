@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -50,13 +49,8 @@ def test_make_help_lists_every_target_for_people(root: Path) -> None:
 def test_make_env_does_nothing_when_it_is_fresh(root: Path) -> None:
     if not (root / ".venv" / "ready").exists():
         subprocess.run(["make", "env"], cwd=root, check=True, stdout=subprocess.DEVNULL)
-    best = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        done = subprocess.run(["make", "env"], cwd=root, capture_output=True, text=True, check=True)
-        best = min(best, time.perf_counter() - start)
-    assert "making" not in done.stdout
-    assert best < 0.2
+    done = subprocess.run(["make", "-n", "env"], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ":"
 
 
 def test_make_check_is_lint_then_test(root: Path) -> None:

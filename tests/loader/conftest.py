@@ -135,6 +135,18 @@ KERNEL(snooze) {
   return 0;
 }
 
+/* waits until args[0] calls have begun, half a minute at most; gives whether they have */
+KERNEL(meet) {
+  UNUSED;
+  static int begun;
+  struct timespec t = {0, 1000000};
+  __atomic_add_fetch(&begun, 1, __ATOMIC_SEQ_CST);
+  for (int i = 0; i < 30000 && __atomic_load_n(&begun, __ATOMIC_SEQ_CST) < args[0].v_int64; ++i) nanosleep(&t, NULL);
+  ret->v_int64 = __atomic_load_n(&begun, __ATOMIC_SEQ_CST) >= args[0].v_int64;
+  *ret_code = kTVMArgInt;
+  return 0;
+}
+
 int plain_add(int a, int b);
 int plain_add(int a, int b) { return a + b; }
 const char plain_text[] = "text in the library";
