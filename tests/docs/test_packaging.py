@@ -1,0 +1,88 @@
+"""What is distributed: a source archive that can be built and tested, a wheel with what users need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import mblob
+from mblob.elf import ElfFile
+
+# What make and tools leave in a checkout, as .gitignore has it.
+MADE = (
+    ".git", ".venv", "build", "dist", "*.egg-info", "_lib", "*.so", "_native.c", "*.o", "__pycache__",
+    ".pytest_cache", ".mypy_cache", ".ruff_cache", ".benchmarks",
+)  # fmt: skip
+
+
+def call_backend(step: str, source: Path, output: Path) -> Path:
+    """Run one step of PEP 517 in the folder `source`; the file it made."""
+    code = f"import sys; from setuptools import build_meta; print('made', build_meta.{step}(sys.argv[1]))"
+    done = subprocess.run([sys.executable, "-c", code, output], cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return output / done.stdout.split()[-1]
+
+
+def files_of(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def checkout(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree without what was made in it."""
+    target = tmp_path_factory.mktemp("checkout") / "mblob"
+    return Path(shutil.copytree(root, target, ignore=shutil.ignore_patterns(*MADE)))
+
+
+@pytest.fixture(scope="module")
+def unpacked(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the source archive."""
+    folder = tmp_path_factory.mktemp("sdist")
+    tracked = files_of(checkout)
+    with tarfile.open(call_backend("build_sdist", checkout, folder)) as tar:
+        tar.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    (folder / "tracked").write_text("\n".join(sorted(tracked)))
+    return next(p for p in folder.iterdir() if p.is_dir())
+
+
+def test_the_source_archive_holds_the_whole_tree(unpacked: Path) -> None:
+    tracked = set((unpacked.parent / "tracked").read_text().splitlines())
+    assert len(tracked) > 300
+    made = {"PKG-INFO", "setup.cfg"}
+    assert {f for f in files_of(unpacked) if not f.startswith("mblob.egg-info/")} - made == tracked
+    assert os.access(unpacked / ".ci" / "run", os.X_OK)
+
+
+def test_a_wheel_of_the_source_archive_packs_and_loads(unpacked: Path, tmp_path: Path) -> None:
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "site").mkdir()
+    with zipfile.ZipFile(call_backend("build_wheel", unpacked, tmp_path / "dist")) as wheel:
+        wheel.extractall(tmp_path / "site")
+    tops = {p.name for p in (tmp_path / "site").iterdir()}
+    assert tops == {"mblob", "packager", "loader", f"mblob-{mblob.__version__}.dist-info"}
+    compiled = [p for p in (tmp_path / "site" / "loader").rglob("*") if ".so" in p.name]
+    assert len(compiled) == 3
+    for path in compiled:
+        names = [s.name for s in ElfFile(memoryview(path.read_bytes())).sections]
+        assert [name for name in names if name.startswith(".debug")] == []
+    code = """
+import array, mblob
+assert mblob.__file__.startswith("{site}"), mblob.__file__
+source = "void twice(float *x, long n) {{ for (long i = 0; i < n; ++i) x[i] *= 2; }}"
+mblob.csource_module(source, functions=["void twice(float *x, long n)"]).export_library("{out}")
+x = array.array("f", [1, 2])
+mblob.load_module("{out}")["twice"](x, 2)
+assert list(x) == [2, 4]
+""".format(site=tmp_path / "site", out=tmp_path / "x.so")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
