@@ -162,8 +162,7 @@ int TVMArrayCopyFromTo(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle s
   return copy_bytes(to, from_size, start_of(to), start_of(from));
 }
 
-/* ---- DLPack
- * ------------------------------------------------------------------------------------------------ */
+/* ---- DLPack ---------------------------------------------------------------------------------- */
 
 static void release_import(void *owner) { TVMDLManagedTensorCallDeleter(owner); }
 

@@ -15,7 +15,7 @@ static int host_only(int device_type, int device_id) {
   return mb_is_host_memory((DLDevice){(DLDeviceType)device_type, device_id}) ? 0 : -1;
 }
 
-/* ---- streams --------------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 int TVMStreamCreate(int device_type, int device_id, TVMStreamHandle *out) {
   if (!out) return fail(mb_fail(MBLOB_E_ARGUMENT, "TVMStreamCreate: out is NULL"));
@@ -43,7 +43,7 @@ int TVMStreamStreamSynchronize(int device_type, int device_id, TVMStreamHandle s
   return host_only(device_type, device_id);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 int TVMDeviceAllocDataSpace(DLDevice dev, size_t nbytes, size_t alignment, DLDataType type_hint,
                             void **out_data) {

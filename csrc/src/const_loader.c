@@ -35,7 +35,7 @@ struct const_loader {
   pthread_cond_t changed;
 };
 
-/* ---- reading ------------------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static char *copy_name(struct mb_slice name) {
   char *copy = strndup((const char *)name.data, name.size);
@@ -136,7 +136,7 @@ static int open_loader(const mblob_module_info *info, void **object) {
   return mblob_last_error_info()->status;
 }
 
-/* ---- initialising --------------------------------------------------------------------------------------------- */
+/* ---- initialising ---------------------------------------------------------------------------- */
 
 /* The function `name` of the first direct import that has one. */
 static int find_in_imports(const struct const_loader *loader, const char *name, mblob_function **out) {

@@ -363,7 +363,7 @@ int mblob_open_memory(const void *data, size_t size, const mblob_open_options *o
   return status ? status : open_source(&source, options, out);
 }
 
-/* ---- modules without a file ------------------------------------------------------------------------------ */
+/* ---- modules without a file ------------------------------------------------------------------ */
 
 int mblob_module_create(const mblob_loader *loader, void *self, mblob_module **out) {
   if (out) *out = NULL;

@@ -69,8 +69,7 @@ bool mb_link_copy_binds(const struct mb_library *library, const char *name) {
   return false;
 }
 
-/* ---- writing the copy -----------------------------------------------------------------------------------
- */
+/* ---- writing the copy ------------------------------------------------------------------------ */
 
 int mb_link_write(int fd, const void *data, uint64_t size, uint64_t offset) {
   const uint8_t *bytes = data;
@@ -187,8 +186,7 @@ int mb_link_copy(struct mb_library *library, const char *folder) {
   return status;
 }
 
-/* ---- and the file back over it --------------------------------------------------------------------------
- */
+/* ---- and the file back over it --------------------------------------------------------------- */
 
 /* The file's bytes [start, end), whole pages, to where they are loaded by segment `s`. */
 static int map_back(const struct mb_library *library, const ElfW(Phdr) * s, uint64_t start, uint64_t end) {

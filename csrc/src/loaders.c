@@ -144,8 +144,7 @@ int mb_loader_check(const mblob_module *module) {
   return find_loader(module, &loader) ? MBLOB_OK : missing(module);
 }
 
-/* ---- opening
- * ------------------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int run_open(mblob_module *module) {
   if (!find_loader(module, &module->loader)) return missing(module);

@@ -216,8 +216,7 @@ static int not_found(mblob_module *module, const char *name, bool imports) {
   return status;
 }
 
-/* ---- the face
- * ------------------------------------------------------------------------------------------------ */
+/* ---- the face -------------------------------------------------------------------------------- */
 
 int mblob_module_function(mblob_module *module, const char *name, int query_imports, mblob_function **out) {
   if (!out || !module || !name)

@@ -18,7 +18,7 @@ struct bound {
   void *object;
 };
 
-/* ---- methods ----------------------------------------------------------------------------------------------- */
+/* ---- methods --------------------------------------------------------------------------------- */
 
 static int call_bound(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
   const struct bound *bound = resource;
@@ -39,7 +39,7 @@ int mb_method_bind(const struct mb_method *method, void *object, mblob_function 
   return status;
 }
 
-/* ---- classes ----------------------------------------------------------------------------------------------- */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 static int new_native(const struct mb_class *class, void *object, struct native **out) {
   *out = malloc(sizeof(**out));
@@ -93,7 +93,7 @@ int mb_native_create(const struct mb_class *class, void *object, mblob_module **
   return status;
 }
 
-/* ---- arguments --------------------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static const char *code_name(int code) {
   switch (code) {
@@ -213,7 +213,7 @@ int mb_call_devices(const struct mb_call *call, int i, DLDevice *out, size_t lim
   return *count ? MBLOB_OK : wrong(call, i, "a device");
 }
 
-/* ---- results ----------------------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void put(struct mb_call *call, TVMValue value, int code) {
   mb_return_drop(call->result);

@@ -40,7 +40,7 @@ mblob_loader mb_native_loader(const struct mb_class *class);
 /* A function that calls `method` with `object`, which must outlive it: for `function` of a class. */
 int mb_method_bind(const struct mb_method *method, void *object, mblob_function **out);
 
-/* ---- arguments: MBLOB_E_ARGUMENT with what was expected and found ---------------------------------------- */
+/* ---- arguments: MBLOB_E_ARGUMENT with what was expected and found ---------------------------- */
 
 int mb_call_expect(const struct mb_call *call, int at_least, int at_most);
 int mb_call_int(const struct mb_call *call, int i, int64_t *out);
@@ -56,7 +56,7 @@ int mb_call_module(const struct mb_call *call, int i, mblob_module **out);
 int mb_call_devices(const struct mb_call *call, int i, DLDevice *out, size_t limit, size_t *count);
 bool mb_call_is_text(const struct mb_call *call, int i);
 
-/* ---- results ------------------------------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------- */
 
 void mb_call_return_int(struct mb_call *call, int64_t value);
 int mb_call_return_text(struct mb_call *call, const char *text);

@@ -212,8 +212,7 @@ void mb_environment_forget(mblob_function *function);
 /* Forget what the functions of a library that closes stand for. */
 void mb_environment_reset(struct mb_library *library);
 
-/* ---- global functions (globals.c)
- * --------------------------------------------------------------------------- */
+/* ---- global functions (globals.c) ------------------------------------------------------------ */
 
 /* As mblob_register_global, for what the runtime brings along itself. */
 int mb_global_add(const char *name, mblob_function *function, bool replace);

@@ -131,8 +131,7 @@ static void who_fails_releases_the_others(void) {
   CHECK(strcmp(TVMGetLastError(), "Task 0 error: does not come") == 0);
 }
 
-/* ---- processes ------------------------------------------------------------------------------------------
- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 /* Run `body` in a child; its exit status. A child that hangs dies of the alarm. It ends at once: what threads
  * of the parent held is no leak of its. */
@@ -248,8 +247,7 @@ static void the_environment_tells_how_many(void) {
 }
 
 /* ---- workspaces and the rest
- * --------------------------------------------------------------------------------
- */
+ * -------------------------------------------------------------------------------- */
 
 static void *uses_workspaces(void *other) {
   void *blocks[8];

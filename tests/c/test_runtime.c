@@ -279,8 +279,7 @@ static void a_loader_opens_a_module_once(const char *dir) {
   CHECK(mblob_open(in(dir, "keyed.so"), NULL, &module) == MBLOB_E_LOADER);
 }
 
-/* ---- the same file, other files, no files
- * ---------------------------------------------------------------------- */
+/* ---- the same file, other files, no files ---------------------------------------------------- */
 
 static void the_same_file_is_one_library(const char *dir) {
   mblob_module *a = open_ok(dir, "plain.so"), *b = open_ok(dir, "plain.so");

@@ -24,7 +24,7 @@ struct aot_executor {
   size_t count, capacity;
 };
 
-/* ---- making ----------------------------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static void close_executor(void *object) {
   struct aot_executor *e = object;
@@ -140,7 +140,7 @@ static int set_params(struct aot_executor *e, const struct mb_stored_arrays *par
   return status;
 }
 
-/* ---- methods ---------------------------------------------------------------------------------------------------- */
+/* ---- methods --------------------------------------------------------------------------------- */
 
 static int set_input(void *object, struct mb_call *call) {
   struct aot_executor *e = object;

@@ -62,7 +62,7 @@ int mb_stored_array_share(const struct mb_stored_array *array, mblob_module *mod
   return status;
 }
 
-/* ---- lists -------------------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 bool mb_stored_arrays_names(struct mb_cursor *c, struct mb_stored_arrays *out) {
   uint64_t count = 0;
