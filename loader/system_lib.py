@@ -2,26 +2,57 @@
 
 from __future__ import annotations
 
-from loader.functions import get_global_func
+from loader.opened import Origin, wrap_tree
+from loader.runtime import address_of, ffi, lib
+from loader.status import check, last_error
+from mblob import functions_table
 from mblob.errors import MblobError
-from mblob.module import Module
 
-GLOBAL_NAME = "runtime.SystemLib"  # TVM's name of the function that makes the module
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from mblob.module import Module
 
 
 def system_lib(prefix: str = "") -> Module:
-    """The module of the functions that statically linked libraries registered under `prefix`.
+    """The module of the code that was packed with `system_lib=True` under `prefix`, and linked into this process.
+
+    A shared library that holds such code, an extension module for instance, is linked with `-lmblob` and must be
+    loaded before.
 
     Raises:
-        MblobError: nothing was registered, or no runtime in the process knows of system libraries.
+        MblobError: nothing in this process announced itself with that prefix.
+        FormatError, DigestError: the modules packed with it are damaged.
     """
-    make = get_global_func(GLOBAL_NAME, allow_missing=True)
-    if make is None:
-        raise MblobError(
-            f"no system library: nothing in this process registered {GLOBAL_NAME!r}; link one in, "
-            "or open a file with mblob.load_module"
-        )
-    module = make(prefix)
-    if not isinstance(module, Module):
-        raise MblobError(f"{GLOBAL_NAME!r} gave {type(module).__name__}, expected a module")
-    return module
+    if not isinstance(prefix, str):
+        raise TypeError(f"system_lib: prefix: expected str, found {type(prefix).__name__}")
+    if "\0" in prefix:
+        raise ValueError(f"system_lib: prefix {prefix!r} has a NUL in it")
+    out = ffi.new("mblob_module **")
+    status = lib.mblob_system_lib(prefix.encode("utf-8", "surrogateescape"), out)
+    if status == lib.MBLOB_E_NOT_FOUND:
+        raise MblobError(str(last_error()))
+    check(status)
+    root = out[0]
+    try:
+        return wrap_tree(root, Origin("", None, lambda: _names(root)))
+    finally:
+        lib.mblob_module_release(root)
+
+
+def _names(root: Any) -> Sequence[str]:
+    """Functions that the library's table lists; () of a library without one. The modules live with the process."""
+    pending = [root]
+    seen: set[int] = set()
+    while pending:
+        module = pending.pop()
+        address = lib.mblob_module_symbol(module, functions_table.SYMBOL.encode())
+        if address:
+            rows = functions_table.decode(ffi.string(ffi.cast("const char *", address)) + b"\0")
+            return sorted(row.name for row in rows if row.abi == "packed")
+        if address_of(module) not in seen:
+            seen.add(address_of(module))
+            pending += [lib.mblob_module_import_at(module, i) for i in range(lib.mblob_module_import_count(module))]
+    return ()

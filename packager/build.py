@@ -28,7 +28,7 @@ class BuildPlan:
         blobs: (key, file); each becomes an import of the root.
         weights: safetensors files; each becomes an import of the root.
         options: of all compilations and the link.
-        cc, target, dialect, embed, index, digest: as of `export_library`.
+        cc, target, dialect, embed, index, digest, system_lib, prefix: as of `export_library`.
         manifest: the file that all this stands in, None without one.
         imports: (module, what it imports), by name: "library", keys of blobs, "weights" (or, of several, the
             stems of their files). What nobody imports, the library imports.
@@ -48,6 +48,8 @@ class BuildPlan:
     embed: str = "auto"
     index: bool = True
     digest: str = "crc32"
+    system_lib: bool = False
+    prefix: str = ""
     imports: Sequence[tuple[str, Sequence[str]]] = ()
     manifest: Path | None = None
 
@@ -62,7 +64,7 @@ def build(plan: BuildPlan) -> None:
         check_output(plan.output, [("the manifest", plan.manifest)])
     export_library(
         module_of(plan), plan.output, dialect=plan.dialect, embed=plan.embed, index=plan.index, digest=plan.digest,
-        cc=plan.cc, target=plan.target, options=list(plan.options),
+        cc=plan.cc, target=plan.target, options=list(plan.options), system_lib=plan.system_lib, prefix=plan.prefix,
     )  # fmt: skip
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from mblob.elf import ElfFile
 from mblob.file_kind import ELF_MAGIC
 from mblob.paths import include_dir
-from packager import objects
 from packager.errors import BuildError
 from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine, machine_of
 from packager.processes import Command, Job, run_all
+from packager.rename import exclude_debug_sections
 from packager.toolchain import Toolchain, compile_options
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _described(file: HostFile) -> HostFile:
     from packager.debug_info import functions
 
     found = tuple(functions(file.path))
-    objects.exclude_debug_sections(file.path, file.label)
+    exclude_debug_sections(file.path, file.label)
     return replace(file, functions=found)
 
 

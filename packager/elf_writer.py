@@ -26,6 +26,8 @@ from mblob.elf_records import (
     STB_LOCAL,
     STT_OBJECT,
     STT_SECTION,
+    STV_DEFAULT,
+    STV_HIDDEN,
 )
 from mblob.file_kind import ELF_MAGIC
 from packager.objects import Machine
@@ -66,19 +68,22 @@ def section_for(machine: Machine) -> BlobSection:
 
 
 def write_object(
-    path: Path, machine: Machine, symbol: str, section: BlobSection, write_blob: WriteBlob, *, has_index: bool
-) -> int:
+    path: Path, machine: Machine, symbol: str, section: BlobSection, write_blob: WriteBlob, *, has_index: bool,
+    hidden: bool = False,
+) -> int:  # fmt: skip
     """Write an object file whose `symbol` is the blob, and return the blob's size.
 
     Args:
         write_blob: streams the blob into a sink and returns its size.
         has_index: what the note of mblob says about the blob.
+        hidden: for a system library: the symbol stays in the program that it is linked into, which gets no note,
+            because it is no packed library.
 
     Raises:
         IncompatibleError: the blob is larger than ELF32 can say.
         OSError: the file cannot be written.
     """
-    layout = _Layout(machine, symbol, section, has_index)
+    layout = _Layout(machine, symbol, section, has_index, hidden)
     limit = None if machine.bits == 64 else 0xFFFFFFFF - layout.payload_offset
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
@@ -103,17 +108,18 @@ def placeholder(path: Path, machine: Machine, symbol: str, section: BlobSection,
 class _Layout:
     """The file in front of the payload: header, section headers, symbols, names, notes."""
 
-    def __init__(self, machine: Machine, symbol: str, section: BlobSection, has_index: bool) -> None:
+    def __init__(self, machine: Machine, symbol: str, section: BlobSection, has_index: bool, hidden: bool) -> None:
         self.machine = machine
         self.symbol = symbol
         self.order = machine.byte_order
         self.wide = machine.bits == 64
         flags = note.HAS_INDEX if has_index else 0
-        notes = [(".note.mblob", note.encode(flags, self.order), 4)]
+        notes = [] if hidden else [(".note.mblob", note.encode(flags, self.order), 4)]
         if machine.properties:
             notes.append((".note.gnu.property", machine.properties, 8 if self.wide else 4))
         self.section = section
         self.notes = notes
+        self.visibility = STV_HIDDEN if hidden else STV_DEFAULT
         word = 8 if self.wide else 4
         ehdr, shdr, sym = (64, 64, 24) if self.wide else (52, 40, 16)
         self.shnum = 6 + len(notes)
@@ -196,9 +202,10 @@ class _Layout:
     def _symbols(self, size: int) -> bytes:
         def symbol(name: int, info: int, length: int) -> bytes:
             shndx = 1 if info else 0
+            other = self.visibility if name else 0
             if self.wide:
-                return struct.pack(f"{self.order}IBBHQQ", name, info, 0, shndx, 0, length)
-            return struct.pack(f"{self.order}IIIBBH", name, 0, length, info, 0, shndx)
+                return struct.pack(f"{self.order}IBBHQQ", name, info, other, shndx, 0, length)
+            return struct.pack(f"{self.order}IIIBBH", name, 0, length, info, other, shndx)
 
         return (
             symbol(0, 0, 0) + symbol(0, STB_LOCAL << 4 | STT_SECTION, 0) + symbol(1, STB_GLOBAL << 4 | STT_OBJECT, size)

@@ -11,10 +11,11 @@ from mblob.digest import ALGORITHMS
 from mblob.errors import MblobError
 from mblob.module import Module
 from packager import foreign, link, output
+from packager import system_lib as system_library
 from packager.blob import contents_of
 from packager.errors import BuildError
 from packager.inputs import check_output, files_of
-from packager.request import EMBEDDINGS, Request
+from packager.request import EMBEDDINGS, Request, check_prefix
 from packager.toolchain import as_options, check_options
 
 
@@ -33,16 +34,19 @@ def export_library(
     cc: str | Sequence[str] | None = None,
     target: str | None = None,
     options: str | Sequence[str] | None = None,
+    system_lib: bool = False,
+    prefix: str = "",
     **kwargs: Any,
 ) -> Any:
-    """Pack a module and everything it imports into one shared library.
+    """Pack a module and everything it imports into one shared library, or into objects for static linking.
 
     Host code is compiled and linked, everything else is serialized into the library. The file appears when it is
     complete and has been read back; on any failure the old one stays. The same inputs give the same bytes.
 
     Args:
         mod: the root of the tree.
-        file_name: `.so`, or `.tar` for the objects of one, to be linked elsewhere. None of the inputs.
+        file_name: `.so`, or `.tar` for the objects of one, to be linked elsewhere; of a system library `.o`, one
+            object, `.a`, an archive, or `.tar`, its objects. None of the inputs.
         fcompile: links instead of us, as in TVM: called `fcompile(path, files, **kwargs)`; its attributes
             `object_format` and `get_target_triple` are honoured. `path` has the name of `file_name`, in a folder
             beside it; its result moves to `file_name`.
@@ -59,6 +63,10 @@ def export_library(
         cc: the compiler command; by default $CC, cc, gcc or clang.
         target: a triple to build for.
         options: options of every compilation and of the link.
+        system_lib: make what is linked into a program, and found there by `mblob_system_lib`, `mblob.system_lib`
+            and TVM's `runtime.SystemLib`. All its symbols are hidden, so that none leaves the program.
+        prefix: of a system library: stands before each of its symbols, so that several go into one program, and is the
+            name by which it is found there.
         kwargs: for `fcompile`.
 
     Returns:
@@ -74,25 +82,29 @@ def export_library(
     if not isinstance(mod, Module):
         raise BuildError(f"export_library: expected a Module, found {type(mod).__name__}")
     _check(dialect, embed, digest)
+    check_prefix(prefix, system_lib)
     if kwargs and fcompile is None:
         raise TypeError(f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)")
     path = Path(os.fspath(file_name))
     if fcompile is None:
-        _check_suffix(path)
+        _check_suffix(path, system_lib)
     elif not callable(fcompile):
         raise TypeError(
             f"fcompile: expected a function called as fcompile(file_name, files, **kwargs), found {fcompile!r};"
             " a compiler to use is named by cc="
         )
     request = Request(
-        mod, contents_of(mod), fpack_imports, _addons(addons), embed, index, digest, cc, target, as_options(options)
-    )
+        mod, contents_of(mod), fpack_imports, _addons(addons), embed, index, digest, cc, target, as_options(options),
+        system_lib, prefix,
+    )  # fmt: skip
     check_options(request.options)
     check_output(path, [*files_of(mod), *(("an addon", addon) for addon in request.addons)])
     with output.replacing(path) as temporary, output.workspace(workspace_dir) as work:
         if fcompile is not None:
             return foreign.export(request, fcompile, temporary, work, kwargs)
-        if path.suffix == ".tar":
+        if system_lib:
+            system_library.export(request, temporary, work)
+        elif path.suffix == ".tar":
             link.export_tar(request, temporary, work)
         else:
             link.export_shared(request, temporary, work)
@@ -121,9 +133,16 @@ def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
 _OTHER_FILES = (".o", ".a", ".c", ".cc", ".cpp", ".cu", ".h", ".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
 
 
-def _check_suffix(path: Path) -> None:
-    if path.suffix in _OTHER_FILES:
+def _check_suffix(path: Path, system_lib: bool) -> None:
+    if system_lib:
+        if path.suffix not in system_library.SUFFIXES:
+            raise BuildError(
+                f"{path}: expected .o (one object), .a (an archive) or .tar (objects) for a system library, which is"
+                " linked into a program"
+            )
+    elif path.suffix in _OTHER_FILES:
         name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
         raise BuildError(
             f"{path}: {name} is nothing that we write; expected a shared library (.so), or .tar for the objects of one"
+            + ("; for static linking add system_lib=True" if path.suffix in (".o", ".a") else "")
         )

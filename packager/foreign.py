@@ -11,7 +11,7 @@ from mblob.archive import is_archive
 from mblob.classic import SYMBOL
 from mblob.errors import ToolchainError
 from mblob.paths import include_dir
-from packager import objects
+from packager import objects, system_lib
 from packager.compile import HostFile, compile_all, object_file, probe, write_source
 from packager.devc_c import write_c
 from packager.elf_writer import section_for, write_object
@@ -21,7 +21,7 @@ from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine
 from packager.request import Request
 from packager.toolchain import find
-from packager.wrappers import table
+from packager.wrappers import rows_of, table
 
 FCompile = Callable[..., Any]
 
@@ -47,16 +47,10 @@ def export(request: Request, fcompile: FCompile, output: Path, work: Path, kwarg
     Raises:
         As of `export_library`; what `fcompile` raises.
     """
-    if getattr(fcompile, "need_system_lib", False):
-        raise BuildError(f"fcompile {_name(fcompile)} needs a system library (static linking), which we do not write")
+    if getattr(fcompile, "need_system_lib", False) and not request.system_lib:
+        raise BuildError(f"fcompile {_name(fcompile)} needs a system library (static linking): pass system_lib=True")
     object_format = getattr(fcompile, "object_format", None) or "o"
-    files = _host_files(request, object_format, work)
-    if (forms := request.packed_forms()) is not None:
-        source = forms + table(request.wrapped())
-        files.append(write_source(SourceNode(source, "c"), work / "mblob_functions.c"))
-    packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)
-    if packed is not None:
-        files.append(packed)
+    files = (_system_files if request.system_lib else _files)(request, fcompile, object_format, work)
     arguments = dict(kwargs)
     options = list(request.options)
     if any(f.suffix in (".c", ".cc", ".cpp", ".cu") for f in files) and output.suffix != ".tar":
@@ -65,7 +59,7 @@ def export(request: Request, fcompile: FCompile, output: Path, work: Path, kwarg
         arguments["options"] = options
     if request.cc is not None:
         arguments["cc"] = request.cc
-    made = fcompile(str(output), [*map(str, request.addons), *map(str, files)], **arguments)
+    made = fcompile(str(output), [*map(str, files)], **arguments)
     if not output.exists():
         raise ToolchainError(
             f"fcompile {_name(fcompile)} returned, but did not write the file that it was given as its first"
@@ -76,6 +70,25 @@ def export(request: Request, fcompile: FCompile, output: Path, work: Path, kwarg
 
 def _name(fcompile: FCompile) -> str:
     return str(getattr(fcompile, "__name__", type(fcompile).__name__))
+
+
+def _system_files(request: Request, fcompile: FCompile, object_format: str, work: Path) -> list[Path]:
+    """The objects of a system library, which holds the addons too: they are renamed with it."""
+    if object_format != "o":
+        raise BuildError(f"system_lib: fcompile {_name(fcompile)} takes {object_format} files, we write ELF objects")
+    return [member.path for member in system_lib.members(request, work)]
+
+
+def _files(request: Request, fcompile: FCompile, object_format: str, work: Path) -> list[Path]:
+    """The inputs of a shared library: the caller's, host modules, packed forms, packed modules."""
+    files = [*request.addons, *_host_files(request, object_format, work)]
+    if (forms := request.packed_forms()) is not None:
+        source = forms + table(rows_of(request.wrapped()))
+        files.append(write_source(SourceNode(source, "c"), work / "mblob_functions.c"))
+    packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)
+    if packed is not None:
+        files.append(packed)
+    return files
 
 
 def _include_dirs(request: Request) -> list[Path]:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from mblob.functions_table import Row
 from mblob.library import Library
-from packager import objects, signatures
+from packager import signatures
 from packager.compile import HostFile
 from packager.errors import BuildError
 from packager.objects import Contents
+from packager.rename import rename_symbols
 from packager.slot_shims import SLOTS
 from packager.wrappers import Wrapped
 
@@ -115,7 +116,7 @@ def hide_plain_functions(
             copy = work / f"hidden{i}.o"
             shutil.copyfile(f.path, copy)
             f = HostFile(copy, f.label, f.cxx, f.cuda)
-        objects.rename_symbols(f.path, names, f.label)
+        rename_symbols(f.path, names, f.label)
         renamed.append(f)
     return renamed
 

@@ -39,7 +39,7 @@ from packager.processes import Job, run_all
 from packager.request import Request
 from packager.slot_shims import generate as generate_shims
 from packager.toolchain import Toolchain, find
-from packager.wrappers import Wrapped, table
+from packager.wrappers import Wrapped, rows_of, table
 
 MOLD_LIMIT = (1 << 31) - (1 << 26)  # above it mold 1.x writes unwind tables that wrap around, and says nothing
 
@@ -63,7 +63,26 @@ class Inputs:
     refers_to_blob: bool
 
 
-def prepare(request: Request, work: Path) -> Inputs:
+@dataclass(frozen=True)
+class Gathered:
+    """All objects of an export, compiled and checked, as they were given.
+
+    Attributes:
+        tools: the compiler.
+        addons: as the caller gave them, sources compiled.
+        known: host modules and packed forms.
+        extra: objects and archives among the addons.
+        machine: what all of them are for.
+    """
+
+    tools: Toolchain
+    addons: list[Path]
+    known: list[tuple[HostFile, Contents]]
+    extra: list[tuple[HostFile, Contents]]
+    machine: Machine
+
+
+def gather(request: Request, work: Path) -> Gathered:
     """Compile, look at every object, and refuse what a linker would refuse less clearly.
 
     Raises:
@@ -79,19 +98,30 @@ def prepare(request: Request, work: Path) -> Inputs:
     machine = own or probe(tools, request.options, work)
     for f, contents in (*known, *extra):
         objects.check_machine(contents, f.label, machine, " ".join(tools.cc))
-    everything = [*known, *extra]
-    check_functions(wrapped, everything)
-    check_prototypes(wrapped, [f for f, _ in everything])
-    helpers = _helpers(tools, wrapped, everything, request.options, work)
+    check_functions(wrapped, [*known, *extra])
+    check_prototypes(wrapped, [f for f, _ in (*known, *extra)])
+    return Gathered(tools, addons, known, extra, machine)
+
+
+def prepare(request: Request, work: Path) -> Inputs:
+    """The inputs of the link of a shared library.
+
+    Raises:
+        ToolchainError, IncompatibleError, BuildError, OSError: as of `export_library`.
+    """
+    gathered = gather(request, work)
+    wrapped = request.wrapped()
+    everything = [*gathered.known, *gathered.extra]
+    helpers = _helpers(gathered.tools, wrapped, everything, request.options, work)
     everything += [(f, objects.read(f.path, f.label)) for f in helpers]
     hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
     definitions = [(f.label, _renamed(f, c, hidden)) for f, c in everything]
     if request.blob("").is_needed:
         definitions.append(("the packed modules", Contents(defined={SYMBOL})))
     objects.check_duplicates(definitions)
-    files = hide_plain_functions(wrapped, known, work)
-    files += helpers
-    return Inputs(tools, addons, files, machine, any(SYMBOL in c.undefined for _, c in everything))
+    files = hide_plain_functions(wrapped, gathered.known, work)
+    refers_to_blob = any(SYMBOL in c.undefined for _, c in everything)
+    return Inputs(gathered.tools, gathered.addons, [*files, *helpers], gathered.machine, refers_to_blob)
 
 
 def _renamed(file: HostFile, contents: Contents, names: dict[str, str]) -> Contents:
@@ -132,8 +162,8 @@ def _helpers(
     """What the objects turn out to need: the function table, and the runtime functions that foreign ones call."""
     sources = []
     plain = plain_functions(wrapped, everything)
-    if wrapped or plain:
-        sources.append(Generated("mblob_table", "the table of functions", table(wrapped, plain)))
+    if rows := [*rows_of(wrapped), *plain]:
+        sources.append(Generated("mblob_table", "the table of functions", table(rows)))
     if missing := missing_slots(everything):
         sources.append(Generated("mblob_slots", "the runtime slots of mblob", generate_shims(missing)))
     return compile_generated(tools, sources, options, work)
@@ -269,8 +299,7 @@ def _link_object(request: Request, inputs: Inputs, blob: BlobWriter, output: Pat
 def export_tar(request: Request, output: Path, work: Path) -> None:
     """Write a tar of objects that make the library when they are linked with `-shared`.
 
-    Sources are compiled: whoever links the objects later needs neither our headers nor the options. Names,
-    times and owners are fixed, so that the same inputs give the same bytes.
+    Sources are compiled: whoever links the objects later needs neither our headers nor the options.
 
     Raises:
         As of `export_library`.
@@ -288,6 +317,15 @@ def export_tar(request: Request, output: Path, work: Path) -> None:
         section = section_for(inputs.machine)
         write_object(work / "devc.o", inputs.machine, SYMBOL, section, blob.write, has_index=request.index)
         members.append(work / "devc.o")
+    write_tar(members, output)
+
+
+def write_tar(members: Sequence[Path], output: Path) -> None:
+    """Write a tar of files. Names, times and owners are fixed, so that the same files give the same bytes.
+
+    Raises:
+        BuildError: two have one name.
+    """
     names = [m.name for m in members]
     if twice := next((n for n in names if names.count(n) > 1), None):
         raise BuildError(f"two inputs are called {twice}; in a tar each needs a name of its own: rename one")

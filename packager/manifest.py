@@ -13,6 +13,8 @@
     embed = "auto"
     index = true
     digest = "crc32"
+    system_lib = true                          # for static linking: output .o, .a or .tar
+    prefix = "vadd_"                           # of its symbols
 
     [blobs]
     labels = "labels.txt"                      # type key = file
@@ -36,9 +38,10 @@ from packager.build import BuildPlan
 from packager.errors import BuildError
 from packager.toolchain import as_options
 
-_TEXTS = ("cc", "target", "dialect", "embed", "digest")
+_TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix")
+_FLAGS = ("index", "system_lib")
 _PATHS = ("kernels", "objects", "weights")
-_KEYS = ("output", *_PATHS, "functions", "packed", "blobs", "imports", "options", "index", *_TEXTS)
+_KEYS = ("output", *_PATHS, "functions", "packed", "blobs", "imports", "options", *_FLAGS, *_TEXTS)
 
 
 def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
@@ -74,10 +77,11 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
     if "options" in table:
         options = table["options"]
         values["options"] = list(as_options(options if isinstance(options, str) else _texts(path, "options", options)))
-    if "index" in table:
-        if not isinstance(table["index"], bool):
-            raise BuildError(f"{path}: index: expected true or false, found {table['index']!r}")
-        values["index"] = table["index"]
+    for key in _FLAGS:
+        if key in table:
+            if not isinstance(table[key], bool):
+                raise BuildError(f"{path}: {key}: expected true or false, found {table[key]!r}")
+            values[key] = table[key]
     blobs = _table(path, "blobs", table.get("blobs", {}))
     values["blobs"] = [(key, folder / _text(path, f"blobs.{key}", file)) for key, file in blobs.items()]
     imports = _table(path, "imports", table.get("imports", {}))

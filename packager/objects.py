@@ -1,4 +1,4 @@
-"""Questions to object files and archives before the linker sees them: machine, symbols; and one edit, a rename."""
+"""Questions to object files and archives before the linker sees them: machine, symbols."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from mblob import archive
 from mblob.elf import ElfFile
 from mblob.elf_records import (
     ET_REL,
-    SHF_EXCLUDE,
+    SHF_EXECINSTR,
     SHN_COMMON,
     SHT_GROUP,
-    SHT_SYMTAB,
     STB_GLOBAL,
     STB_GNU_UNIQUE,
     STB_LOCAL,
     STB_WEAK,
-    STV_HIDDEN,
+    STT_FUNC,
+    STT_GNU_IFUNC,
+    STT_NOTYPE,
     Symbol,
 )
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
@@ -68,6 +69,8 @@ class Contents:
         weak: weak ones, and what linkers merge (COMDAT, common).
         undefined: what it needs from elsewhere.
         hidden: definitions that a library does not export.
+        comdat: definitions of COMDAT groups, of which every object of a program may have its own.
+        functions: definitions that are code and that a library exports.
         complete: False if the real symbols are known to the compiler only (link-time optimization).
         is_archive: an archive, of which a linker takes what it needs.
     """
@@ -77,6 +80,8 @@ class Contents:
     weak: set[str] = field(default_factory=set)
     undefined: set[str] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)
+    comdat: set[str] = field(default_factory=set)
+    functions: set[str] = field(default_factory=set)
     complete: bool = True
     is_archive: bool = False
 
@@ -94,7 +99,7 @@ def read(path: Path, label: str) -> Contents:
         IncompatibleError: members of an archive are for different machines.
     """
     contents = Contents()
-    for name, data in _objects(path, label):
+    for name, data in objects_in(path, label):
         elf = ElfFile(data, name)
         if elf.e_type != ET_REL:
             raise FormatError(
@@ -129,6 +134,10 @@ def _add_symbols(elf: ElfFile, contents: Contents) -> None:
             contents.complete = False
         if s.is_defined and not s.is_exported:
             contents.hidden.add(s.name)
+        elif _is_code(elf, s):
+            contents.functions.add(s.name)
+        if s.st_shndx in merged:
+            contents.comdat.add(s.name)
         if not s.is_defined:
             contents.undefined.add(s.name)
         elif s.binding in (STB_WEAK, STB_GNU_UNIQUE) or s.st_shndx == SHN_COMMON or s.st_shndx in merged:
@@ -137,6 +146,13 @@ def _add_symbols(elf: ElfFile, contents: Contents) -> None:
             contents.defined.add(s.name)
     if any(s.name.startswith(".gnu.lto_") for s in elf.sections):
         contents.complete = False
+
+
+def _is_code(elf: ElfFile, symbol: Symbol) -> bool:
+    if symbol.type == STT_NOTYPE:  # as assemblers leave it
+        sections = elf.sections
+        return 0 < symbol.st_shndx < len(sections) and bool(sections[symbol.st_shndx].sh_flags & SHF_EXECINSTR)
+    return symbol.is_defined and symbol.type in (STT_FUNC, STT_GNU_IFUNC)
 
 
 def _comdat_sections(elf: ElfFile) -> set[int]:
@@ -154,8 +170,14 @@ def _comdat_sections(elf: ElfFile) -> set[int]:
 # -- files ----------------------------------------------------------------------------------------------
 
 
-def _objects(path: Path, label: str) -> Iterator[tuple[str, memoryview]]:
-    """Name and bytes of the object in a file, or of each object in an archive."""
+def objects_in(path: Path, label: str) -> Iterator[tuple[str, memoryview]]:
+    """Name and bytes of the object in a file, or of each object in an archive, which is called `label(member)`.
+
+    Raises:
+        OSError: it cannot be read.
+        BuildError: it is neither.
+        FormatError: the archive is damaged, or has a member that is no object.
+    """
     data = map_file(path)
     if not data:
         raise BuildError(f"{label}: an empty file, expected an object file or an archive")
@@ -204,54 +226,3 @@ def check_duplicates(files: Sequence[tuple[str, Contents]]) -> None:
                 raise ToolchainError(
                     f"{name} is defined twice: in {other} and in {label}; rename one of them, or make it static"
                 )
-
-
-# -- renaming -------------------------------------------------------------------------------------------
-
-
-def rename_symbols(path: Path, names: dict[str, str], label: str) -> None:
-    """Rename global symbols of an object file in place and hide their definitions.
-
-    Everything in the object that refers to the symbol keeps doing so: relocations name symbols by index. The
-    new names go to a longer copy of the string table at the end of the file. Done on the object, not on the
-    source: a `-Dname=other` would also change strings, members and types of that name.
-
-    Args:
-        names: old name -> new name; names that the object does not mention are passed over.
-    """
-    data = path.read_bytes()
-    elf = ElfFile(memoryview(data), label)
-    symbols = [s for s in elf.symtab if s.name in names and s.binding != STB_LOCAL]
-    if not symbols:
-        return
-    table = next(s for s in elf.sections if s.sh_type == SHT_SYMTAB)
-    strings = bytearray(elf.contents(elf.sections[table.sh_link]))
-    out = bytearray(data)
-    order = elf.byte_order
-    for s in symbols:
-        struct.pack_into(f"{order}I", out, s.offset, len(strings))
-        strings += names[s.name].encode() + b"\0"
-        if s.is_defined:
-            _hide(out, s, elf.bits)
-    out += bytes(-len(out) % 8)
-    header = elf.e_shoff + table.sh_link * elf.e_shentsize
-    fmt, at = (f"{order}QQ", 24) if elf.bits == 64 else (f"{order}II", 16)
-    struct.pack_into(fmt, out, header + at, len(out), len(strings))  # sh_offset, sh_size
-    path.write_bytes(bytes(out) + strings)
-
-
-def exclude_debug_sections(path: Path, label: str) -> None:
-    """Mark the debug information of an object file, in place, as what a link leaves out (gABI: SHF_EXCLUDE)."""
-    data = path.read_bytes()
-    elf = ElfFile(memoryview(data), label)
-    fmt, at = (f"{elf.byte_order}Q", 8) if elf.bits == 64 else (f"{elf.byte_order}I", 8)
-    with path.open("r+b") as file:
-        for i, section in enumerate(elf.sections):
-            if section.name.startswith((".debug_", ".zdebug_", ".rela.debug_", ".rel.debug_")):
-                file.seek(elf.e_shoff + i * elf.e_shentsize + at)
-                file.write(struct.pack(fmt, section.sh_flags | SHF_EXCLUDE))
-
-
-def _hide(out: bytearray, symbol: Symbol, bits: int) -> None:
-    at = symbol.offset + (5 if bits == 64 else 13)  # st_other
-    out[at] = out[at] & ~3 | STV_HIDDEN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from packager.blob import BlobWriter, Contents
 from packager.errors import BuildError
 from packager.wrappers import Wrapped, packed_forms
 
+_RUNTIME = ("TVM", "__TVM", "__tvm_", "mblob_", "__mblob_")
+PREFIX_LIMIT = 128  # characters
 EMBEDDINGS = ("auto", "grow", "object", "c", "append")
 
 
@@ -29,6 +32,8 @@ class Request:
     cc: str | Sequence[str] | None
     target: str | None
     options: tuple[str, ...]
+    system_lib: bool = False
+    prefix: str = ""
 
     def blob(self, triple: str) -> BlobWriter:
         """The writer of the blob for a target."""
@@ -57,7 +62,29 @@ class Request:
         """What the caller's `fpack_imports` makes; None without one, or without imports (as in TVM)."""
         if self.fpack_imports is None or not self.module.imported_modules:
             return None
-        made = self.fpack_imports(self.module, False, "", str(work))
+        made = self.fpack_imports(self.module, self.system_lib, self.prefix, str(work))
         if not isinstance(made, (str, Path)) or not Path(made).is_file():
             raise BuildError(f"fpack_imports returned {made!r}, expected the path of a file that it wrote")
         return Path(made)
+
+
+def check_prefix(prefix: str, system_lib: bool) -> None:
+    """Refuse a prefix that symbols cannot have, or one without a system library.
+
+    Raises:
+        BuildError, TypeError: saying what is expected.
+    """
+    if not isinstance(prefix, str):
+        raise TypeError(f"prefix: expected a str, found {type(prefix).__name__}")
+    if prefix and not system_lib:
+        raise BuildError(
+            f"prefix={prefix!r}: only the symbols of a system library have a prefix; add system_lib=True, or"
+            " leave the prefix out"
+        )
+    if prefix and (not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", prefix) or len(prefix) > PREFIX_LIMIT):
+        raise BuildError(
+            f"prefix={prefix[:PREFIX_LIMIT]!r}: expected the start of a C name: letters, digits and _, no digit first,"
+            f" at most {PREFIX_LIMIT} characters"
+        )
+    if prefix.startswith(_RUNTIME):
+        raise BuildError(f"prefix={prefix!r}: names that start so are the runtime's; choose another")

@@ -54,9 +54,14 @@ def packed_forms(functions: Sequence[Wrapped]) -> str:
     return "\n".join(parts)
 
 
-def table(functions: Sequence[Wrapped], more: Sequence[Row] = ()) -> str:
-    """C source of the function table: rows of `functions`, then `more` of functions without a packed form."""
-    data = encode([*(row for f in functions for row in f.rows()), *more])
+def rows_of(functions: Sequence[Wrapped]) -> list[Row]:
+    """The rows of functions in the function table."""
+    return [row for f in functions for row in f.rows()]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """C source of the function table."""
+    data = encode(rows)
     lines = data[:-1].decode().splitlines(keepends=True)
     text = "\n".join(f"    {_quote(line)}" for line in lines)
     return (

@@ -103,6 +103,16 @@ MBLOB_API int mblob_open_fd(int fd, const mblob_open_options *options, mblob_mod
 MBLOB_API int mblob_open_memory(const void *data, size_t size, const mblob_open_options *options,
                                 mblob_module **out);
 
+/* The module of the code that is linked into this program (or into a library that it has loaded) and was packed
+ * for that under `prefix` ("": none): export_library(..., system_lib=True). The same module each time, for the
+ * life of the process; a module whose type key has no loader fails when it is called. MBLOB_E_NOT_FOUND: nothing
+ * is linked in with that prefix. Call it before any of the functions that look for others, or for the registry. */
+MBLOB_API int mblob_system_lib(const char *prefix, mblob_module **out);
+/* At file scope, once in a program that links an archive (`.a`) of prefix `prefix`: makes the linker take it.
+ * An object needs no such thing. Example: MBLOB_SYSTEM_LIB(digits_); */
+#define MBLOB_SYSTEM_LIB(prefix) MBLOB_ANCHOR(prefix##__mblob_system_lib)
+#define MBLOB_ANCHOR(s) extern const char s[]; static const char *const s##_anchor __attribute__((used)) = s
+
 MBLOB_API mblob_module *mblob_module_retain(mblob_module *module);
 MBLOB_API void mblob_module_release(mblob_module *module);
 

@@ -230,5 +230,7 @@ int mblob_module_function(mblob_module *module, const char *name, int query_impo
 void *mblob_module_symbol(mblob_module *module, const char *name) {
   ElfW(Sym) symbol;
   if (!module || !name || !module->is_library) return NULL;
-  return mb_library_symbol(module->library, name, &symbol);
+  /* In a statically linked library the name itself is announced for the packed form. */
+  const struct mb_function_row *row = mb_function_table_find(&module->library->table, name, false);
+  return mb_library_symbol(module->library, row ? row->symbol : name, &symbol);
 }

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "system_library.h"
 
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,9 +70,67 @@ void *mb_system_symbol(const char *prefix, const char *name) {
   return address || !*prefix ? address : address_of(name);
 }
 
+/* Whether any name starts with `prefix`. */
+static bool is_announced(const char *prefix) {
+  const struct mb_map_item *item = NULL;
+  size_t length = strlen(prefix);
+  pthread_mutex_lock(&symbols_lock);
+  for (size_t i = 0; (item = mb_map_next(&symbols, &i)) && strncmp(item->key, prefix, length) != 0;) {
+  }
+  pthread_mutex_unlock(&symbols_lock);
+  return item != NULL;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------ */
+
+struct span {
+  uintptr_t address;
+  uint64_t left; /* bytes from there to the end of its segment */
+};
+
+static int find_segment(struct dl_phdr_info *info, size_t size, void *argument) {
+  struct span *span = argument;
+  (void)size;
+  for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+    if (segment->p_type != PT_LOAD || span->address < start || span->address - start >= segment->p_memsz)
+      continue;
+    span->left = segment->p_memsz - (span->address - start);
+    return 1;
+  }
+  return 0;
+}
+
+/* How many bytes may be read at an announced address: to the end of the segment of the program or library that
+ * it lies in. Elsewhere (a JIT's memory) nothing tells where it ends. */
+static uint64_t room_at(const void *address) {
+  struct span span = {(uintptr_t)address, UINT64_MAX - (uintptr_t)address};
+  (void)dl_iterate_phdr(find_segment, &span);
+  return span.left;
+}
+
 /* ---- modules ------------------------------------------------------------------------------------------- */
 
+/* What the packager says about a library, in the announced object `__mblob_system_lib` (docs/format.md,
+ * section 10), in the byte order of the machine. TVM's libraries have none. */
+struct record {
+  uint32_t version;   /* 1; later ones append fields */
+  uint32_t flags;     /* of the note, such as MB_NOTE_HAS_INDEX */
+  uint64_t blob_size; /* bytes of the blob, length prefix included; 0: not known */
+};
+
+/* The announced objects that make a library what it is. */
+struct parts {
+  const uint8_t *blob;
+  const uint8_t *table;
+  const uint8_t *record;
+  struct mb_context **context;
+};
+
 struct system_library {
+  struct system_library *before; /* what the prefix stood for until its code was loaded again elsewhere */
+  struct parts parts;
   struct mb_library *library;
   mblob_module *root;
   char prefix[];
@@ -80,50 +139,144 @@ struct system_library {
 static struct mb_map libraries; /* prefix -> struct system_library, for the life of the process */
 static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The blob and the context variable of a library carry its prefix and are not shared with others. */
-static int make_root(struct system_library *system) {
-  static const mblob_open_options options = {.struct_size = sizeof(options), .missing = MBLOB_MISSING_STUB};
-  int status = mb_library_new_system(system->prefix, &system->library);
-  if (status) return status;
-  system->library->blob = prefixed(system->prefix, "__tvm_dev_mblob");
-  system->library->has_blob = system->library->blob != NULL;
-  /* No symbol tells its size here, but it is part of this program. */
-  if (system->library->has_blob) system->library->blob_size = 8 + mb_u64_at(system->library->blob);
-  struct mb_context **context = prefixed(system->prefix, "__tvm_module_ctx");
-  if (context) *context = &system->library->context;
-  return mb_library_add_tree(system->library, &options, &system->root);
+/* These carry the prefix and are not shared with other libraries. */
+static struct parts parts_of(const char *prefix) {
+  return (struct parts){
+      .blob = prefixed(prefix, "__tvm_dev_mblob"),
+      .table = prefixed(prefix, MB_FUNCTION_TABLE_SYMBOL),
+      .record = prefixed(prefix, "__mblob_system_lib"),
+      .context = prefixed(prefix, "__tvm_module_ctx"),
+  };
 }
 
-/* With the lock. */
-static int find_or_make(const char *prefix, mblob_module **out) {
-  struct system_library *system = mb_map_get(&libraries, prefix);
-  if (!system) {
-    size_t size = strlen(prefix) + 1;
-    system = calloc(1, sizeof(*system) + size);
-    if (!system) return mb_fail_memory(sizeof(*system) + size);
-    memcpy(system->prefix, prefix, size);
-    if (!mb_map_put(&libraries, system->prefix, system)) {
-      free(system);
-      return MBLOB_E_MEMORY;
-    }
+static int read_record(const struct parts *parts, struct record *out) {
+  *out = (struct record){0};
+  if (!parts->record) return MBLOB_OK;
+  if (room_at(parts->record) < sizeof(*out))
+    return mb_fail_format("system_library", MB_UNKNOWN, MB_UNKNOWN,
+                          "__mblob_system_lib: its segment ends within it");
+  memcpy(out, parts->record, sizeof(*out));
+  if (out->version < 1)
+    return mb_fail_format("system_library", MB_UNKNOWN, MB_UNKNOWN,
+                          "__mblob_system_lib: version %u, expected at least 1", out->version);
+  return MBLOB_OK;
+}
+
+/* Where the blob of `library` is and ends. Without a record its length prefix tells; the segment bounds both. */
+static int find_blob(const struct parts *parts, const struct record *record, struct mb_library *library) {
+  library->index_expected = record->flags & MB_NOTE_HAS_INDEX;
+  library->has_blob = parts->blob != NULL;
+  library->blob = parts->blob;
+  if (!library->has_blob)
+    return library->index_expected
+               ? mb_fail_format("index_footer", MB_UNKNOWN, MB_UNKNOWN,
+                                "its record announces a blob with an index, but nobody announced the blob")
+               : MBLOB_OK;
+  uint64_t room = room_at(parts->blob);
+  if (room < 8)
+    return mb_fail_format("truncated", 0, MB_UNKNOWN, "blob: its segment ends %llu bytes behind its start",
+                          (unsigned long long)room);
+  uint64_t follow = mb_u64_at(parts->blob);
+  if (record->blob_size > room || (!record->blob_size && follow > room - 8))
+    return mb_fail_format("size", 0, MB_UNKNOWN,
+                          "blob: %llu bytes according to its %s, its segment has %llu more",
+                          (unsigned long long)(record->blob_size ? record->blob_size : follow),
+                          record->blob_size ? "record" : "length prefix", (unsigned long long)room);
+  library->blob_size = record->blob_size ? record->blob_size : 8 + follow;
+  return MBLOB_OK;
+}
+
+static int read_parts(struct system_library *system, struct mb_library *library) {
+  struct record record;
+  const struct parts *parts = &system->parts;
+  int status = read_record(parts, &record);
+  if (!status) status = find_blob(parts, &record, library);
+  if (!status && parts->table)
+    status = mb_function_table_read((struct mb_slice){parts->table, room_at(parts->table)}, &library->table);
+  return status;
+}
+
+static int make_root(struct system_library *system) {
+  static const mblob_open_options options = {.struct_size = sizeof(options), .missing = MBLOB_MISSING_STUB};
+  struct mb_library *library = NULL;
+  int status = mb_library_new_system(system->prefix, &library);
+  if (!status) status = read_parts(system, library);
+  if (!status) status = mb_library_add_tree(library, &options, &system->root);
+  if (status) {
+    if (library) mb_library_release(library);
+    return status;
   }
-  int status = system->root ? MBLOB_OK : make_root(system);
+  system->library = library;
+  return MBLOB_OK;
+}
+
+static bool is_same(const struct parts *a, const struct parts *b) {
+  return a->blob == b->blob && a->table == b->table && a->record == b->record && a->context == b->context;
+}
+
+/* With the lock. A shared library that was unloaded and loaded again announces other addresses: then the prefix
+ * stands for a new library, and the old one stays for those who hold it. */
+static int find_or_make(const char *prefix, mblob_module **out) {
+  struct system_library *known = mb_map_get(&libraries, prefix);
+  const struct parts parts = parts_of(prefix);
+  if (known && is_same(&known->parts, &parts)) {
+    *out = known->root;
+    return MBLOB_OK;
+  }
+  size_t size = strlen(prefix) + 1;
+  struct system_library *system = calloc(1, sizeof(*system) + size);
+  if (!system) return mb_fail_memory(sizeof(*system) + size);
+  memcpy(system->prefix, prefix, size);
+  system->parts = parts;
+  system->before = known;
+  int status = make_root(system);
+  if (!status && !mb_map_put(&libraries, system->prefix, system)) {
+    mb_library_release(system->library);
+    status = MBLOB_E_MEMORY;
+  }
+  if (status) {
+    free(system);
+    return status;
+  }
+  if (parts.context) *parts.context = &system->library->context;
   *out = system->root;
+  return MBLOB_OK;
+}
+
+#define ARCHIVES ", of an archive (.a) with MBLOB_SYSTEM_LIB(prefix) or --whole-archive"
+
+/* The root, not counted. */
+static int get(const char *prefix, mblob_module **out) {
+  if (!is_announced(prefix)) {
+    if (!*prefix)
+      return mb_fail(MBLOB_E_NOT_FOUND, "no system library: nothing announced itself; link one in" ARCHIVES);
+    return mb_fail(MBLOB_E_NOT_FOUND,
+                   "no system library has the prefix '%s': nothing announced itself with it; link it in" ARCHIVES,
+                   prefix);
+  }
+  pthread_mutex_lock(&libraries_lock);
+  int status = find_or_make(prefix, out);
+  pthread_mutex_unlock(&libraries_lock);
+  if (status) mb_error_prefix(*prefix ? prefix : "the system library");
+  return status;
+}
+
+int mblob_system_lib(const char *prefix, mblob_module **out) {
+  if (!out) return mb_fail(MBLOB_E_ARGUMENT, "mblob_system_lib: out is NULL");
+  *out = NULL;
+  if (!prefix) return mb_fail(MBLOB_E_ARGUMENT, "mblob_system_lib: prefix is NULL");
+  int status = get(prefix, out);
+  if (!status) (void)mblob_module_retain(*out);
   return status;
 }
 
 int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
   (void)resource;
   mblob_module *module = NULL;
-  const char *prefix = count && codes[0] == kTVMStr ? args[0].v_str : "";
-  pthread_mutex_lock(&symbols_lock);
-  size_t known = symbols.count;
-  pthread_mutex_unlock(&symbols_lock);
-  if (!known)
-    return mb_fail(MBLOB_E_NOT_FOUND, "no system library: no statically linked library announced itself");
-  pthread_mutex_lock(&libraries_lock);
-  int status = find_or_make(prefix, &module);
-  pthread_mutex_unlock(&libraries_lock);
+  bool given = count > 0 && codes[0] != kTVMNullptr;
+  if (count > 1 || (given && codes[0] != kTVMStr))
+    return mb_fail(MBLOB_E_ARGUMENT, "runtime.SystemLib: expected at most one argument, the prefix, a string");
+  int status = get(given ? args[0].v_str : "", &module);
   if (status) return status;
   TVMValue value = {.v_handle = module};
   int code = kTVMModuleHandle;

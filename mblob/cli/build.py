@@ -43,6 +43,9 @@ def configure(verbs: Any) -> None:
     how.add_argument("--embed", choices=("auto", "grow", "object", "c", "append"), help="how the blob gets in")
     how.add_argument("--digest", choices=("crc32", "sha256", "none"), help="of each payload (default: crc32)")
     how.add_argument("--no-index", action="store_true", help="leave TVM's bytes alone: no index, no digests")
+    how.add_argument("--system-lib", action="store_true",
+                     help="for static linking: -o names a .o, a .a or a .tar of objects")  # fmt: skip
+    how.add_argument("--prefix", metavar="PREFIX", help="of the symbols of a system library, which is found by it")
     how.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
     how.add_argument("--target", metavar="TRIPLE", help="machine to build for, such as aarch64-linux-gnu")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal")
@@ -85,11 +88,13 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
     plan = BuildPlan(output=output or Path()) if args.manifest is None else load(args.manifest, output)
     changes: dict[str, Any] = {
         name: getattr(args, name)
-        for name in ("dialect", "embed", "digest", "cc", "target")
+        for name in ("dialect", "embed", "digest", "cc", "target", "prefix")
         if getattr(args, name) is not None
     }
     if args.no_index:
         changes["index"] = False
+    if args.system_lib:
+        changes["system_lib"] = True
     plan = dataclasses.replace(
         plan,
         kernels=[*plan.kernels, *map(Path, args.kernel)],

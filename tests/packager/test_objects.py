@@ -16,6 +16,7 @@ from packager.devc_c import to_c
 from packager.elf_writer import PAYLOAD_ALIGN, section_for, write_object
 from packager.objects import Machine
 from packager.output import FileSink
+from packager.rename import rename_symbols
 
 SYMBOL = "__tvm_dev_mblob"
 PAYLOAD = b"blob" * 1000 + b"!"
@@ -151,7 +152,7 @@ def test_members_of_an_archive_with_long_names(tmp_path: Path) -> None:
 def test_renaming_keeps_references_and_hides_the_definition(tmp_path: Path) -> None:
     (tmp_path / "a.c").write_text("int f(int x) { return x; }\nint g(int x) { return f(x) + 1; }\n")
     subprocess.run(["gcc", "-fPIC", "-O0", "-c", "a.c"], cwd=tmp_path, check=True)
-    objects.rename_symbols(tmp_path / "a.o", {"f": "f__plain", "absent": "x"}, "a.o")
+    rename_symbols(tmp_path / "a.o", {"f": "f__plain", "absent": "x"}, "a.o")
     done = subprocess.run(["readelf", "-sW", tmp_path / "a.o"], capture_output=True, text=True, check=True)
     (line,) = [x.split() for x in done.stdout.splitlines() if "f__plain" in x]
     assert "HIDDEN" in line

@@ -13,7 +13,7 @@ import pytest
 import mblob
 from mblob.functions_table import decode
 from packager.prototypes import parse
-from packager.wrappers import Wrapped, packed_forms, table
+from packager.wrappers import Wrapped, packed_forms, rows_of, table
 
 from .conftest import VADD, VADD_C, PackedLibrary, Tensor, Typed, floats
 
@@ -298,7 +298,7 @@ def test_generated_code_compiles_without_a_warning(tmp_path: Path, root: Path, f
          "void k(float a[n*m+1], size_t n, uint8_t m)", "const char *name(void)", "long l(long *p, short q, bool *f)"]
     )  # fmt: skip
     wrapped = [Wrapped(p, p.name == "g") for p in prototypes]
-    (tmp_path / "x.c").write_text(packed_forms(wrapped) + table(wrapped))
+    (tmp_path / "x.c").write_text(packed_forms(wrapped) + table(rows_of(wrapped)))
     warnings = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
     command = ["gcc", *flags, *warnings, "-fPIC", f"-I{root}/csrc/include", "-c", "x.c", "-o", "x.o"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
