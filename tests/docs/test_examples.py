@@ -102,9 +102,9 @@ def test_the_commands_of_the_examples_page_run(
     require("pkg-config")
     work = tmp_path / "examples"
     work.mkdir()
-    for name in ("vadd.c", "c_host", "cxx_host", "dlopen_host"):
+    for name in ("vadd.c", "c_host", "cxx_host", "dlopen_host", "static_host"):
         (work / name).symlink_to(root / "examples" / name)
-    (text,) = [b.text for b in blocks(root / "examples" / "README.md") if b.language == "sh"]
+    text = "".join(b.text for b in blocks(root / "examples" / "README.md") if b.language == "sh")
     env = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -113,7 +113,7 @@ def test_the_commands_of_the_examples_page_run(
     }
     done = subprocess.run(["bash", "-euc", text], cwd=work, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "11 22 33\nlibrary\n11\n22\n33\n11 22 33\n"
+    assert done.stdout == "11 22 33\nlibrary\n11\n22\n33\n11 22 33\n11 22 33\n"
 
 
 TEN_LINES = """\
