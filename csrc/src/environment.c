@@ -2,7 +2,8 @@
  *
  * Kernels keep these handles in static variables as long as their code is in memory, which can be longer than
  * the library is open (another dlopen of the file, C++ code that cannot be unloaded). So they get a function
- * of their own that points to the real one, and points nowhere while the library is closed. */
+ * of their own that points to the real one, and points nowhere while the library is closed. When a global
+ * function is replaced, it points to the new one from then on, as in TVM. */
 #include <stdlib.h>
 
 #include "runtime.h"
@@ -10,6 +11,14 @@
 /* Handles given without a library (its context slot was empty); for the life of the process. */
 static struct mb_map orphans;
 static pthread_mutex_t orphans_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* A global function that was replaced, which a call may still be in; kept until the library closes. */
+struct mb_replaced {
+  struct mb_replaced *next;
+  mblob_function *function; /* a reference */
+};
+
+static pthread_mutex_t refresh_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The real function; `*counted` tells whether a reference to it was added. */
 static int resolve(struct mb_library *library, const char *name, mblob_function **out, bool *counted) {
@@ -31,15 +40,47 @@ static int resolve(struct mb_library *library, const char *name, mblob_function 
                  name);
 }
 
+static bool is_current(mblob_function *function) {
+  uint64_t found = atomic_load_explicit(&function->u.environment.generation, memory_order_acquire);
+  return !found || found == mb_global_generation();
+}
+
+/* The global function that has the name now; the one of before if none has, or memory is out. */
+static mblob_function *refreshed(mblob_function *function) {
+  pthread_mutex_lock(&refresh_lock);
+  uint64_t generation = mb_global_generation();
+  mblob_function *old = atomic_load(&function->u.environment.target), *now = NULL;
+  if (!is_current(function) && mb_global_get(function->name, &now) == MBLOB_OK) {
+    struct mb_replaced *entry = now && now != old ? malloc(sizeof(*entry)) : NULL;
+    if (entry) {
+      *entry = (struct mb_replaced){function->u.environment.replaced, old};
+      function->u.environment.replaced = entry;
+      atomic_store_explicit(&function->u.environment.target, now, memory_order_release);
+      old = now;
+    } else {
+      mblob_function_release(now);
+    }
+    atomic_store_explicit(&function->u.environment.generation, generation, memory_order_release);
+  }
+  pthread_mutex_unlock(&refresh_lock);
+  return old;
+}
+
 int mb_environment_target(mblob_function *function, mblob_function **out) {
-  *out = atomic_load_explicit(&function->u.environment, memory_order_acquire);
-  if (*out) return MBLOB_OK;
+  *out = atomic_load_explicit(&function->u.environment.target, memory_order_acquire);
+  if (*out && is_current(function)) return MBLOB_OK;
+  if (*out) {
+    *out = refreshed(function);
+    return MBLOB_OK;
+  }
   bool counted = false;
+  uint64_t generation = mb_global_generation();
   mblob_function *target = NULL, *expected = NULL;
   int status = resolve(function->library, function->name, &target, &counted);
   if (status) return status;
-  if (atomic_compare_exchange_strong(&function->u.environment, &expected, target)) {
+  if (atomic_compare_exchange_strong(&function->u.environment.target, &expected, target)) {
     function->counted = counted;
+    if (counted) atomic_store_explicit(&function->u.environment.generation, generation, memory_order_release);
     *out = target;
   } else {
     if (counted) mblob_function_release(target);
@@ -72,10 +113,17 @@ int mb_environment_get(struct mb_library *library, const char *name, mblob_funct
 }
 
 void mb_environment_forget(mblob_function *function) {
-  mblob_function *target = atomic_exchange(&function->u.environment, NULL);
+  mblob_function *target = atomic_exchange(&function->u.environment.target, NULL);
+  atomic_store(&function->u.environment.generation, 0);
   /* References were added to global functions only; those of the own imports are the library's. */
   if (target && function->counted) mblob_function_release(target);
   function->counted = false;
+  while (function->u.environment.replaced) {
+    struct mb_replaced *entry = function->u.environment.replaced;
+    function->u.environment.replaced = entry->next;
+    mblob_function_release(entry->function);
+    free(entry);
+  }
 }
 
 void mb_environment_reset(struct mb_library *library) {

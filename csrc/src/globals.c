@@ -12,6 +12,9 @@ struct global {
 
 static struct mb_map globals; /* name -> struct global */
 static pthread_mutex_t globals_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic uint64_t generation = 1;
+
+uint64_t mb_global_generation(void) { return atomic_load_explicit(&generation, memory_order_acquire); }
 
 static void free_global(struct global *g) {
   if (!g) return;
@@ -38,6 +41,7 @@ static int add(const char *name, mblob_function *function, bool replace, struct 
     return MBLOB_E_MEMORY;
   }
   g->function = mblob_function_retain(function);
+  atomic_fetch_add_explicit(&generation, 1, memory_order_release);
   return MBLOB_OK;
 }
 

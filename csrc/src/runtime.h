@@ -18,8 +18,8 @@
 #include "map.h"
 #include "safetensors.h"
 
-/* First word of what `__tvm_module_ctx`, TVMModuleHandle and TVMFunctionHandle point to, which kernels and hosts
- * hand back untyped. */
+/* First word of what `__tvm_module_ctx`, TVMModuleHandle and TVMFunctionHandle point to, which kernels and
+ * hosts hand back untyped. */
 enum mb_tag { MB_TAG_MODULE = 0x6d6f6475, MB_TAG_CONTEXT = 0x6d637478, MB_TAG_FUNCTION = 0x6d66756e };
 
 struct mb_library;
@@ -54,8 +54,12 @@ struct mblob_function {
       TVMPackedCFuncFinalizer finalize;
       void *resource;
     } callback;
-    mblob_function *target;                /* MB_FORWARD: owned unless it is of the same library */
-    _Atomic(mblob_function *) environment; /* MB_ENVIRONMENT: NULL until it is (again) resolved */
+    mblob_function *target; /* MB_FORWARD: owned unless it is of the same library */
+    struct {
+      _Atomic(mblob_function *) target; /* NULL until it is (again) resolved */
+      _Atomic uint64_t generation;      /* of the registry that the target is from; 0: it is an import */
+      struct mb_replaced *replaced;     /* targets of before */
+    } environment;                      /* MB_ENVIRONMENT */
   } u;
 };
 
@@ -96,7 +100,7 @@ struct mblob_module {
  * handles may lead into it, until the library goes; the next opening like it takes it over. */
 struct mb_tree {
   struct mb_tree *next;
-  atomic_size_t users; /* references to its modules from outside */
+  atomic_size_t users;   /* references to its modules from outside */
   mblob_module *modules; /* in the order of the blob; 0 is the root */
   size_t count;
   mblob_loader *loaders; /* for this opening only, asked first */
@@ -170,10 +174,10 @@ struct mb_library {
   struct mb_elf elf;
   int copy_fd; /* owned; what the linker is given in place of the file (link_copy.h), -1: the file itself */
   uint64_t changed_start, changed_end; /* the bytes in which that copy differs from the file's loaded part */
-  void *handle;    /* of dlopen */
-  uintptr_t base;  /* what is added to addresses in the file */
-  char *link_name; /* what the dynamic linker calls it */
-  void **context_slot; /* where the library keeps its context; NULL: nowhere */
+  void *handle;                        /* of dlopen */
+  uintptr_t base;                      /* what is added to addresses in the file */
+  char *link_name;                     /* what the dynamic linker calls it */
+  void **context_slot;                 /* where the library keeps its context; NULL: nowhere */
   bool has_blob;
   const uint8_t *blob; /* in the linker's mapping */
   uint64_t blob_size;
@@ -217,6 +221,8 @@ void mb_environment_reset(struct mb_library *library);
 /* As mblob_register_global, for what the runtime brings along itself. */
 int mb_global_add(const char *name, mblob_function *function, bool replace);
 int mb_global_get(const char *name, mblob_function **out); /* NULL in *out if unknown; counted */
+/* Changes, upwards from 1, whenever a name gets another function. */
+uint64_t mb_global_generation(void);
 int mb_global_remove(const char *name);
 /* All names, copied into one block of the heap. */
 int mb_global_names(const char ***out, size_t *count);

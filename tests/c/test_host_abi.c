@@ -1,6 +1,7 @@
 /* test_host_abi DIRECTORY: libraries that leave the runtime's functions undefined. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <unistd.h>
 
@@ -30,15 +31,15 @@ static int64_t call_int(mblob_module *module, const char *name, int64_t argument
 }
 
 static int answer(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
-  (void)args, (void)codes, (void)count, (void)resource;
-  TVMValue value = {.v_int64 = 42};
+  (void)args, (void)codes, (void)count;
+  TVMValue value = {.v_int64 = resource ? *(int *)resource : 42};
   int code = kTVMArgInt;
   return TVMCFuncSetReturn(ret, &value, &code, 1);
 }
 
-static void register_answer(void) {
+static void register_answer(int *number) {
   mblob_function *function;
-  CHECK(mblob_function_create(answer, NULL, NULL, &function) == MBLOB_OK);
+  CHECK(mblob_function_create(answer, number, NULL, &function) == MBLOB_OK);
   CHECK(mblob_register_global("host.answer", function, 1) == MBLOB_OK);
   mblob_function_release(function);
 }
@@ -67,6 +68,34 @@ static void texts_of_kernels_arrive_as_they_are(const char *dir) {
   memset(text, 'x', LONG);
   CHECK(call(module, "fails_with", (TVMValue){.v_str = text}, kTVMStr, &ignored) == MBLOB_E_KERNEL);
   CHECK(strcmp(mblob_last_error(), text) == 0);
+  mblob_module_release(module);
+}
+
+static void *asks_for_ever(void *module) {
+  for (int i = 0; i < 200; i++) {
+    int64_t number = call_int(module, "asks", 0);
+    CHECK(number >= 1 && number <= 42);
+  }
+  return NULL;
+}
+
+/* The kernel keeps its handle in a static variable. */
+static void a_replaced_global_function_is_replaced_for_kernels(const char *dir) {
+  static int numbers[41];
+  pthread_t other;
+  mblob_module *module = open_ok(dir, "c_target.so");
+  CHECK(call_int(module, "asks", 0) == 42);
+  CHECK(pthread_create(&other, NULL, asks_for_ever, module) == 0);
+  for (int i = 1; i <= 40; i++) {
+    numbers[i] = i;
+    register_answer(&numbers[i]);
+    CHECK(call_int(module, "asks", 0) == i);
+  }
+  CHECK(TVMFuncRemoveGlobal("host.answer") == 0);
+  CHECK(call_int(module, "asks", 0) == 40); /* still there for who has it */
+  register_answer(NULL);
+  CHECK(call_int(module, "asks", 0) == 42);
+  pthread_join(other, NULL);
   mblob_module_release(module);
 }
 
@@ -158,10 +187,11 @@ static void another_runtime_in_the_process_is_not_called(const char *dir) {
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   const char *dir = argv[1];
-  register_answer();
+  register_answer(NULL);
   RUN(every_reference_leads_to_this_runtime, dir, "c_target.so");
   RUN(every_reference_leads_to_this_runtime, dir, "c_target_now.so");
   RUN(texts_of_kernels_arrive_as_they_are, dir);
+  RUN(a_replaced_global_function_is_replaced_for_kernels, dir);
   RUN(two_openings_are_one_library, dir);
   RUN(the_copy_leaves_the_process_with_the_library, dir);
   RUN(code_is_mapped_from_the_file_itself, dir);
