@@ -68,6 +68,8 @@ def last_error(called: str = "") -> Exception:
         lib.MBLOB_E_MEMORY: MemoryError,
     }
     prefix = f"{called}: " if called else ""
+    if message.startswith(prefix):  # the runtime's own modules say it themselves
+        prefix = ""
     return kinds.get(status, RuntimeError)(prefix + message)
 
 

@@ -9,15 +9,26 @@
 #include "native.h"
 #include "runtime.h"
 #include "system_library.h"
+#include "vm/adt.h"
+#include "vm/executable.h"
 
 /* Classes that open payloads; a class is in the file of its name. Ends with NULL. */
-static const struct mb_class *const classes[] = {&mb_aot_factory_class, &mb_const_loader_class, &mb_metadata_class, NULL};
+static const struct mb_class *const classes[] = {
+    &mb_aot_factory_class,
+    &mb_const_loader_class,
+    &mb_metadata_class,
+    &mb_vm_executable_class,
+    NULL,
+};
 
 static const struct {
   const char *name;
   TVMPackedCFunc call;
 } functions[] = {
+    {"runtime.ADT", mb_vm_adt},
+    {"runtime.Load_Executable", mb_vm_load_executable},
     {"runtime.SystemLib", mb_system_library_get},
+    {"runtime.Tuple", mb_vm_tuple},
 };
 
 bool mb_builtin_loader(const char *type_key, mblob_loader *out) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "runtime.h"
 
 /* What the loader's callbacks get: an object and what it is. */
 struct native {
@@ -91,6 +92,11 @@ int mb_native_create(const struct mb_class *class, void *object, mblob_module **
   if (!status) status = mblob_module_create(&loader, native, out);
   if (status) free(native);
   return status;
+}
+
+void *mb_native_object(const mblob_module *module, const struct mb_class *class) {
+  bool is_one = module->loader.function == find_native && module->loader.context == class && module->self;
+  return is_one ? ((struct native *)module->self)->object : NULL;
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */

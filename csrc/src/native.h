@@ -35,6 +35,8 @@ struct mb_class {
 
 /* A module of that class; it owns `object` unless this fails. */
 int mb_native_create(const struct mb_class *class, void *object, mblob_module **out);
+/* The object of a module of that class that is open; NULL of any other module. */
+void *mb_native_object(const mblob_module *module, const struct mb_class *class);
 /* The loader for the class's key. */
 mblob_loader mb_native_loader(const struct mb_class *class);
 /* A function that calls `method` with `object`, which must outlive it: for `function` of a class. */
