@@ -16,6 +16,7 @@ from mblob import classic
 from mblob.errors import DigestError, FormatError
 from mblob.payload_source import BytesPayload
 from tests.e2e.programs import ROOT, run
+from tests.loader import vm_programs
 
 VECTORS = sorted((ROOT / "tests" / "vectors").glob("*/*.bin"))
 
@@ -134,6 +135,10 @@ def test_the_blob_of_the_c_tests_is_what_the_writer_writes() -> None:
     assert bytes(sink.data) == (ROOT / "tests" / "c" / "keyed.bin").read_bytes()
 
 
+def test_the_programs_of_the_c_tests_are_what_the_assembler_writes() -> None:
+    assert vm_programs.seeds() == (ROOT / "tests" / "c" / "vm_programs.bin").read_bytes()
+
+
 # -- the runtime --------------------------------------------------------------------------------------------
 
 
@@ -158,6 +163,19 @@ def test_packed_functions_work_without_a_runtime(built: Path) -> None:
 
 def test_what_tvm_compiled_runs_from_c(built: Path, golden: Path) -> None:
     run(built / "plain" / "golden_host", golden)
+
+
+@pytest.mark.parametrize("variant", ["plain", "address"])
+def test_executors_of_tvm_libraries_give_tvms_numbers_from_c(
+    built: Path, golden: Path, tmp_path: Path, variant: str
+) -> None:
+    np = pytest.importorskip("numpy")
+    program = built / variant / "golden_executors"
+    run("make", "-s", "-j2", "-C", ROOT / "tests" / "c", program, f"BUILD={built}")
+    with np.load(golden / "mlp_llvm.npz") as known:
+        (tmp_path / "data").write_bytes(known["data"].tobytes())
+        (tmp_path / "out").write_bytes(known["out"].tobytes())
+    run(program, golden, tmp_path / "data", tmp_path / "out")
 
 
 @pytest.mark.parametrize("threads", ["1", "2", "7"])

@@ -1,7 +1,7 @@
 """Programs of the Relay virtual machine as TVM writes them, in the form of each release (docs/format.md,
 section 3): an assembler, and the programs that the tests run.
 
-`python -m tests.loader.vm_programs DIRECTORY` writes them as payloads of the key VMExecutable, as tests/c needs them.
+`python -m tests.loader.vm_programs tests/c/vm_programs.bin` writes them for the C tests.
 """
 
 from __future__ import annotations
@@ -194,12 +194,11 @@ def endless() -> Program:
 PROGRAMS = {"arithmetic": arithmetic, "choice": choice, "calls": calls, "shapes": shapes, "endless": endless}
 
 
-def main(directory: str) -> None:
-    for name, make in PROGRAMS.items():
-        for version in RELEASES:
-            if version == "0.14.0" or name == "arithmetic":
-                (Path(directory) / f"{name}-{version}.bin").write_bytes(make().payload(version))
+def seeds() -> bytes:
+    """All programs as payloads, one behind the other: what tests/c/vm_programs.bin holds."""
+    releases = {"arithmetic": RELEASES}
+    return b"".join(make().payload(v) for name, make in PROGRAMS.items() for v in releases.get(name, ("0.14.0",)))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    Path(sys.argv[1]).write_bytes(seeds())
