@@ -5,6 +5,7 @@
 PYTHON ?= python3
 PREFIX ?= /usr/local
 DESTDIR ?=
+COMPAT ?= 0
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -70,8 +71,8 @@ check: ## what CI calls: lint, then test
 bench: env ## measure packing, loading and calling; QUICK=1 for a minute's worth
 	@$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick)
 
-install: ## headers, libmblob and its pkg-config file: PREFIX=/usr/local DESTDIR=
-	@$(MAKE) --no-print-directory -C csrc install PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)'
+install: ## headers, libmblob and its pkg-config file: PREFIX=/usr/local DESTDIR= COMPAT=1 adds -ltvm_runtime
+	@$(MAKE) --no-print-directory -C csrc install PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' COMPAT='$(COMPAT)'
 
 clean: ## remove everything that the other targets make
 	@rm -rf $(VENV) build dist csrc/build loader/_lib loader/_native.c *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,6 +1,6 @@
-/* TVM's C API for objects (tvm/runtime/c_runtime_api.h). What is an object in TVM and lives behind a handle of
- * its own here are modules and functions; arrays are counted through TVMArray* (their handle is the DLTensor).
- * The numbers are those of TypeIndex in TVM's object.h, unchanged in 0.8 - 0.19. */
+/* TVM's C API for objects (tvm/runtime/c_runtime_api.h). What is an object in TVM and lives behind a handle
+ * of its own here are modules and functions; arrays are counted through TVMArray* (their handle is the
+ * DLTensor). The numbers are those of TypeIndex in TVM's object.h, unchanged in 0.8 - 0.19. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,8 @@ int TVMObjectTypeKey2Index(const char *type_key, unsigned *out_tindex) {
       *out_tindex = types[i].index;
       return 0;
     }
-  return fail(mb_fail(MBLOB_E_NOT_FOUND, "TVMObjectTypeKey2Index: no object type '%s' is in this runtime",
-                      type_key));
+  return fail(
+      mb_fail(MBLOB_E_NOT_FOUND, "TVMObjectTypeKey2Index: no object type '%s' is in this runtime", type_key));
 }
 
 int TVMObjectTypeIndex2Key(unsigned tindex, char **out_type_key) {
@@ -48,7 +48,8 @@ int TVMObjectTypeIndex2Key(unsigned tindex, char **out_type_key) {
       *out_type_key = strdup(types[i].key);
       return *out_type_key ? 0 : fail(mb_fail_memory(strlen(types[i].key)));
     }
-  return fail(mb_fail(MBLOB_E_NOT_FOUND, "TVMObjectTypeIndex2Key: no object type %u is in this runtime", tindex));
+  return fail(
+      mb_fail(MBLOB_E_NOT_FOUND, "TVMObjectTypeIndex2Key: no object type %u is in this runtime", tindex));
 }
 
 int TVMObjectGetTypeIndex(TVMObjectHandle obj, unsigned *out_tindex) {

@@ -71,8 +71,8 @@ static int runtime_enabled(void *object, struct mb_call *call) {
   int status = mb_call_expect(call, 1, 1);
   if (!status) status = mb_call_text(call, 0, &target);
   if (!status)
-    mb_call_return_int(call, strcmp(target, "cpu") == 0 || strncmp(target, "llvm", 4) == 0 ||
-                                 strcmp(target, "c") == 0);
+    mb_call_return_int(
+        call, strcmp(target, "cpu") == 0 || strncmp(target, "llvm", 4) == 0 || strcmp(target, "c") == 0);
   return status;
 }
 

@@ -1,5 +1,5 @@
-/* test_tvm_objects DIRECTORY: devices, objects and module functions of TVM's C API, and the names that sources of
- * 0.7 and before use. */
+/* test_tvm_objects DIRECTORY: devices, objects and module functions of TVM's C API, and the names that
+ * sources of 0.7 and before use. */
 #define MBLOB_DLTENSOR_CTX
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,8 @@ static void memory_is_allocated_by_shape(void) {
   CHECK(TVMDeviceFreeDataSpace(cpu, data) == 0);
   CHECK(TVMDeviceAllocDataSpaceWithScope(cpu, 0, NULL, float32, "global", &data) == 0 && data);
   CHECK(TVMDeviceFreeDataSpace(cpu, data) == 0);
-  FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, 2, shape, float32, "global.texture", &data), "'global.texture'");
+  FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, 2, shape, float32, "global.texture", &data),
+        "'global.texture'");
   CHECK(!data);
   FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, 2, huge, float32, "", &data), "is impossible");
   FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, 1, negative, float32, "", &data), "is impossible");
@@ -106,12 +107,15 @@ static void global_functions_ask_modules(TVMModuleHandle module, const char *pat
   CHECK(TVMModImport(module, other) == 0);
   CHECK(ask("runtime.ModuleImportsSize", module, arg, kTVMArgInt, 1, &ret, &code) == 0 && ret.v_int64 == 1);
   arg.v_int64 = 0;
-  CHECK(ask("runtime.ModuleGetImport", module, arg, kTVMArgInt, 2, &ret, &code) == 0 && ret.v_handle == other);
+  CHECK(ask("runtime.ModuleGetImport", module, arg, kTVMArgInt, 2, &ret, &code) == 0 &&
+        ret.v_handle == other);
   CHECK(TVMModFree(ret.v_handle) == 0 && TVMModFree(other) == 0);
   arg.v_str = "vadd";
-  CHECK(ask("runtime.ModuleImplementsFunction", module, arg, kTVMStr, 2, &ret, &code) == 0 && ret.v_int64 == 1);
+  CHECK(ask("runtime.ModuleImplementsFunction", module, arg, kTVMStr, 2, &ret, &code) == 0 &&
+        ret.v_int64 == 1);
   arg.v_str = "nope";
-  CHECK(ask("runtime.ModuleImplementsFunction", module, arg, kTVMStr, 2, &ret, &code) == 0 && ret.v_int64 == 0);
+  CHECK(ask("runtime.ModuleImplementsFunction", module, arg, kTVMStr, 2, &ret, &code) == 0 &&
+        ret.v_int64 == 0);
   FAILS(ask("runtime.ModuleGetTypeKey", module, arg, kTVMStr, 2, &ret, &code),
         "runtime.ModuleGetTypeKey: expected 1 arguments, found 2");
 }

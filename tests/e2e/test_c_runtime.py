@@ -146,7 +146,10 @@ def test_everything_passes_under_sanitizers(tmp_path: Path) -> None:
     run("make", "-s", "-j2", "-C", ROOT / "tests" / "c", "check", f"BUILD={tmp_path}")
 
 
-@pytest.mark.parametrize("program", sorted(p.stem for p in (ROOT / "tests" / "c").glob("test_*.c")))
+TESTS = sorted(p.stem for p in (ROOT / "tests" / "c").glob("test_*.c"))
+
+
+@pytest.mark.parametrize("program", [*TESTS, "test_face"])
 def test_valgrind_finds_nothing(built: Path, require: Callable[[str], str], program: str) -> None:
     valgrind = require("valgrind")
     run(

@@ -1,0 +1,54 @@
+/* device_api.h - DeviceAPI: memory, copies and streams of a device; here the host's. */
+#ifndef TVM_RUNTIME_DEVICE_API_H_
+#define TVM_RUNTIME_DEVICE_API_H_
+
+#include <tvm/runtime/ndarray.h>
+#include <tvm/runtime/packed_func.h>
+
+MBLOB_FACE_BEGIN
+
+/* Bytes: what tensors are aligned to at least; what CopyDataFromTo and kernels of TVM 0.10 and later assume.
+ */
+inline constexpr int kAllocAlignment = 64;
+inline constexpr int kTempAllocaAlignment = 64;
+
+class DeviceAPI {
+ public:
+  /* For a device without a runtime: throws, or null with `allow_missing`. */
+  static DeviceAPI *Get(Device device, bool allow_missing = false) {
+    static DeviceAPI host;
+    const int rc = TVMSynchronize(device.device_type, device.device_id, nullptr);
+    if (rc != 0 && allow_missing) return nullptr;
+    detail::CheckCall(rc);
+    return &host;
+  }
+
+  void SetDevice(Device) {}
+  void *AllocDataSpace(Device device, std::size_t nbytes, std::size_t alignment, DLDataType type_hint) {
+    void *data = nullptr;
+    detail::CheckCall(TVMDeviceAllocDataSpace(device, nbytes, alignment, type_hint, &data));
+    return data;
+  }
+  void FreeDataSpace(Device device, void *data) { detail::CheckCall(TVMDeviceFreeDataSpace(device, data)); }
+  void CopyDataFromTo(DLTensor *from, DLTensor *to, TVMStreamHandle stream) {
+    detail::CheckCall(TVMDeviceCopyDataFromTo(from, to, stream));
+  }
+  TVMStreamHandle CreateStream(Device device) {
+    TVMStreamHandle stream = nullptr;
+    detail::CheckCall(TVMStreamCreate(device.device_type, device.device_id, &stream));
+    return stream;
+  }
+  void FreeStream(Device device, TVMStreamHandle stream) {
+    detail::CheckCall(TVMStreamFree(device.device_type, device.device_id, stream));
+  }
+  void SetStream(Device device, TVMStreamHandle stream) {
+    detail::CheckCall(TVMSetStream(device.device_type, device.device_id, stream));
+  }
+  void StreamSync(Device device, TVMStreamHandle stream) {
+    detail::CheckCall(TVMSynchronize(device.device_type, device.device_id, stream));
+  }
+};
+
+MBLOB_FACE_END
+
+#endif /* TVM_RUNTIME_DEVICE_API_H_ */

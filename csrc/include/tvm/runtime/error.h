@@ -1,0 +1,78 @@
+/* error.h - errors as exceptions, in both directions.
+ *
+ * A call of the C API that fails throws InternalError with the text of TVMGetLastError(). An exception that
+ * leaves a C++ function which the runtime called becomes the error of that call, with what() as its text. If
+ * the caller at the other end is C++ too and the text arrived unchanged on the same thread, it gets the very
+ * exception that was thrown. */
+#ifndef TVM_RUNTIME_ERROR_H_
+#define TVM_RUNTIME_ERROR_H_
+
+#include <tvm/runtime/cxx_base.h>
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+MBLOB_FACE_BEGIN
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/* What the runtime, a check or a kernel reported. */
+class InternalError : public Error {
+ public:
+  using Error::Error;
+};
+
+namespace detail {
+
+struct KeptException {
+  std::exception_ptr exception;
+  std::string text; /* under which it went to the runtime */
+};
+
+inline KeptException &ThreadException() {
+  static thread_local KeptException kept;
+  return kept;
+}
+
+/* Make the exception being handled the runtime's error of this thread. Returns -1. */
+inline int ReportException() noexcept {
+  try {
+    try {
+      throw;
+    } catch (const std::exception &error) {
+      ThreadException() = {std::current_exception(), error.what()};
+    } catch (...) {
+      ThreadException() = {std::current_exception(), "a C++ exception that is no std::exception"};
+    }
+    TVMAPISetLastError(ThreadException().text.c_str());
+  } catch (...) { /* no memory for the copy */
+    TVMAPISetLastError("a C++ exception, and no memory for its text");
+  }
+  return -1;
+}
+
+[[noreturn]] inline void ThrowLastError() {
+  std::string text = TVMGetLastError();
+  KeptException kept = std::exchange(ThreadException(), KeptException());
+  if (kept.exception && kept.text == text) std::rethrow_exception(kept.exception);
+  throw InternalError(text);
+}
+
+inline void CheckCall(int rc) {
+  if (rc != 0) ThrowLastError();
+}
+
+}  // namespace detail
+MBLOB_FACE_END
+
+namespace tvm {
+using runtime::Error;
+using runtime::InternalError;
+}  // namespace tvm
+
+#endif /* TVM_RUNTIME_ERROR_H_ */

@@ -1,0 +1,206 @@
+/* packed_func.h - PackedFunc: a function that takes and gives packed values, whoever wrote it. */
+#ifndef TVM_RUNTIME_PACKED_FUNC_H_
+#define TVM_RUNTIME_PACKED_FUNC_H_
+
+#include <tvm/runtime/packed_value.h>
+
+#include <functional>
+
+MBLOB_FACE_BEGIN
+
+/* Arguments of a call, borrowed. */
+class TVMArgs {
+ public:
+  const TVMValue *values;
+  const int *type_codes;
+  int num_args;
+
+  TVMArgs(const TVMValue *values_of, const int *codes_of, int count)
+      : values(values_of), type_codes(codes_of), num_args(count) {}
+  int size() const { return num_args; }
+  TVMArgValue operator[](int i) const {
+    if (i < 0 || i >= num_args)
+      throw InternalError("argument " + std::to_string(i) + " is missing: the call has " +
+                          std::to_string(num_args));
+    return TVMArgValue(values[i], type_codes[i]);
+  }
+  template <typename T>
+  T At(int i) const {
+    return (*this)[i];
+  }
+};
+
+/* A function over the runtime's handle; copies share it. Calls may come from any number of threads. */
+class PackedFunc : public ObjectRef {
+ public:
+  static constexpr int kTypeCode = kTVMPackedFuncHandle;
+  using FType = std::function<void(TVMArgs args, TVMRetValue *rv)>;
+
+  PackedFunc() = default;
+  PackedFunc(std::nullptr_t) {} /* NOLINT */
+  explicit PackedFunc(detail::Owned function) : ObjectRef(function, kTypeCode) {}
+  /* A callable of the form of FType. What it throws is the error of the call. */
+  template <typename F,
+            typename = std::enable_if_t<std::is_invocable_v<std::decay_t<F> &, TVMArgs, TVMRetValue *> &&
+                                        !std::is_base_of_v<PackedFunc, std::decay_t<F>>>>
+  explicit PackedFunc(F &&body) : PackedFunc(Create(FType(std::forward<F>(body)))) {}
+
+  template <typename... Args>
+  TVMRetValue operator()(Args &&...args) const;
+  /* `rv` may be null. */
+  void CallPacked(TVMArgs args, TVMRetValue *rv) const {
+    if (!defined()) throw InternalError("PackedFunc: the function is null");
+    TVMValue value;
+    int code = kTVMNullptr;
+    detail::CheckCall(TVMFuncCall(handle(), const_cast<TVMValue *>(args.values),
+                                  const_cast<int *>(args.type_codes), args.num_args, &value, &code));
+    TVMRetValue result = TVMRetValue::MoveFromCHost(value, code);
+    if (rv) *rv = std::move(result);
+  }
+
+ private:
+  static detail::Owned Create(FType body) {
+    auto resource = std::make_unique<FType>(std::move(body));
+    TVMFunctionHandle handle = nullptr;
+    detail::CheckCall(TVMFuncCreateFromCFunc(Call, resource.get(), Delete, &handle));
+    (void)resource.release(); /* the function's now */
+    return {handle};
+  }
+  static int Call(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) noexcept {
+    try {
+      TVMRetValue rv;
+      (*static_cast<FType *>(resource))(TVMArgs(args, codes, count), &rv);
+      rv.CopyToReturn(ret);
+      return 0;
+    } catch (...) {
+      return detail::ReportException();
+    }
+  }
+  static void Delete(void *resource) { delete static_cast<FType *>(resource); }
+};
+
+/* Fills the arrays of a call. What a text or an object points to must live until the call has returned. */
+class TVMArgsSetter {
+ public:
+  TVMArgsSetter(TVMValue *values, int *type_codes) : values_(values), type_codes_(type_codes) {}
+
+  template <typename T, typename = std::enable_if_t<std::is_integral_v<T> || std::is_enum_v<T>>>
+  void operator()(std::size_t i, T value) const {
+    if constexpr (std::is_unsigned_v<T> && sizeof(T) == sizeof(int64_t))
+      if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+        throw InternalError("argument " + std::to_string(i) + ": " + std::to_string(value) +
+                            " is above 2^63 - 1");
+    values_[i].v_int64 = static_cast<int64_t>(value);
+    type_codes_[i] = kTVMArgInt;
+  }
+  void operator()(std::size_t i, double value) const {
+    values_[i].v_float64 = value;
+    type_codes_[i] = kTVMArgFloat;
+  }
+  void operator()(std::size_t i, std::nullptr_t) const { SetHandle(i, kTVMNullptr, nullptr); }
+  void operator()(std::size_t i, void *handle) const { SetHandle(i, kTVMOpaqueHandle, handle); }
+  void operator()(std::size_t i, DLTensor *tensor) const { SetHandle(i, kTVMDLTensorHandle, tensor); }
+  void operator()(std::size_t i, DLDevice device) const {
+    values_[i].v_device = device;
+    type_codes_[i] = kDLDevice;
+  }
+  void operator()(std::size_t i, DLDataType type) const {
+    values_[i].v_type = type;
+    type_codes_[i] = kTVMDataType;
+  }
+  void operator()(std::size_t i, const DataType &type) const { (*this)(i, static_cast<DLDataType>(type)); }
+  void operator()(std::size_t i, const char *text) const {
+    values_[i].v_str = text;
+    type_codes_[i] = kTVMStr;
+  }
+  void operator()(std::size_t i, const std::string &text) const { (*this)(i, text.c_str()); }
+  void operator()(std::size_t i, const String &text) const {
+    if (text.size() == std::char_traits<char>::length(text.c_str()))
+      (*this)(i, text.c_str());
+    else
+      SetHandle(i, kTVMBytes, text.bytes());
+  }
+  void operator()(std::size_t i, const TVMByteArray &bytes) const {
+    SetHandle(i, kTVMBytes, const_cast<TVMByteArray *>(&bytes));
+  }
+  void operator()(std::size_t i, const ObjectRef &object) const {
+    SetHandle(i, object.defined() ? object.type_code() : kTVMNullptr, object.handle());
+  }
+  template <typename Signature>
+  void operator()(std::size_t i, const TypedPackedFunc<Signature> &function) const {
+    (*this)(i, static_cast<const ObjectRef &>(function.packed()));
+  }
+  void operator()(std::size_t i, const TVMPODValue_ &value) const {
+    values_[i] = value.value();
+    type_codes_[i] = value.type_code();
+  }
+
+ private:
+  void SetHandle(std::size_t i, int type_code, void *handle) const {
+    values_[i].v_handle = handle;
+    type_codes_[i] = type_code;
+  }
+
+  TVMValue *values_;
+  int *type_codes_;
+};
+
+template <typename... Args>
+TVMRetValue PackedFunc::operator()(Args &&...args) const {
+  constexpr std::size_t kCount = sizeof...(Args);
+  TVMValue values[kCount + 1] = {};
+  int codes[kCount + 1] = {};
+  [[maybe_unused]] const TVMArgsSetter set(values, codes);
+  [[maybe_unused]] std::size_t i = 0;
+  (set(i++, args), ...);
+  TVMRetValue rv;
+  CallPacked(TVMArgs(values, codes, static_cast<int>(kCount)), &rv);
+  return rv;
+}
+
+inline TVMPODValue_::operator PackedFunc() const { return Shared<PackedFunc>(); }
+
+/* ---- what module.h declares
+ * -------------------------------------------------------------------------------- */
+
+inline PackedFunc Module::GetFunction(const std::string &name, bool query_imports) const {
+  TVMFunctionHandle handle = nullptr;
+  detail::CheckCall(TVMModGetFunction(Defined(), name.c_str(), query_imports ? 1 : 0, &handle));
+  return PackedFunc(detail::Owned{handle});
+}
+
+inline PackedFunc ModuleNode::GetFunction(const std::string &name, bool query_imports) const {
+  return module_.GetFunction(name, query_imports);
+}
+
+namespace detail {
+/* A global function that the runtime itself brings along. */
+inline PackedFunc RuntimeFunction(const char *name) {
+  TVMFunctionHandle handle = nullptr;
+  CheckCall(TVMFuncGetGlobal(name, &handle));
+  if (!handle) throw InternalError(std::string("the runtime has no function ") + name);
+  return PackedFunc(Owned{handle});
+}
+}  // namespace detail
+
+inline std::string ModuleNode::type_key() const {
+  return detail::RuntimeFunction("runtime.ModuleGetTypeKey")(module_);
+}
+
+inline bool ModuleNode::ImplementsFunction(const std::string &name, bool query_imports) const {
+  return detail::RuntimeFunction("runtime.ModuleImplementsFunction")(module_, name, query_imports);
+}
+
+inline std::vector<Module> ModuleNode::imports() const {
+  const PackedFunc get = detail::RuntimeFunction("runtime.ModuleGetImport");
+  const int64_t count = detail::RuntimeFunction("runtime.ModuleImportsSize")(module_);
+  std::vector<Module> imports;
+  for (int64_t i = 0; i < count; ++i) imports.push_back(get(module_, i));
+  return imports;
+}
+
+MBLOB_FACE_END
+
+#include <tvm/runtime/typed_packed_func.h>
+
+#endif /* TVM_RUNTIME_PACKED_FUNC_H_ */

@@ -1,0 +1,297 @@
+/* packed_value.h - one argument or result of a packed function: TVMArgValue, TVMRetValue. A part of
+ * packed_func.h.
+ */
+#ifndef TVM_RUNTIME_PACKED_VALUE_H_
+#define TVM_RUNTIME_PACKED_VALUE_H_
+
+#if !defined(TVM_RUNTIME_PACKED_FUNC_H_)
+#error "include tvm/runtime/packed_func.h"
+#endif
+
+#include <tvm/runtime/module.h>
+#include <tvm/runtime/ndarray.h>
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+MBLOB_FACE_BEGIN
+
+template <typename Signature>
+class TypedPackedFunc;
+
+/* A TVMArgTypeCode in words. */
+inline const char *ArgTypeCode2Str(int type_code) {
+  switch (type_code) {
+    case kTVMArgInt: return "int";
+    case kTVMArgUInt: return "uint";
+    case kTVMArgFloat: return "float";
+    case kTVMOpaqueHandle: return "handle";
+    case kTVMNullptr: return "nullptr";
+    case kTVMDataType: return "DLDataType";
+    case kDLDevice: return "DLDevice";
+    case kTVMDLTensorHandle: return "DLTensor*";
+    case kTVMObjectHandle: return "Object";
+    case kTVMModuleHandle: return "Module";
+    case kTVMPackedFuncHandle: return "PackedFunc";
+    case kTVMStr: return "str";
+    case kTVMBytes: return "bytes";
+    case kTVMNDArrayHandle: return "NDArray";
+    case kTVMObjectRValueRefArg: return "Object&&";
+    case kTVMArgBool: return "bool";
+    default: return "unknown type";
+  }
+}
+
+/* A value and its code, borrowed. Conversions throw InternalError, "expected int, found str", when the value
+ * is something else. Integers become floats and bools, nothing becomes a null pointer. */
+class TVMPODValue_ {
+ public:
+  operator double() const {
+    if (IsInt()) return static_cast<double>(value_.v_int64);
+    return Expect(kTVMArgFloat).v_float64;
+  }
+  operator int64_t() const { return Integer<int64_t>(); }
+  operator uint64_t() const { return static_cast<uint64_t>(Integer<int64_t>()); }
+  operator int() const { return Integer<int>(); }
+  operator bool() const { return Integer<int64_t>() != 0; }
+  operator void *() const {
+    if (type_code_ == kTVMNullptr) return nullptr;
+    if (type_code_ == kTVMDLTensorHandle || type_code_ == kTVMNDArrayHandle) return value_.v_handle;
+    return Expect(kTVMOpaqueHandle).v_handle;
+  }
+  operator DLTensor *() const {
+    if (type_code_ == kTVMNullptr) return nullptr;
+    if (type_code_ == kTVMNDArrayHandle) return static_cast<DLTensor *>(value_.v_handle);
+    return static_cast<DLTensor *>(Expect(kTVMDLTensorHandle).v_handle);
+  }
+  operator DLDevice() const { return Expect(kDLDevice).v_device; }
+  /* Text is parsed. */
+  operator DLDataType() const {
+    if (type_code_ == kTVMStr) return String2DLDataType(value_.v_str);
+    if (type_code_ == kTVMNullptr) return runtime::DataType::Void();
+    return Expect(kTVMDataType).v_type;
+  }
+  operator runtime::DataType() const { return runtime::DataType(operator DLDataType()); }
+  operator std::string() const {
+    if (type_code_ == kTVMDataType) return DLDataType2String(value_.v_type);
+    if (type_code_ == kTVMStr) return value_.v_str;
+    const auto *bytes = static_cast<const TVMByteArray *>(Expect(kTVMBytes, "str").v_handle);
+    return std::string(bytes->data, bytes->size);
+  }
+  operator String() const { return String(operator std::string()); }
+  operator NDArray() const { return Shared<NDArray>(); }
+  operator Module() const { return Shared<Module>(); }
+  operator PackedFunc() const;
+  template <typename Signature>
+  operator TypedPackedFunc<Signature>() const;
+  operator ObjectRef() const {
+    if (type_code_ == kTVMNullptr) return ObjectRef();
+    if (!IsCounted()) (void)Expect(kTVMObjectHandle);
+    return ObjectRef(detail::Owned{ObjectRef::Share(value_.v_handle, type_code_)}, type_code_);
+  }
+  template <typename T>
+  bool IsObjectRef() const {
+    return type_code_ == T::kTypeCode;
+  }
+  template <typename T>
+  T AsObjectRef() const {
+    return Shared<T>();
+  }
+
+  int type_code() const { return type_code_; }
+  const TVMValue &value() const { return value_; }
+  /* The handle as what the caller knows it to be. */
+  template <typename T>
+  T *ptr() const {
+    return static_cast<T *>(value_.v_handle);
+  }
+
+ protected:
+  TVMPODValue_() { value_.v_int64 = 0; }
+  TVMPODValue_(TVMValue value, int type_code) : value_(value), type_code_(type_code) {}
+
+  bool IsInt() const {
+    return type_code_ == kTVMArgInt || type_code_ == kTVMArgUInt || type_code_ == kTVMArgBool;
+  }
+  bool IsText() const { return type_code_ == kTVMStr || type_code_ == kTVMBytes; }
+  bool IsCounted() const {
+    return type_code_ == kTVMModuleHandle || type_code_ == kTVMPackedFuncHandle ||
+           type_code_ == kTVMNDArrayHandle;
+  }
+  const TVMValue &Expect(int type_code, const char *name = nullptr) const {
+    if (type_code_ != type_code)
+      throw InternalError(std::string("expected ") + (name ? name : ArgTypeCode2Str(type_code)) + ", found " +
+                          ArgTypeCode2Str(type_code_));
+    return value_;
+  }
+  template <typename T>
+  T Integer() const {
+    const int64_t value = IsInt() ? value_.v_int64 : Expect(kTVMArgInt).v_int64;
+    if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max())
+      throw InternalError("the integer " + std::to_string(value) + " does not fit into an int");
+    return static_cast<T>(value);
+  }
+  template <typename T>
+  T Shared() const {
+    if (type_code_ == kTVMNullptr) return T();
+    return T(detail::Owned{ObjectRef::Share(Expect(T::kTypeCode).v_handle, T::kTypeCode)});
+  }
+
+  TVMValue value_;
+  int type_code_ = kTVMNullptr;
+};
+
+/* An argument; valid during the call. */
+class TVMArgValue : public TVMPODValue_ {
+ public:
+  TVMArgValue() = default;
+  TVMArgValue(TVMValue value, int type_code) : TVMPODValue_(value, type_code) {}
+};
+
+/* A result, which owns what it holds: a reference, or a copy of a text. */
+class TVMRetValue : public TVMPODValue_ {
+ public:
+  TVMRetValue() = default;
+  TVMRetValue(const TVMRetValue &other) : TVMPODValue_() { Copy(other); }
+  TVMRetValue(TVMRetValue &&other) noexcept : TVMPODValue_() { Swap(other); }
+  ~TVMRetValue() { Clear(); }
+  TVMRetValue &operator=(TVMRetValue other) noexcept {
+    Swap(other);
+    return *this;
+  }
+  TVMRetValue &operator=(const TVMArgValue &value) {
+    TVMRetValue copy;
+    copy.Copy(value);
+    Swap(copy);
+    return *this;
+  }
+  TVMRetValue &operator=(std::nullptr_t) { return Set(kTVMNullptr, TVMValue()); }
+  TVMRetValue &operator=(double value) {
+    TVMValue v;
+    v.v_float64 = value;
+    return Set(kTVMArgFloat, v);
+  }
+  template <typename T, typename = std::enable_if_t<std::is_integral_v<T> || std::is_enum_v<T>>>
+  TVMRetValue &operator=(T value) {
+    TVMValue v;
+    v.v_int64 = static_cast<int64_t>(value);
+    return Set(kTVMArgInt, v);
+  }
+  TVMRetValue &operator=(void *handle) { return SetHandle(kTVMOpaqueHandle, handle); }
+  TVMRetValue &operator=(DLTensor *tensor) { return SetHandle(kTVMDLTensorHandle, tensor); }
+  TVMRetValue &operator=(DLDevice device) {
+    TVMValue v;
+    v.v_device = device;
+    return Set(kDLDevice, v);
+  }
+  TVMRetValue &operator=(DLDataType type) {
+    TVMValue v;
+    v.v_type = type;
+    return Set(kTVMDataType, v);
+  }
+  TVMRetValue &operator=(const runtime::DataType &type) { return *this = static_cast<DLDataType>(type); }
+  TVMRetValue &operator=(const char *text) { return SetText(kTVMStr, text); }
+  TVMRetValue &operator=(std::string text) { return SetText(kTVMStr, std::move(text)); }
+  TVMRetValue &operator=(const TVMByteArray &bytes) {
+    return SetText(kTVMBytes, std::string(bytes.data, bytes.size));
+  }
+  TVMRetValue &operator=(const String &text) {
+    std::string copy = text;
+    const int code = copy.find('\0') == std::string::npos ? kTVMStr : kTVMBytes;
+    return SetText(code, std::move(copy));
+  }
+  TVMRetValue &operator=(ObjectRef object) {
+    const int code = object.type_code();
+    return SetHandle(code, object.release());
+  }
+  template <typename Signature>
+  TVMRetValue &operator=(const TypedPackedFunc<Signature> &function);
+
+  /* For the code that carries results over the C API. */
+
+  /* Take a result of TVMFuncCall: texts are copied, references are this value's. */
+  static TVMRetValue MoveFromCHost(TVMValue value, int type_code) {
+    TVMRetValue result;
+    const TVMPODValue_ given = TVMArgValue(value, type_code);
+    if (type_code == kTVMStr || type_code == kTVMBytes)
+      result.SetText(type_code, given);
+    else
+      result.Set(type_code, value);
+    return result;
+  }
+  /* Hand it over with its reference. Texts stay with the thread until the next one is handed over. */
+  void MoveToCHost(TVMValue *value, int *type_code) {
+    static thread_local TVMRetValue last_text;
+    TVMRetValue &from = IsText() ? last_text : *this;
+    if (IsText()) last_text = std::move(*this);
+    *value = from.value_;
+    *type_code = from.type_code_;
+    if (!from.IsText()) from.type_code_ = kTVMNullptr;
+  }
+  /* Set it as the result of a TVMPackedCFunc, which makes a copy. */
+  void CopyToReturn(TVMRetValueHandle ret) {
+    if (type_code_ != kTVMNullptr) detail::CheckCall(TVMCFuncSetReturn(ret, &value_, &type_code_, 1));
+  }
+
+ private:
+  /* Of a text: the value points here, which stays where it is when the result moves. */
+  struct Text {
+    std::string text;
+    TVMByteArray bytes;
+  };
+
+  TVMRetValue &Set(int type_code, TVMValue value) {
+    Clear();
+    type_code_ = type_code;
+    value_ = value;
+    return *this;
+  }
+  TVMRetValue &SetHandle(int type_code, void *handle) {
+    TVMValue v;
+    v.v_handle = handle;
+    return Set(handle ? type_code : kTVMNullptr, v);
+  }
+  TVMRetValue &SetText(int type_code, std::string text) {
+    auto owned = std::make_unique<Text>();
+    owned->text = std::move(text);
+    owned->bytes = {owned->text.data(), owned->text.size()};
+    TVMValue v;
+    if (type_code == kTVMStr)
+      v.v_str = owned->text.c_str();
+    else
+      v.v_handle = &owned->bytes;
+    Set(type_code, v);
+    text_ = std::move(owned);
+    return *this;
+  }
+  void Copy(const TVMPODValue_ &other) {
+    const int code = other.type_code();
+    if (code == kTVMStr || code == kTVMBytes) {
+      SetText(code, other);
+    } else {
+      TVMValue v = other.value();
+      if (code == kTVMModuleHandle || code == kTVMPackedFuncHandle || code == kTVMNDArrayHandle)
+        v.v_handle = ObjectRef::Share(v.v_handle, code);
+      Set(code, v);
+    }
+  }
+  void Clear() {
+    if (IsCounted()) ObjectRef(detail::Owned{value_.v_handle}, type_code_);
+    text_.reset();
+    type_code_ = kTVMNullptr;
+  }
+  void Swap(TVMRetValue &other) noexcept {
+    std::swap(value_, other.value_);
+    std::swap(type_code_, other.type_code_);
+    std::swap(text_, other.text_);
+  }
+
+  std::unique_ptr<Text> text_;
+};
+
+MBLOB_FACE_END
+
+#endif /* TVM_RUNTIME_PACKED_VALUE_H_ */

@@ -1,0 +1,103 @@
+/* registry.h - functions of the process by name: Registry and TVM_REGISTER_GLOBAL.
+ *
+ * A shared library that registers functions must stay in memory as long as somebody may call them: g++ sees
+ * to it, with other compilers link it with -Wl,-z,nodelete. */
+#ifndef TVM_RUNTIME_REGISTRY_H_
+#define TVM_RUNTIME_REGISTRY_H_
+
+#include <tvm/runtime/packed_func.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+MBLOB_FACE_BEGIN
+
+class Registry {
+ public:
+  /* Claims a name; the function is given with set_body. Throws if the name is taken, unless `can_override`.
+   */
+  static Registry &Register(const std::string &name, bool can_override = false) {
+    const std::lock_guard<std::mutex> lock(State().mutex);
+    std::unique_ptr<Registry> &entry = State().entries[name];
+    if (!can_override && (entry || Find(name).defined()))
+      throw InternalError("global function '" + name + "' is already registered");
+    if (!entry) entry.reset(new Registry(name));
+    return *entry;
+  }
+  Registry &set_body(PackedFunc function) {
+    detail::CheckCall(TVMFuncRegisterGlobal(name_.c_str(), function.handle(), 1));
+    return *this;
+  }
+  template <typename F, typename = std::enable_if_t<std::is_constructible_v<PackedFunc, F &&> &&
+                                                    !std::is_convertible_v<F &&, PackedFunc>>>
+  Registry &set_body(F &&body) {
+    return set_body(PackedFunc(std::forward<F>(body)));
+  }
+  /* A function or lambda of any signature. */
+  template <typename F>
+  Registry &set_body_typed(F f) {
+    using Typed = TypedPackedFunc<typename detail::SignatureOf<F>::type>;
+    return set_body(Typed(std::move(f), name_).packed());
+  }
+
+  /* The function, or null. The pointer is good until Remove(name). */
+  static const PackedFunc *Get(const std::string &name) {
+    PackedFunc found = Find(name);
+    if (!found.defined()) return nullptr;
+    const std::lock_guard<std::mutex> lock(State().mutex);
+    auto &given = State().given[name]; /* more than one where a function was replaced */
+    for (const std::unique_ptr<PackedFunc> &known : given)
+      if (known->same_as(found)) return known.get();
+    given.push_back(std::make_unique<PackedFunc>(std::move(found)));
+    return given.back().get();
+  }
+  /* Whether there was one. */
+  static bool Remove(const std::string &name) {
+    std::vector<std::unique_ptr<PackedFunc>> given; /* freed without the lock */
+    const std::lock_guard<std::mutex> lock(State().mutex);
+    const bool known = Find(name).defined();
+    if (known) detail::CheckCall(TVMFuncRemoveGlobal(name.c_str()));
+    given.swap(State().given[name]);
+    State().given.erase(name);
+    State().entries.erase(name);
+    return known;
+  }
+  static std::vector<String> ListNames() {
+    int count = 0;
+    const char **names = nullptr;
+    detail::CheckCall(TVMFuncListGlobalNames(&count, &names));
+    return std::vector<String>(names, names + count);
+  }
+
+ private:
+  struct Tables {
+    std::mutex mutex;
+    std::map<std::string, std::unique_ptr<Registry>> entries;
+    std::map<std::string, std::vector<std::unique_ptr<PackedFunc>>> given;
+  };
+  /* Never destroyed: functions may be looked up while the process ends. */
+  static Tables &State() {
+    static Tables *const tables = new Tables;
+    return *tables;
+  }
+  static PackedFunc Find(const std::string &name) {
+    TVMFunctionHandle handle = nullptr;
+    detail::CheckCall(TVMFuncGetGlobal(name.c_str(), &handle));
+    return PackedFunc(detail::Owned{handle});
+  }
+  explicit Registry(std::string name) : name_(std::move(name)) {}
+
+  const std::string name_;
+};
+
+MBLOB_FACE_END
+
+/* TVM_REGISTER_GLOBAL("name").set_body_typed([](int x) { return x + 1; }); */
+#define TVM_FUNC_REG_VAR_DEF static TVM_ATTRIBUTE_UNUSED ::tvm::runtime::Registry &mblob_registered_
+#define TVM_REGISTER_GLOBAL(name) \
+  TVM_STR_CONCAT(TVM_FUNC_REG_VAR_DEF, __COUNTER__) = ::tvm::runtime::Registry::Register(name)
+
+#endif /* TVM_RUNTIME_REGISTRY_H_ */

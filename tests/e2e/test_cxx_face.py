@@ -1,0 +1,290 @@
+"""TVM's C++ face over the C API: every compiler, the names of `make install COMPAT=1`, plug-ins, kernels."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mblob
+from mblob.errors import KernelError
+from tests.e2e.programs import ROOT, run
+
+INCLUDE = ROOT / "csrc" / "include"
+PARTS = {"packed_value.h", "typed_packed_func.h"}  # of packed_func.h
+FACE = sorted(
+    str(p.relative_to(INCLUDE))
+    for p in (INCLUDE / "tvm" / "runtime").rglob("*.h")
+    if "tvm/runtime/cxx_base.h" in p.read_text() or "MBLOB_FACE_BEGIN" in p.read_text()
+    if p.name not in PARTS
+)
+STRICT = ("-Wall", "-Wextra", "-Wconversion", "-Wpedantic", "-Werror")
+Require = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def compat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prefix where TVM's names are installed too."""
+    base = tmp_path_factory.mktemp("compat")
+    environment = {**os.environ, "BUILD": f"{base}/build"}
+    run("make", "-s", "-j2", "install", f"PREFIX={base}/prefix", "COMPAT=1", cwd=ROOT, env=environment)
+    return base / "prefix"
+
+
+def in_prefix(prefix: Path) -> dict[str, str]:
+    return {**os.environ, "LD_LIBRARY_PATH": str(prefix / "lib")}
+
+
+def flags(prefix: Path) -> list[str]:
+    """What a program of TVM's guides is built with."""
+    return ["-O2", f"-I{prefix}/include", f"-L{prefix}/lib", "-ltvm_runtime", "-ldl", "-pthread"]
+
+
+# -- headers -------------------------------------------------------------------------------------------------
+
+
+def test_the_face_is_complete() -> None:
+    names = {Path(h).stem for h in FACE}
+    assert {"module", "packed_func", "ndarray", "registry", "device_api", "logging", "string"} <= names
+
+
+@pytest.mark.parametrize("header", FACE)
+def test_each_header_stands_alone(require: Require, header: str) -> None:
+    source = f"#include <{header}>\nint nothing;\n"
+    run(require("c++"), "-xc++", "-std=c++17", *STRICT, "-I", INCLUDE, "-fsyntax-only", "-", input=source)
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+@pytest.mark.parametrize("mode", ["-fPIE", "-fPIC", "-DMBLOB_HOST"])
+def test_all_headers_together_compile_without_warnings(
+    require: Require, compiler: str, standard: str, mode: str
+) -> None:
+    source = "".join(f"#include <{header}>\n" for header in [*reversed(FACE), *FACE])
+    command = [require(compiler), "-xc++", f"-std={standard}", mode, *STRICT, "-I", INCLUDE]
+    run(*command, "-O2", "-S", "-o", "/dev/null", "-", input=source)
+
+
+def test_an_older_standard_is_refused_in_words(require: Require) -> None:
+    command = [require("c++"), "-xc++", "-std=c++14", "-I", INCLUDE, "-fsyntax-only", "-"]
+    done = subprocess.run(
+        list(map(str, command)), input="#include <tvm/runtime/module.h>\n", capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert "-std=c++17" in done.stderr
+
+
+# -- programs ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("compiler", "standard"), [("clang++", "c++17"), ("g++", "c++20")])
+def test_the_face_works_with_other_compilers(
+    require: Require, built: Path, compat: Path, tmp_path: Path, compiler: str, standard: str
+) -> None:
+    units = sorted((ROOT / "tests" / "cxx").glob("*.cpp"))
+    program = tmp_path / "test_face"
+    run(require(compiler), f"-std={standard}", *STRICT, *units, "-o", program, *flags(compat))
+    run(program, built / "lib", env=in_prefix(compat))
+
+
+@pytest.mark.parametrize("program", ["test_tvm_api", "test_tvm_objects"])
+def test_a_c_host_of_tvms_c_api_links_with_tvms_name(
+    require: Require, built: Path, compat: Path, tmp_path: Path, program: str
+) -> None:
+    run(require("cc"), "-std=gnu11", ROOT / "tests" / "c" / f"{program}.c", "-o", tmp_path / program, *flags(compat))
+    run(tmp_path / program, built / "lib", env=in_prefix(compat))
+
+
+@pytest.fixture(scope="module")
+def addone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("addone") / "lib.so"
+    mblob.csource_module(ROOT / "examples" / "tvm_deploy" / "addone.c").export_library(library)
+    return library
+
+
+def test_the_deploy_program_links_with_tvms_name(
+    require: Require, compat: Path, addone: Path, tmp_path: Path
+) -> None:
+    # As sources of 0.8 and before begin.
+    source = tmp_path / "deploy.cpp"
+    source.write_text("#include <dmlc/logging.h>\n" + (ROOT / "examples/tvm_deploy/main.cpp").read_text())
+    run(require("c++"), "-std=c++17", source, "-o", tmp_path / "deploy", *flags(compat))
+    assert run(tmp_path / "deploy", addone, env=in_prefix(compat)).stdout == "10\n"
+
+
+def test_a_program_that_was_linked_with_tvm_finds_its_library(
+    require: Require, built: Path, compat: Path, tmp_path: Path
+) -> None:
+    """At run time the name alone counts: the program below needs `libtvm_runtime.so`, as one linked with TVM."""
+    symbols = run("nm", "-D", "--defined-only", compat / "lib" / "libmblob.so").stdout.split()
+    stub, program = tmp_path / "libtvm_runtime.so", tmp_path / "host"
+    text = "".join(f"void {name}(void) {{}}\n" for name in symbols if name.startswith("TVM"))
+    run(require("cc"), "-shared", "-fPIC", "-xc", "-", f"-Wl,-soname,{stub.name}", "-o", stub, input=text)
+    source = ROOT / "tests" / "c" / "test_tvm_api.c"
+    run(require("cc"), "-std=gnu11", source, "-o", program, f"-I{compat}/include", stub)
+    assert "[libtvm_runtime.so]" in run("readelf", "-d", program).stdout
+    run(program, built / "lib", env=in_prefix(compat))
+
+
+def test_tvms_names_are_installed_on_request_only(installed: Path, compat: Path) -> None:
+    assert (compat / "lib" / "libtvm_runtime.so").resolve() == (compat / "lib" / "libmblob.so").resolve()
+    assert (compat / "include" / "dmlc" / "logging.h").is_file()
+    assert not (installed / "lib" / "libtvm_runtime.so").exists()
+    assert not (installed / "include" / "dmlc").exists()
+    assert (installed / "include" / "tvm" / "runtime" / "container" / "string.h").is_file()
+
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.13)
+project(deploy CXX)
+set(CMAKE_CXX_STANDARD 17)
+find_path(TVM_INCLUDE tvm/runtime/module.h)
+find_library(TVM_RUNTIME tvm_runtime)
+add_executable(deploy main.cpp)
+target_include_directories(deploy PRIVATE ${TVM_INCLUDE})
+target_link_libraries(deploy PRIVATE ${TVM_RUNTIME} ${CMAKE_DL_LIBS})
+"""
+
+
+def test_a_cmake_project_finds_tvms_names(require: Require, compat: Path, addone: Path, tmp_path: Path) -> None:
+    cmake = require("cmake")
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE)
+    (tmp_path / "main.cpp").write_text((ROOT / "examples" / "tvm_deploy" / "main.cpp").read_text())
+    run(cmake, "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={compat}")
+    run(cmake, "--build", tmp_path / "build")
+    assert run(tmp_path / "build" / "deploy", addone, env=in_prefix(compat)).stdout == "10\n"
+
+
+GOLDEN = r"""
+#include <tvm/runtime/module.h>
+#include <tvm/runtime/ndarray.h>
+#include <cstdio>
+int main(int, char **argv) {
+  using namespace tvm::runtime;
+  const DLDevice cpu{kDLCPU, 0};
+  NDArray x = NDArray::Empty({1024}, DLDataType{kDLFloat, 32, 1}, cpu), y = x.CopyTo(cpu), z = x.CopyTo(cpu);
+  for (int i = 0; i < 1024; ++i) static_cast<float *>(x->data)[i] = static_cast<float *>(y->data)[i] = float(i);
+  for (const char *name : {"vadd", "__tvm_main__"}) {
+    Module::LoadFromFile(argv[1]).GetFunction(name)(x, y, z);
+    for (int i = 0; i < 1024; ++i) CHECK_EQ(static_cast<float *>(z->data)[i], 2 * float(i));
+  }
+  try {
+    Module::LoadFromFile(argv[1]).GetFunction("vadd")(x, y);
+  } catch (const tvm::Error &error) {
+    std::puts(error.what());
+  }
+}
+"""
+
+
+def test_what_tvm_compiled_runs_from_cxx(require: Require, compat: Path, golden: Path, tmp_path: Path) -> None:
+    (tmp_path / "golden.cpp").write_text(GOLDEN)
+    run(require("c++"), "-std=c++17", tmp_path / "golden.cpp", "-o", tmp_path / "golden", *flags(compat))
+    done = run(tmp_path / "golden", golden / "host_llvm.so", env=in_prefix(compat))
+    assert "num_args should be 3" in done.stdout
+
+
+# -- in the process of Python --------------------------------------------------------------------------------
+
+PLUGIN = r"""
+#define MBLOB_HOST
+#include <tvm/runtime/registry.h>
+#include <stdexcept>
+using namespace tvm::runtime;
+TVM_REGISTER_GLOBAL("plugin.scale").set_body_typed([](NDArray x, double factor) {
+  for (int64_t i = 0; i < x.Shape().Product(); ++i)
+    static_cast<float *>(x->data)[i] = float(static_cast<float *>(x->data)[i] * factor);
+});
+TVM_REGISTER_GLOBAL("plugin.scale_tensor").set_body_typed([](DLTensor *x, double factor) {
+  for (int64_t i = 0; i < x->shape[0]; ++i) static_cast<float *>(x->data)[i] *= float(factor);
+});
+TVM_REGISTER_GLOBAL("plugin.join").set_body([](TVMArgs args, TVMRetValue *rv) {
+  *rv = args[0].operator std::string() + "+" + args[1].operator std::string();
+});
+TVM_REGISTER_GLOBAL("plugin.fails").set_body_typed([](int line) -> int {
+  throw std::out_of_range("line " + std::to_string(line) + "\nof the plugin");
+});
+TVM_REGISTER_GLOBAL("plugin.calls").set_body_typed([](std::string name, int x) -> int {
+  return (*Registry::Get(name))(x);
+});
+TVM_REGISTER_GLOBAL("plugin.adder").set_body_typed([](int a) {
+  return TypedPackedFunc<int(int)>([a](int b) { return a + b; });
+});
+"""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_python_and_a_cxx_plugin_call_each_other(
+    require: Require, installed: Path, tmp_path: Path, compiler: str
+) -> None:
+    np = pytest.importorskip("numpy")
+    source, plugin = tmp_path / "plugin.cpp", tmp_path / "plugin.so"
+    source.write_text(PLUGIN.replace('"plugin.', f'"{compiler}.'))
+    run(
+        require(compiler), "-std=c++17", "-O2", "-fPIC", "-shared", source, "-o", plugin, f"-I{installed}/include",
+        f"-L{installed}/lib", "-lmblob", "-Wl,-z,nodelete",
+    )  # fmt: skip
+    mblob.load_module(plugin)  # its libmblob is the one that is here
+
+    def get(name: str) -> Any:
+        return mblob.get_global_func(f"{compiler}.{name}")
+
+    x = np.arange(4, dtype="float32")
+    get("scale_tensor")(x, 2.5)
+    assert x.tolist() == [0, 2.5, 5, 7.5]
+    array = mblob.array(x, mblob.cpu(0))
+    get("scale_tensor")(array, 2)
+    assert array.numpy().tolist() == [0, 5, 10, 15]
+    assert get("join")("a", "b") == "a+b"
+    assert get("adder")(40)(2) == 42
+    with pytest.raises(KernelError, match=r"line 7\nof the plugin"):
+        get("fails")(7)
+    with pytest.raises(KernelError, match=f"{compiler[0]}.*fails: argument 0: expected int, found str"):
+        get("fails")("seven")
+
+    def python(x: int) -> int:
+        if x < 0:
+            raise LookupError(f"not {x}")
+        return 3 * x
+
+    mblob.register_func(f"{compiler}.python")(python)
+    assert get("calls")(f"{compiler}.python", 14) == 42
+    with pytest.raises(LookupError, match="not -1"):
+        get("calls")(f"{compiler}.python", -1)
+
+
+KERNEL = r"""
+#include <tvm/runtime/c_runtime_api.h>
+#include <tvm/runtime/c_backend_api.h>
+#include <tvm/runtime/packed_func.h>
+static int axpy(double a, DLTensor *x, DLTensor *y) {
+  if (x->shape[0] != y->shape[0]) throw tvm::runtime::InternalError("axpy: the tensors differ in size");
+  for (int64_t i = 0; i < x->shape[0]; ++i)
+    static_cast<float *>(y->data)[i] += float(a) * static_cast<float *>(x->data)[i];
+  return 0;
+}
+TVM_DLL_EXPORT_TYPED_FUNC(saxpy, axpy);
+TVM_DLL_EXPORT_TYPED_FUNC(greet, [](std::string name) { return "hello " + name; });
+TVM_DLL_EXPORT_PACKED_FUNC(count, [](tvm::runtime::TVMArgs args, tvm::runtime::TVMRetValue *rv) { *rv = args.size(); })
+"""
+
+
+def test_kernels_are_exported_from_cxx_functions(tmp_path: Path) -> None:
+    """As C sources of external code generators do it."""
+    np = pytest.importorskip("numpy")
+    mblob.csource_module(KERNEL, fmt="cc").export_library(tmp_path / "k.so")
+    library = mblob.load_module(tmp_path / "k.so")
+    x, y = np.arange(3, dtype="float32"), np.ones(3, "float32")
+    assert library["saxpy"](2.0, x, y) == 0
+    assert y.tolist() == [1, 3, 5]
+    assert library["greet"]("kernel") == "hello kernel"
+    assert library["count"](1, 2, "three") == 3
+    with pytest.raises(KernelError, match="axpy: the tensors differ in size"):
+        library["saxpy"](2.0, x, y[:2].copy())
+    with pytest.raises(KernelError, match="saxpy: expected 3 arguments, found 1"):
+        library["saxpy"](1.0)
