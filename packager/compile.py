@@ -15,9 +15,10 @@ from mblob.paths import include_dir
 from packager.errors import BuildError
 from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine, machine_of
+from packager.options import compile_options
 from packager.processes import Command, Job, run_all
 from packager.rename import exclude_debug_sections
-from packager.toolchain import Toolchain, compile_options
+from packager.toolchain import Toolchain
 
 if TYPE_CHECKING:
     from packager.debug_info import Function
@@ -79,7 +80,7 @@ def compile_command(
     if kind == "cuda":
         return (*tools.nvcc, "-O2", "-Xcompiler", "-fPIC", include, *own, "-c", str(source), "-o", output)
     # Paths of this machine must not reach the output: same inputs, same bytes.
-    maps = [f"-ffile-prefix-map={folder}=." for folder in (work, source.parent, include_dir())]
+    maps = [f"-ffile-prefix-map={folder}=." for folder in (work, Path.cwd(), source.parent, include_dir())]
     compiler = tools.cxx if kind == "c++" else tools.cc
     # vector_types.h is C++17, of which older compilers must be told.
     plain = ["-std=gnu++17", "-fno-exceptions", "-fno-rtti"] if kind == "c++" and node.fmt == "c" else []

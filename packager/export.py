@@ -15,8 +15,8 @@ from packager import system_lib as system_library
 from packager.blob import contents_of
 from packager.errors import BuildError
 from packager.inputs import check_output, files_of
+from packager.options import as_options, check_options
 from packager.request import EMBEDDINGS, Request, check_prefix
-from packager.toolchain import as_options, check_options
 
 
 def export_library(

@@ -14,7 +14,7 @@ from packager.compile import SUFFIXES
 from packager.errors import BuildError
 from packager.given import existing_file, path_or_text
 from packager.nodes import ObjectNode, SourceNode
-from packager.toolchain import as_options, check_options
+from packager.options import as_options, check_options
 
 FORMATS = ("c", "cc", "cpp", "cu")
 

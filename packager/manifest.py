@@ -36,7 +36,7 @@ from typing import Any
 
 from packager.build import BuildPlan
 from packager.errors import BuildError
-from packager.toolchain import as_options
+from packager.options import as_options
 
 _TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix")
 _FLAGS = ("index", "system_lib")
@@ -76,7 +76,8 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
             values[key] = _texts(path, key, table[key])
     if "options" in table:
         options = table["options"]
-        values["options"] = list(as_options(options if isinstance(options, str) else _texts(path, "options", options)))
+        words = options if isinstance(options, str) else _texts(path, "options", options)
+        values["options"] = list(as_options(words, folder))
     for key in _FLAGS:
         if key in table:
             if not isinstance(table[key], bool):

@@ -12,58 +12,11 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from mblob.errors import IncompatibleError, ToolchainError
-from packager.errors import BuildError
 from packager.processes import Command, Processes, check_space, first_error
 
 C_COMPILERS = ("cc", "gcc", "clang")
 CXX_COMPILERS = ("c++", "g++", "clang++")
 _LAUNCHERS = ("ccache", "distcc", "sccache", "icecc", "env", "nice")  # words that may stand before a compiler
-
-
-# -- options --------------------------------------------------------------------------------------------
-
-
-def as_options(options: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Options of a caller as a tuple: a string is split as a shell would."""
-    if options is None:
-        return ()
-    return tuple(shlex.split(options)) if isinstance(options, str) else tuple(str(o) for o in options)
-
-
-# Options after which a compiler driver links nothing.
-_STOPS = ("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-###", "--help", "--version", "-dumpmachine")
-
-
-def check_options(options: Sequence[str]) -> None:
-    """Refuse options with which no library would come out.
-
-    Raises:
-        BuildError: naming the option.
-    """
-    for option in options:
-        if option in _STOPS:
-            raise BuildError(f"options: {option} makes the compiler stop before it links; leave it out")
-
-
-_LINK_ONLY = ("-l", "-L", "-Wl,", "-shared", "-static", "-fuse-ld=", "-rdynamic", "-pie", "-no-pie")
-_LINK_INPUTS = (".o", ".a", ".so", ".ld", ".lds")
-
-
-def compile_options(options: Sequence[str]) -> list[str]:
-    """Those of the caller's options that a compilation without link understands."""
-    kept: list[str] = []
-    skip_next = False
-    for option in options:
-        if skip_next:
-            skip_next = False
-        elif option in ("-Xlinker", "-T", "-z", "-u"):
-            skip_next = True
-        elif option.startswith("-"):
-            if not option.startswith(_LINK_ONLY):
-                kept.append(option)
-        elif not option.endswith(_LINK_INPUTS):
-            kept.append(option)
-    return kept
 
 
 @dataclass(frozen=True)
@@ -105,7 +58,7 @@ class Toolchain:
         Raises:
             ToolchainError: there is none.
         """
-        command = tuple(shlex.split(os.environ.get("NVCC", ""))) or ("nvcc",)
+        command = _command(os.environ.get("NVCC", "")) or ("nvcc",)
         if not shutil.which(command[0]):
             raise ToolchainError(
                 f"no CUDA compiler found: {command[0]} is not installed; a .cu source needs nvcc ($NVCC)"
@@ -137,7 +90,7 @@ def cxx_siblings(cc: Command) -> list[Command]:
     """Commands of the C++ side of a C compiler, likeliest first; of a C++ compiler it is the compiler itself."""
     found: list[Command] = []
     if cc[0] in C_COMPILERS and os.environ.get("CXX"):
-        found.append(tuple(shlex.split(os.environ["CXX"])))
+        found.append(_command(os.environ["CXX"]))
     at = _compiler_word(cc)
     head, slash, base = cc[at].rpartition("/")
     if "++" in base:
@@ -158,6 +111,16 @@ def _compiler_word(command: Command) -> int:
     return 0
 
 
+def _command(text: str | Sequence[str]) -> Command:
+    """The words of a command. Programs given by a relative path are the caller's, who stands in another folder
+    than the one we compile in."""
+    words = shlex.split(text) if isinstance(text, str) else list(text)
+    for i in {0, _compiler_word(tuple(words))} if words else ():
+        if os.sep in words[i]:
+            words[i] = str(Path(words[i]).absolute())
+    return tuple(words)
+
+
 def _runs(command: Command) -> bool:
     """Whether all programs that a command names are there."""
     return bool(command) and all(shutil.which(word) for word in (command[0], command[_compiler_word(command)]))
@@ -176,9 +139,8 @@ def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> To
         IncompatibleError: `cc` compiles for another target.
     """
     if cc is not None:
-        given = tuple(shlex.split(cc)) if isinstance(cc, str) else tuple(cc)
-        return _checked(given, target, "cc=")
-    own = tuple(shlex.split(os.environ.get("CC", "")))
+        return _checked(_command(cc), target, "cc=")
+    own = _command(os.environ.get("CC", ""))
     if own and not target:
         return _checked(own, None, "$CC")
     tried: list[Command] = [c for c in (own, *((name,) for name in C_COMPILERS)) if c]

@@ -3,7 +3,10 @@
  * Kernels that TVM's LLVM backend made use aligned vector loads; on `a[1:]` they crash. The copy of an array
  * that may be written goes back after the call. The same memory passed twice is one copy, as it was one array.
  * Where a copy overlaps another argument only the bytes that the kernel changed go back, so that an
- * unchanged copy cannot undo what was written through the other one. */
+ * unchanged copy cannot undo what was written through the other one.
+ *
+ * A read-only array that a kernel may write, as far as anybody knows, is copied too: that it wrote is seen
+ * afterwards, instead of a crash or a changed constant. */
 #define _GNU_SOURCE
 #include "call.h"
 
@@ -65,6 +68,13 @@ static bool copy_one(call_frame *frame, int i) {
   return true;
 }
 
+void call_align_output(call_frame *frame) {
+  int i = frame->count;
+  while (i-- > 0 && !frame->slots[i].is_tensor) continue;
+  if (i < 0 || !frame->slots[i].readonly || !call_frame_on_host(&frame->slots[i].tensor)) return;
+  frame->slots[i].misaligned = frame->misaligned = true;
+}
+
 bool call_align_in(call_frame *frame) {
   for (int i = 0; i < frame->count; ++i) {
     call_slot *slot = &frame->slots[i];
@@ -108,14 +118,21 @@ static bool goes_back(const call_frame *frame, int i) {
   return false;
 }
 
-void call_align_out(call_frame *frame) {
+int call_align_out(call_frame *frame) {
+  int wrong = -1;
   for (int i = 0; i < frame->count; ++i) {
     call_slot *slot = &frame->slots[i];
-    if (slot->copy == NULL || slot->shared || !goes_back(frame, i)) continue;
+    if (slot->copy == NULL || slot->shared) continue;
+    if (!goes_back(frame, i)) {
+      bool may_write = frame->parameters == NULL || !frame->parameters[i].is_const;
+      if (may_write && memcmp(slot->copy, slot->original, slot->nbytes) != 0) wrong = i;
+      continue;
+    }
     if (slot->snapshot != NULL) {
       write_changed(slot->original, slot->copy, slot->snapshot, slot->nbytes);
     } else {
       memcpy(slot->original, slot->copy, slot->nbytes);
     }
   }
+  return wrong;
 }

@@ -118,6 +118,7 @@ void call_frame_release(call_frame *frame); /* keeps an exception that is set */
 /* Set an exception "NAME: argument I: ...", counted from 0 as kernels do. Returns false. */
 bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...);
 /* Finish a tensor slot: compactness, alignment, what the signature says. */
+bool call_frame_on_host(const DLTensor *tensor);
 bool call_frame_tensor(call_frame *frame, int i, const char *kind);
 
 /* ---- convert.c, result.c -------------------------------------------------------------------- */
@@ -130,8 +131,11 @@ PyObject *call_convert_borrowed(TVMValue value, int code);
 
 /* ---- align.c: data less aligned than the kernel assumes ------------------------------------- */
 
+/* Of a kernel that recorded no types the last tensor is the output: copy it if it is read-only. */
+void call_align_output(call_frame *frame);
 bool call_align_in(call_frame *frame);
-void call_align_out(call_frame *frame);
+/* The argument that was written though it is read-only, or -1. */
+int call_align_out(call_frame *frame);
 
 /* ---- dlpack.c -------------------------------------------------------------------------------- */
 

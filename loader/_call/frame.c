@@ -119,8 +119,8 @@ static bool check_parameter(call_frame *frame, int i) {
 }
 
 /* Device memory that the processor reads through the same pointer. */
-static bool on_host(DLDevice device) {
-  return device.device_type == kDLCPU || device.device_type == kDLCUDAHost;
+bool call_frame_on_host(const DLTensor *tensor) {
+  return tensor->device.device_type == kDLCPU || tensor->device.device_type == kDLCUDAHost;
 }
 
 bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
@@ -134,7 +134,7 @@ bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
     }
     t->strides = NULL;
   }
-  if (on_host(t->device)) {
+  if (call_frame_on_host(t)) {
     if (t->byte_offset != 0) {
       t->data = (char *)t->data + t->byte_offset;
       t->byte_offset = 0;

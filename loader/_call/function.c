@@ -40,14 +40,20 @@ static PyObject *invoke(function_object *self, call_frame *frame) {
   int status;
   Py_BEGIN_ALLOW_THREADS status =
       mblob_function_call(self->handle, frame->values, frame->codes, frame->count, &ret, &ret_code);
-  Py_END_ALLOW_THREADS if (frame->misaligned) call_align_out(frame);
+  Py_END_ALLOW_THREADS int wrong = frame->misaligned ? call_align_out(frame) : -1;
   if (status != MBLOB_OK) {
     raise_failure(self, status);
     return NULL;
   }
   call_callback_forget();
-  if (ret_code == kTVMNullptr) Py_RETURN_NONE;
-  return call_convert_result(ret, ret_code, self->owner);
+  PyObject *result =
+      ret_code == kTVMNullptr ? Py_NewRef(Py_None) : call_convert_result(ret, ret_code, self->owner);
+  if (wrong < 0 || result == NULL) return result;
+  Py_DECREF(result);
+  call_frame_error(frame, wrong, PyExc_ValueError,
+                   "the array is read-only and the function wrote to it; what it wrote is lost, pass a "
+                   "writable one");
+  return NULL;
 }
 
 static PyObject *function_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
@@ -65,6 +71,7 @@ static PyObject *function_vectorcall(PyObject *callable, PyObject *const *args, 
   frame.alignment = self->alignment;
   bool ok = true;
   for (Py_ssize_t i = 0; ok && i < count; ++i) ok = call_convert_argument(&frame, (int)i, args[i]);
+  if (ok && frame.parameters == NULL && frame.alignment != 0) call_align_output(&frame);
   Py_INCREF(self); /* a callback may drop the last other reference */
   PyObject *result = ok ? invoke(self, &frame) : NULL;
   call_frame_release(&frame);

@@ -12,7 +12,8 @@ import mblob
 from packager import toolchain
 from packager.compile import language
 from packager.nodes import SourceNode
-from packager.toolchain import as_options, compile_options, same_target
+from packager.options import as_options, compile_options
+from packager.toolchain import same_target
 
 
 def test_the_compiler_of_the_environment_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:

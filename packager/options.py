@@ -1,0 +1,100 @@
+"""Options for compilers and linkers that a caller gave: taken apart, checked, made independent of the folder."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from packager.errors import BuildError
+
+
+def as_options(options: str | Sequence[str] | None, folder: Path | None = None) -> tuple[str, ...]:
+    """Options of a caller as a tuple: a string is split as a shell would.
+
+    Compilers do not run in the caller's folder, so relative paths become absolute.
+
+    Args:
+        folder: what they are relative to; by default the working directory.
+    """
+    if options is None:
+        return ()
+    words = shlex.split(options) if isinstance(options, str) else [str(o) for o in options]
+    base = Path.cwd() if folder is None else folder.absolute()
+    return tuple(_absolute(words, base))
+
+
+# Options that name a file or folder: in the same word, behind "=", or in the next word.
+_JOINED = ("-isystem", "-iquote", "-idirafter", "-include", "-imacros", "-isysroot", "-I", "-L", "-B", "-T", "@")
+_EQUALS = ("--sysroot", "-specs", "-fplugin", "-fprofile-use", "-Wl,--version-script", "-Wl,--dynamic-list", "-Wl,-T")
+_NEXT = (*(o for o in _JOINED if o != "@"), "--sysroot", "-iprefix")
+_ANY_WORD = ("-o", "-x", "-Xlinker", "-Xassembler", "-Xpreprocessor", "-z", "-u", "-D", "-U", "-MF", "-MT", "--param")
+
+
+def _absolute(words: Sequence[str], base: Path) -> list[str]:
+    made: list[str] = []
+    previous = ""
+    for word in words:
+        made.append(_absolute_word(word, previous, base))
+        previous = word
+    return made
+
+
+def _absolute_word(word: str, previous: str, base: Path) -> str:
+    if previous in _NEXT:
+        return _absolute_path(word, base)
+    if previous in _ANY_WORD:
+        return word
+    for option in _EQUALS:
+        if word.startswith((option + "=", option + ",")):
+            at = len(option) + 1
+            path, comma, rest = word[at:].partition(",")
+            return word[:at] + _absolute_path(path, base) + comma + rest
+    for option in _JOINED:
+        if word.startswith(option):
+            return option + _absolute_path(word[len(option) :], base)
+    return word if word.startswith("-") else _absolute_path(word, base)  # an object, an archive, a linker script
+
+
+def _absolute_path(path: str, base: Path) -> str:
+    """`path` as seen from `base`, if something is there; headers may be elsewhere, and -Ttext=0 is no path at all."""
+    found = base / path
+    return os.path.normpath(found) if path and found.exists() and not Path(path).is_absolute() else path
+
+
+
+# Options after which a compiler driver links nothing.
+_STOPS = ("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-###", "--help", "--version", "-dumpmachine")
+
+
+def check_options(options: Sequence[str]) -> None:
+    """Refuse options with which no library would come out.
+
+    Raises:
+        BuildError: naming the option.
+    """
+    for option in options:
+        if option in _STOPS:
+            raise BuildError(f"options: {option} makes the compiler stop before it links; leave it out")
+
+
+_LINK_ONLY = ("-l", "-L", "-Wl,", "-shared", "-static", "-fuse-ld=", "-rdynamic", "-pie", "-no-pie")
+_LINK_INPUTS = (".o", ".a", ".so", ".ld", ".lds")
+
+
+def compile_options(options: Sequence[str]) -> list[str]:
+    """Those of the caller's options that a compilation without link understands."""
+    kept: list[str] = []
+    skip_next = False
+    for option in options:
+        if skip_next:
+            skip_next = False
+        elif option in ("-Xlinker", "-T", "-z", "-u"):
+            skip_next = True
+        elif option.startswith("-"):
+            if not option.startswith(_LINK_ONLY):
+                kept.append(option)
+        elif not option.endswith(_LINK_INPUTS):
+            kept.append(option)
+    return kept
