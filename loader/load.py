@@ -12,7 +12,7 @@ from loader.loaders import load_entry_point
 from loader.opened import Origin, wrap_tree
 from loader.runtime import ffi, lib
 from loader.status import last_error
-from mblob.errors import FormatError, LoaderMissingError
+from mblob.errors import FormatError, LoaderMissingError, MblobError
 from mblob.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.module import Module
 
@@ -208,4 +208,8 @@ def _load_linked(path: str, shown: str, options: Any, loaders: Mapping[str, Load
         with open(library, "rb") as file:  # noqa: PTH123
             names = functions_of_image(memoryview(file.read()))
         origin = Origin(os.path.abspath(shown) if shown else "", loaders, lambda: names)  # noqa: PTH100
-        return _open(lambda o, out: lib.mblob_open(os.fsencode(library), o, out), options, origin)
+        try:
+            return _open(lambda o, out: lib.mblob_open(os.fsencode(library), o, out), options, origin)
+        except MblobError as exc:  # nobody knows the temporary library
+            exc.args = tuple(str(a).replace(library, shown or "a file in memory") for a in exc.args)
+            raise

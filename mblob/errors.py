@@ -44,6 +44,12 @@ class FormatError(MblobError, ValueError):
 NOT_A_LIBRARY = frozenset({"not_elf", "no_blob"})
 
 
+class ChangedError(MblobError):
+    """A file changed while it was read."""
+
+    exit_code = 5
+
+
 class DigestError(MblobError):
     """Bytes differ from the digest recorded for them."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from mblob.errors import MblobError
+from mblob.errors import ChangedError, MblobError
 
 CHUNK = 256 << 10  # bytes read per step; larger buffers are slower than `cp` under memory pressure
 
@@ -42,7 +42,7 @@ class FilePayload:
 
     Raises (from `chunks` and `size`):
         FileNotFoundError, OSError: it cannot be read.
-        MblobError: it changed while it was read.
+        ChangedError: it changed while it was read.
     """
 
     # Files of /proc say that they are empty, so a size of 0 is none: they are read to their end.
@@ -68,10 +68,12 @@ class FilePayload:
                 yield view[:n]
             after = os.fstat(file.fileno())
             if left or (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-                raise MblobError(
-                    f"{self.path}: changed while it was read: {before.st_size} bytes at first, then "
-                    f"{after.st_size}; pack again when nobody writes to it"
+                what = (
+                    f"{before.st_size} bytes at first, then {after.st_size}"
+                    if after.st_size != before.st_size
+                    else "somebody wrote to it"
                 )
+                raise ChangedError(f"{self.path}: changed while it was read: {what}; pack again when nobody does")
 
 
 class IterPayload:

@@ -81,6 +81,28 @@ static PyObject *ask_capsule(PyObject *method) {
   return capsule;
 }
 
+/* Put function and argument in front of the current error. */
+static bool say_which(const call_frame *frame, int i) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject *text = value ? PyObject_Str(value) : NULL;
+  const char *words = text ? PyUnicode_AsUTF8(text) : NULL;
+  call_frame_error(frame, i, type ? type : PyExc_TypeError, "%s", words ? words : "no DLPack capsule");
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return false;
+}
+
+/* Whether a tensor of somebody else can be described at all: kernels multiply these numbers. */
+static bool is_possible(const DLTensor *t) {
+  size_t size;
+  if (t->ndim < 0 || t->ndim > CALL_TENSOR_NDIM_MAX || (t->ndim > 0 && t->shape == NULL)) return false;
+  return call_tensor_size(t, &size);
+}
+
 bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent) {
   PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(obj), "__dlpack__");
   *absent = method == NULL && PyErr_ExceptionMatches(PyExc_AttributeError);
@@ -96,7 +118,7 @@ bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent)
   taken t;
   bool ok = take(capsule, &t);
   Py_DECREF(capsule);
-  if (!ok) return false;
+  if (!ok) return say_which(frame, i);
   call_slot *slot = &frame->slots[i];
   if (t.versioned != NULL) {
     slot->kind = SLOT_DLPACK_VERSIONED;
@@ -108,6 +130,9 @@ bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent)
   slot->tensor = t.tensor;
   slot->is_tensor = true;
   slot->readonly = t.readonly;
+  if (!is_possible(&slot->tensor)) {
+    return call_frame_error(frame, i, PyExc_ValueError, "the DLPack tensor has an impossible shape");
+  }
   return call_frame_tensor(frame, i, "tensor");
 }
 

@@ -77,6 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
         signal.signal(signal.SIGHUP, _terminate)
+    if sys.stdout is None or sys.stderr is None:  # closed by the caller, as `>&-` does
+        _replace_closed_streams()
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal without Unicode must not end a listing
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -84,9 +86,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = make_parser().parse_args(words)
         args.cflags = cflags
         code: int = args.run(args)
-        sys.stdout.flush()
+        _flush()
     except BrokenPipeError:  # the reader of our output left, as in `| head`; what it wanted, it has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
@@ -96,8 +98,42 @@ def main(argv: Sequence[str] | None = None) -> int:
         if expected is None:  # a bug of ours: the traceback is the message
             raise
         print_error(error)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _discard_output()
         return expected
     return code
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from None
+
+
+def _discard_output() -> None:
+    """What cannot be written must not fail again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _replace_closed_streams() -> None:
+    """Let writing to a closed stdout be the I/O error that it is; what goes to a closed stderr is lost.
+
+    The descriptors are taken, so that no file opened later gets the number of a standard stream.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)  # the lowest free number: this one
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - for the life of the process
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def _terminate(signum: int, _frame: FrameType | None) -> NoReturn:

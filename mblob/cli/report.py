@@ -39,15 +39,19 @@ def print_error(error: BaseException) -> None:
     """Print one `error:` line on stderr; then what a failed tool ran and said, and the hint if any."""
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, OSError) and error.strerror:
+        text = error.strerror
     else:
         text = str(error)
+    hint = getattr(error, "hint", "")
+    if hint and text.endswith(hint):  # where the text stands alone it says what to do itself
+        text = text[: -len(hint)].rstrip("; ")
     print(f"{PROGRAM}: error: {one_line(text)}", file=sys.stderr)
     if isinstance(error, ToolchainError):
         if error.command:
             print(f"command: {shlex.join(error.command)}", file=sys.stderr)
         if error.output:
             print(error.output.rstrip("\n"), file=sys.stderr)
-    hint = getattr(error, "hint", "")
     if hint:
         print(f"hint: {one_line(hint)}", file=sys.stderr)
 

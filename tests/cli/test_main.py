@@ -83,7 +83,7 @@ def test_an_interrupt_is_exit_code_130(monkeypatch, capsys) -> None:
 def test_a_reader_that_leaves_early_is_no_error(deploy: Path) -> None:
     command = f"{shlex.quote(sys.executable)} -m mblob.cli.main inspect {shlex.quote(str(deploy))}"
     done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; ({command}; echo $? >&2) | true"], capture_output=True, text=True
+        ["sh", "-c", f"({command}; echo $? >&2) | true"], capture_output=True, text=True
     )
     assert done.stderr == "0\n"
 
@@ -99,6 +99,16 @@ def test_a_full_disk_under_stdout_is_exit_code_5(deploy: Path) -> None:
     assert done.returncode == 5
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["inspect", "doctor"])
+def test_a_closed_stdout_is_exit_code_5(deploy: Path, verb: str) -> None:
+    words = [verb] if verb == "doctor" else [verb, str(deploy)]
+    command = shlex.join([sys.executable, "-m", "mblob.cli.main", *words])
+    done = subprocess.run(["sh", "-c", f"exec {command} >&-"], stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (5, "mblob-pack: error: standard output: Bad file descriptor\n")
+    silent = subprocess.run(["sh", "-c", f"exec {command} <&- >&- 2>&-"], stderr=subprocess.PIPE, text=True)
+    assert (silent.returncode, silent.stderr) == (5, "")
 
 
 def test_no_name_in_a_file_can_forge_a_second_line() -> None:

@@ -7,6 +7,7 @@ import ctypes
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -297,3 +298,32 @@ def test_a_plain_function_is_never_called_as_packed(recorded: mblob.Module) -> N
     with pytest.raises(AttributeError, match="plain C function"):
         recorded["plain_add"]
     assert recorded.symbol("plain_add", ctypes.c_int)(40, 2) == 42
+
+
+class Producer:
+    """Something with __dlpack__ that is not what it should be."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.capsule
+
+
+def test_a_wrong_dlpack_result_is_named(lib: mblob.Module) -> None:
+    with pytest.raises(TypeError, match=r"describe: argument 1: expected a DLPack capsule .*, found 5"):
+        lib["describe"](1, Producer(5))
+
+
+@pytest.mark.parametrize(("ndim", "dimension"), [(-1, 1), (65, 1), (1, -1), (2, 2**62)])
+def test_an_impossible_dlpack_shape_is_refused(lib: mblob.Module, ndim: int, dimension: int) -> None:
+    tensor = mblob.empty((2, 2))
+    capsule = tensor.__dlpack__()
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    address = get_pointer(capsule, b"dltensor")
+    shape = (ctypes.c_int64 * 2)(dimension, dimension)
+    ctypes.c_int32.from_address(address + 16).value = ndim  # DLTensor: data, device, ndim, dtype, shape
+    ctypes.c_void_p.from_address(address + 24).value = ctypes.addressof(shape)
+    with pytest.raises(ValueError, match="describe: argument 0: the DLPack tensor has an impossible shape"):
+        lib["describe"](Producer(capsule))
