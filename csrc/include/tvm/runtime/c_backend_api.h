@@ -57,13 +57,15 @@ TVM_DLL int TVMBackendGetFuncFromEnv(void *mod_node, const char *func_name, TVMF
 /* Scratch memory of this thread, 128-byte aligned, at least `nbytes`; NULL when there is none. */
 TVM_DLL void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes, int dtype_code_hint,
                                        int dtype_bits_hint);
-/* By the thread that allocated. Always 0. */
+/* By the thread that allocated; -1 for a pointer that it does not have. */
 TVM_DLL int TVMBackendFreeWorkspace(int device_type, int device_id, void *ptr);
 /* Run flambda(0..num_task-1) in parallel and wait; num_task 0 means one task per worker. The environment
  * says how many there are. -1 with "Task <i> error: <text>" lines if any task failed. */
 TVM_DLL int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cdata, int num_task);
 /* Wait until all tasks of the launch have come here. */
 TVM_DLL int TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *penv);
+/* f(cdata) and its result the first time that *handle is seen, 0 afterwards. One of several racing threads
+ * runs it, and none waits for it. */
 TVM_DLL int TVMBackendRunOnce(void **handle, int (*f)(void *), void *cdata, int nbytes);
 
 #endif
