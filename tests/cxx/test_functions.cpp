@@ -101,6 +101,25 @@ void TheRegistryIsShared() {
   REQUIRE(opened->type_key() == "library");
 }
 
+// Frees a name of the registry when it goes, as objects that functions hold may do.
+struct Unregisters {
+  ~Unregisters() { REQUIRE(Registry::Remove("test.inner")); }
+};
+
+void WhatAFunctionHoldsMayUseTheRegistry() {
+  Registry::Register("test.inner").set_body([](TVMArgs, TVMRetValue *) {});
+  auto held = std::make_shared<Unregisters>();
+  Registry::Register("test.outer").set_body([held](TVMArgs, TVMRetValue *) {});
+  held.reset();
+  REQUIRE(Registry::Get("test.outer") && Registry::Remove("test.outer") && !Registry::Get("test.inner"));
+  const TypedPackedFunc<TVMRetValue(int)> any = [](int x) {
+    TVMRetValue rv;
+    rv = x + 1;
+    return rv;
+  };
+  REQUIRE(any(1).operator int() == 2);
+}
+
 void ResourcesAreFreedWithTheFunction() {
   auto resource = std::make_shared<int>(5);
   const std::weak_ptr<int> watch = resource;
@@ -130,6 +149,7 @@ void TestFunctions(const Module &module) {
   TypedFunctionsConvert();
   TheRegistryIsShared();
   ResourcesAreFreedWithTheFunction();
+  WhatAFunctionHoldsMayUseTheRegistry();
   ImportsFormATree(module);
 }
 

@@ -102,7 +102,7 @@ def test_the_commands_of_the_examples_page_run(
     require("pkg-config")
     work = tmp_path / "examples"
     work.mkdir()
-    for name in ("vadd.c", "c_host", "cxx_host", "dlopen_host", "static_host"):
+    for name in ("vadd.c", "c_host", "cxx_host", "dlopen_host", "tvm_deploy", "static_host"):
         (work / name).symlink_to(root / "examples" / name)
     text = "".join(b.text for b in blocks(root / "examples" / "README.md") if b.language == "sh")
     env = {
@@ -113,7 +113,32 @@ def test_the_commands_of_the_examples_page_run(
     }
     done = subprocess.run(["bash", "-euc", text], cwd=work, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "11 22 33\nlibrary\n11\n22\n33\n11 22 33\n11 22 33\n"
+    assert done.stdout == "11 22 33\nlibrary\n11\n22\n33\n11 22 33\n10\n11 22 33\n"
+
+
+@pytest.fixture(scope="module")
+def addone(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("addone")
+    pack(folder, "--kernel", root / "examples/tvm_deploy/addone.c", "-o", "lib.so")
+    return folder / "lib.so"
+
+
+def test_the_host_of_tvms_guides_adds_and_leaks_nothing(
+    root: Path, build: Build, addone: Path, require
+) -> None:
+    program = build(root / "examples/tvm_deploy/main.cpp")
+    assert run(program, addone) == "10\n"
+    valgrind = require("valgrind")
+    run(valgrind, "--quiet", "--error-exitcode=99", "--leak-check=full", program, addone)
+
+
+def test_the_host_of_tvms_guides_says_what_is_wrong(root: Path, build: Build, deploy: Path) -> None:
+    program = build(root / "examples/tvm_deploy/main.cpp")
+    for argument, text in (("nope.so", "nope.so"), (deploy, "the library has no function addone")):
+        done = subprocess.run([program, argument], capture_output=True, text=True)
+        assert done.returncode == 1
+        assert text in done.stderr
+        assert len(done.stderr.splitlines()) == 1
 
 
 TEN_LINES = """\

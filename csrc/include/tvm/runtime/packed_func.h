@@ -86,11 +86,7 @@ class TVMArgsSetter {
 
   template <typename T, typename = std::enable_if_t<std::is_integral_v<T> || std::is_enum_v<T>>>
   void operator()(std::size_t i, T value) const {
-    if constexpr (std::is_unsigned_v<T> && sizeof(T) == sizeof(int64_t))
-      if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-        throw InternalError("argument " + std::to_string(i) + ": " + std::to_string(value) +
-                            " is above 2^63 - 1");
-    values_[i].v_int64 = static_cast<int64_t>(value);
+    values_[i].v_int64 = detail::PackInteger(value);
     type_codes_[i] = kTVMArgInt;
   }
   void operator()(std::size_t i, double value) const {

@@ -45,6 +45,17 @@ inline const char *ArgTypeCode2Str(int type_code) {
   }
 }
 
+namespace detail {
+/* An integer or enum as functions take it. */
+template <typename T>
+int64_t PackInteger(T value) {
+  if constexpr (std::is_unsigned_v<T> && sizeof(T) == sizeof(int64_t))
+    if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+      throw InternalError("the integer " + std::to_string(value) + " is above 2^63 - 1");
+  return static_cast<int64_t>(value);
+}
+}  // namespace detail
+
 /* A value and its code, borrowed. Conversions throw InternalError, "expected int, found str", when the value
  * is something else. Integers become floats and bools, nothing becomes a null pointer. */
 class TVMPODValue_ {
@@ -177,7 +188,7 @@ class TVMRetValue : public TVMPODValue_ {
   template <typename T, typename = std::enable_if_t<std::is_integral_v<T> || std::is_enum_v<T>>>
   TVMRetValue &operator=(T value) {
     TVMValue v;
-    v.v_int64 = static_cast<int64_t>(value);
+    v.v_int64 = detail::PackInteger(value);
     return Set(kTVMArgInt, v);
   }
   TVMRetValue &operator=(void *handle) { return SetHandle(kTVMOpaqueHandle, handle); }

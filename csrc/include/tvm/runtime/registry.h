@@ -20,10 +20,12 @@ class Registry {
   /* Claims a name; the function is given with set_body. Throws if the name is taken, unless `can_override`.
    */
   static Registry &Register(const std::string &name, bool can_override = false) {
+    const PackedFunc taken =
+        Find(name); /* functions are freed without the lock: what they hold may come here */
     const std::lock_guard<std::mutex> lock(State().mutex);
-    std::unique_ptr<Registry> &entry = State().entries[name];
-    if (!can_override && (entry || Find(name).defined()))
+    if (!can_override && taken.defined())
       throw InternalError("global function '" + name + "' is already registered");
+    std::unique_ptr<Registry> &entry = State().entries[name];
     if (!entry) entry.reset(new Registry(name));
     return *entry;
   }
@@ -56,14 +58,16 @@ class Registry {
   }
   /* Whether there was one. */
   static bool Remove(const std::string &name) {
-    std::vector<std::unique_ptr<PackedFunc>> given; /* freed without the lock */
+    if (!Find(name).defined()) return false;
+    detail::CheckCall(TVMFuncRemoveGlobal(name.c_str()));
+    std::vector<std::unique_ptr<PackedFunc>> given;
+    std::unique_ptr<Registry> entry;
     const std::lock_guard<std::mutex> lock(State().mutex);
-    const bool known = Find(name).defined();
-    if (known) detail::CheckCall(TVMFuncRemoveGlobal(name.c_str()));
     given.swap(State().given[name]);
+    entry.swap(State().entries[name]);
     State().given.erase(name);
     State().entries.erase(name);
-    return known;
+    return true;
   }
   static std::vector<String> ListNames() {
     int count = 0;

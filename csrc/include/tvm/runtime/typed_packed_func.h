@@ -44,7 +44,7 @@ T FromPacked(const TVMPODValue_ &value) {
   } else if constexpr (std::is_integral_v<T>) {
     const int64_t wide = value;
     const T narrow = static_cast<T>(wide);
-    /* A uint64_t carries all 64 bits, as TVM passes it. */
+    /* A negative integer becomes a large uint64_t, as in TVM. */
     if (sizeof(T) < sizeof(wide) && static_cast<int64_t>(narrow) != wide)
       throw InternalError("the integer " + std::to_string(wide) + " does not fit");
     return narrow;
@@ -117,7 +117,10 @@ class TypedPackedFunc<R(Args...)> {
 
   R operator()(Args... args) const {
     TVMRetValue rv = packed_(std::forward<Args>(args)...);
-    if constexpr (!std::is_void_v<R>) return detail::FromPacked<std::decay_t<R>>(rv);
+    if constexpr (std::is_same_v<R, TVMRetValue>)
+      return rv;
+    else if constexpr (!std::is_void_v<R>)
+      return detail::FromPacked<std::decay_t<R>>(rv);
   }
   operator PackedFunc() const { return packed_; } /* NOLINT */
   const PackedFunc &packed() const { return packed_; }
