@@ -5,6 +5,7 @@
 
 #include "aot/factory.h"
 #include "const_loader.h"
+#include "graph/graph_module.h"
 #include "module_functions.h"
 #include "native.h"
 #include "runtime.h"
@@ -16,6 +17,8 @@
 static const struct mb_class *const classes[] = {
     &mb_aot_factory_class,
     &mb_const_loader_class,
+    &mb_graph_factory_class,
+    &mb_graph_runtime_factory_class,
     &mb_metadata_class,
     &mb_vm_executable_class,
     NULL,
@@ -29,6 +32,10 @@ static const struct {
     {"runtime.Load_Executable", mb_vm_load_executable},
     {"runtime.SystemLib", mb_system_library_get},
     {"runtime.Tuple", mb_vm_tuple},
+    {"tvm.graph_executor.create", mb_graph_create},
+    {"tvm.graph_executor_debug.create", mb_graph_debug_create},
+    {"tvm.graph_runtime.create", mb_graph_create},
+    {"tvm.graph_runtime_debug.create", mb_graph_debug_create},
 };
 
 bool mb_builtin_loader(const char *type_key, mblob_loader *out) {

@@ -54,3 +54,19 @@ bool mb_dtype_parse(const char *text, size_t size, DLDataType *out) {
   }
   return false;
 }
+
+bool mb_dtype_parse_stored(const char *text, size_t size, DLDataType *out) {
+  static const struct {
+    const char *name;
+    DLDataType dtype;
+  } stored[] = {{"", {kDLOpaqueHandle, 0, 0}},         {"void", {kDLOpaqueHandle, 0, 0}},
+                {"handle", {kDLOpaqueHandle, 64, 1}},  {"int", {kDLInt, 32, 1}},
+                {"uint", {kDLUInt, 32, 1}},            {"float", {kDLFloat, 32, 1}},
+                {"e4m3_float8", {6, 8, 1}},            {"e5m2_float8", {7, 8, 1}}};
+  for (size_t i = 0; i < sizeof(stored) / sizeof(*stored); ++i) {
+    if (strlen(stored[i].name) != size || memcmp(stored[i].name, text, size) != 0) continue;
+    *out = stored[i].dtype;
+    return true;
+  }
+  return mb_dtype_parse(text, size, out);
+}

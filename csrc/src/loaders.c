@@ -23,9 +23,7 @@ static const struct {
     {"tensorrt,msc_tensorrt,cublas_json,cudnn_json",
      "it needs libraries of NVIDIA and a loader for its graphs"},
     {"arm_compute_lib,ethos-n,nnapi", "it needs libraries of the Arm or Android platform"},
-    {"GraphExecutorFactory,GraphRuntimeFactory,relax.Executable,"
-     "relax.VMExecutable",
-     "it is run by an executor of TVM"},
+    {"relax.Executable,relax.VMExecutable", "it is run by an executor of TVM"},
 };
 
 static bool in_list(const char *key, const char *list) {

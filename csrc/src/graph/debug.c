@@ -1,0 +1,189 @@
+/* What debug executors have beside the rest: single nodes, values in between, time per node. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "error.h"
+#include "executor/tensors.h"
+#include "graph/debug.h"
+#include "graph/info.h"
+
+static double seconds_now(void) {
+  struct timespec t;
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Argument `i`: position or name of a node. */
+static int find_node(const struct mb_graph *g, const struct mb_call *call, int i, uint32_t *out) {
+  const char *name = NULL;
+  int64_t at = 0;
+  if (mb_call_is_text(call, i)) {
+    int status = mb_call_text(call, i, &name);
+    if (status) return status;
+    for (uint32_t k = 0; k < g->node_count; k++)
+      if (strcmp(g->nodes[k].name, name) == 0) {
+        *out = k;
+        return MBLOB_OK;
+      }
+    return mb_fail(MBLOB_E_ARGUMENT, "the graph has no node '%s'", name);
+  }
+  int status = mb_call_int(call, i, &at);
+  if (status) return status;
+  if (at < 0 || at >= g->node_count)
+    return mb_fail(MBLOB_E_ARGUMENT, "no node %lld, the graph has %u", (long long)at, g->node_count);
+  *out = (uint32_t)at;
+  return MBLOB_OK;
+}
+
+/* (node): run what was not run yet since the last `run`, up to and with the node. */
+MB_GRAPH_METHOD(execute_node) {
+  uint32_t node = 0;
+  int status = mb_call_expect(call, 1, 1);
+  if (!status) status = find_node(&x->graph, call, 0, &node);
+  return status ? status : mb_graph_run_to(x, node);
+}
+
+/* Arguments (node, output): an entry. */
+static int find_entry(const struct mb_graph *g, const struct mb_call *call, uint32_t *out) {
+  uint32_t node = 0;
+  int64_t output = 0;
+  int status = find_node(g, call, 0, &node);
+  if (!status && call->count > 1) status = mb_call_int(call, 1, &output);
+  if (status) return status;
+  if (output < 0 || output >= g->nodes[node].entry_count)
+    return mb_fail(MBLOB_E_ARGUMENT, "no output %lld, node %u '%s' has %u", (long long)output, node,
+                   g->nodes[node].name, g->nodes[node].entry_count);
+  *out = g->nodes[node].first_entry + (uint32_t)output;
+  return MBLOB_OK;
+}
+
+/* (node, output = 0): a view of what the node made. Later nodes may write over it. */
+MB_GRAPH_METHOD(get_node_output) {
+  uint32_t entry = 0;
+  DLTensor *view = NULL;
+  int status = mb_call_expect(call, 1, 2);
+  if (!status) status = find_entry(&x->graph, call, &entry);
+  if (!status) status = mb_graph_expose(x, entry, &view);
+  if (!status) mb_call_return_array(call, view);
+  return status;
+}
+
+/* (node, tensor): run from the beginning to the node, copy its first output. */
+MB_GRAPH_METHOD(debug_get_output) {
+  uint32_t node = 0;
+  DLTensor *to = NULL;
+  char label[MB_GRAPH_LABEL];
+  int status = mb_call_expect(call, 2, 2);
+  if (!status) status = find_node(&x->graph, call, 0, &node);
+  if (!status) status = mb_call_tensor(call, 1, &to);
+  if (status) return status;
+  uint32_t entry = x->graph.nodes[node].first_entry;
+  if (!x->graph.nodes[node].entry_count)
+    return mb_fail(MBLOB_E_ARGUMENT, "node %u '%s' has no output", node, x->graph.nodes[node].name);
+  x->executed = 0;
+  status = mb_graph_run_to(x, node);
+  if (status) return status;
+  return mb_tensor_assign(mb_graph_label(&x->graph, "output of node", entry, label), to, &x->views[entry]);
+}
+
+/* ---- time ---- */
+
+/* Seconds of one run of a step: at least `number` runs, and runs that take `least` seconds together. */
+static int time_step(struct mb_graph_executor *x, uint32_t step, int64_t number, double least,
+                     double *seconds) {
+  for (;;) {
+    double start = seconds_now();
+    for (int64_t i = 0; i < number; i++) {
+      int status = mb_graph_step_run(x, step);
+      if (status) return status;
+    }
+    double taken = seconds_now() - start;
+    *seconds = taken / (double)number;
+    if (taken >= least || number > INT64_MAX / 4) return MBLOB_OK;
+    number *= taken > 0 && least / taken < 2 ? 2 : 4;
+  }
+}
+
+/* (number, repeat = 1, min_repeat_ms = 0, ...): each operator alone, in order. As TVM 0.11 and later: bytes,
+ * an int64 count of nodes, then `repeat` doubles of seconds for each; 0 for nodes that run nothing. */
+MB_GRAPH_METHOD(run_individual) {
+  int64_t number = 1, repeat = 1, least_ms = 0;
+  int status = mb_call_expect(call, 1, 6);
+  if (!status) status = mb_call_int(call, 0, &number);
+  if (!status && call->count > 1) status = mb_call_int(call, 1, &repeat);
+  if (!status && call->count > 2) status = mb_call_int(call, 2, &least_ms);
+  if (status) return status;
+  if (number < 1 || repeat < 1 || repeat > 1 << 20 || least_ms < 0)
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "number %lld, repeat %lld, min_repeat_ms %lld: expected at least 1, 1 and 0",
+                   (long long)number, (long long)repeat, (long long)least_ms);
+  int64_t nodes = x->graph.node_count;
+  size_t row = (size_t)repeat * sizeof(double), size = sizeof(nodes);
+  if (__builtin_mul_overflow(row, (size_t)nodes, &row) || __builtin_add_overflow(size, row, &size))
+    return mb_fail_memory(SIZE_MAX);
+  char *bytes = calloc(1, size);
+  if (!bytes) return mb_fail_memory(size);
+  memcpy(bytes, &nodes, sizeof(nodes));
+  for (uint32_t i = 0; !status && i < x->step_count; i++)
+    for (int64_t k = 0; !status && k < repeat; k++) {
+      double seconds = 0;
+      status = time_step(x, i, number, 1e-3 * (double)least_ms, &seconds);
+      size_t place = (size_t)x->steps[i].node * (size_t)repeat + (size_t)k;
+      memcpy(bytes + sizeof(nodes) + place * sizeof(double), &seconds, sizeof(seconds));
+    }
+  TVMByteArray result = {bytes, size};
+  if (!status) status = mb_return_set(call->result, (TVMValue){.v_handle = &result}, kTVMBytes);
+  free(bytes);
+  return status;
+}
+
+static int write_profile(struct mb_graph_executor *x, struct mb_call *call, const double *seconds) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) return mb_fail_memory(0);
+  (void)fputc('[', out);
+  for (uint32_t i = 0; i < x->step_count; i++) {
+    const struct mb_graph_node *node = &x->graph.nodes[x->steps[i].node];
+    (void)fprintf(out, "%s{\"node\": %u, \"name\": ", i ? ", " : "", x->steps[i].node);
+    mb_graph_put_text(out, node->name);
+    (void)fputs(", \"function\": ", out);
+    mb_graph_put_text(out, node->function);
+    (void)fprintf(out, ", \"seconds\": %.9g}", seconds[i]);
+  }
+  (void)fputc(']', out);
+  (void)fclose(out);
+  int status = text ? mb_call_return_text(call, text) : mb_fail_memory(size);
+  free(text);
+  return status;
+}
+
+/* (repeat = 1): whole runs; JSON text, [{"node", "name", "function", "seconds"}] with the mean of each
+ * operator. */
+MB_GRAPH_METHOD(profile) {
+  int64_t repeat = 1;
+  int status = mb_call_expect(call, 0, 1);
+  if (!status && call->count) status = mb_call_int(call, 0, &repeat);
+  if (status) return status;
+  if (repeat < 1) return mb_fail(MBLOB_E_ARGUMENT, "repeat %lld, expected at least 1", (long long)repeat);
+  double *seconds = calloc((size_t)x->step_count + 1, sizeof(*seconds));
+  if (!seconds) return mb_fail_memory(x->step_count * sizeof(*seconds));
+  for (int64_t k = 0; !status && k < repeat; k++)
+    for (uint32_t i = 0; !status && i < x->step_count; i++) {
+      double start = seconds_now();
+      status = mb_graph_step_run(x, i);
+      seconds[i] += (seconds_now() - start) / (double)repeat;
+    }
+  if (!status) status = write_profile(x, call, seconds);
+  free(seconds);
+  return status;
+}
+
+const struct mb_method mb_graph_debug_methods[] = {{"execute_node", execute_node},
+                                                   {"get_node_output", get_node_output},
+                                                   {"debug_get_output", debug_get_output},
+                                                   {"run_individual", run_individual},
+                                                   {"profile", profile},
+                                                   {NULL, NULL}};

@@ -1,0 +1,342 @@
+#define _GNU_SOURCE
+#include "graph/graph_text.h"
+
+#include <mblob.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dtype.h"
+#include "error.h"
+#include "json.h"
+
+#define NDIM_LIMIT 64 /* dimensions of an entry */
+
+/* Each reader returns false after an error: of the JSON (in `j`), or recorded (`status`). */
+struct reader {
+  struct mb_json j;
+  struct mb_graph_text *text;
+  bool in_node; /* the last one of text->nodes */
+  int status;
+};
+
+static bool no_memory(struct reader *r, size_t size) {
+  r->status = mb_fail_memory(size);
+  return false;
+}
+
+/* Room for one more item of `size` bytes; the capacity doubles. */
+static bool make_room(struct reader *r, void **items, size_t count, size_t *capacity, size_t size) {
+  if (count < *capacity) return true;
+  size_t wanted = *capacity ? 2 * *capacity : 16;
+  void *grown = realloc(*items, wanted * size);
+  if (!grown) return no_memory(r, wanted * size);
+  *items = grown;
+  *capacity = wanted;
+  return true;
+}
+
+static bool add(struct reader *r, struct mb_numbers *list, uint64_t number) {
+  void *items = list->items;
+  if (!make_room(r, &items, list->count, &list->capacity, sizeof(number))) return false;
+  list->items = items;
+  list->items[list->count++] = number;
+  return true;
+}
+
+/* ---- pieces ---- */
+
+typedef bool (*item_reader)(struct reader *r, struct mb_numbers *list);
+
+static bool read_number(struct reader *r, struct mb_numbers *list) {
+  uint64_t number = 0;
+  return mb_json_uint(&r->j, &number) && add(r, list, number);
+}
+
+/* [item, item, ...] */
+static bool read_list(struct reader *r, struct mb_numbers *list, item_reader item) {
+  if (!mb_json_begin_array(&r->j)) return false;
+  while (mb_json_next_element(&r->j))
+    if (!item(r, list)) return false;
+  return !r->j.error;
+}
+
+/* [node, output] or [node, output, version] */
+static bool read_entry(struct reader *r, struct mb_numbers *list) {
+  uint64_t parts[3] = {0};
+  size_t count = 0;
+  if (!mb_json_begin_array(&r->j)) return false;
+  while (mb_json_next_element(&r->j)) {
+    if (count == 3) return mb_json_fail(&r->j, "an entry is [node, output, version], found a fourth number");
+    if (!mb_json_uint(&r->j, &parts[count++])) return false;
+  }
+  if (r->j.error) return false;
+  if (count < 2) return mb_json_fail(&r->j, "an entry is [node, output, version], found less");
+  return add(r, list, parts[0]) && add(r, list, parts[1]);
+}
+
+static bool read_shape(struct reader *r, struct mb_numbers *ends) {
+  struct mb_numbers *extents = &r->text->extents;
+  size_t start = extents->count;
+  if (!read_list(r, extents, read_number)) return false;
+  if (extents->count - start > NDIM_LIMIT) return mb_json_fail(&r->j, "a shape of more than 64 dimensions");
+  return add(r, ends, extents->count);
+}
+
+static bool read_dtype(struct reader *r, struct mb_numbers *list) {
+  struct mb_slice text;
+  DLDataType dtype;
+  if (!mb_json_string(&r->j, &text)) return false;
+  if (!mb_dtype_parse_stored((const char *)text.data, (size_t)text.size, &dtype))
+    return mb_json_fail(&r->j, "an element type that is not known");
+  return add(r, list, (uint64_t)dtype.code | (uint64_t)dtype.bits << 8 | (uint64_t)dtype.lanes << 16);
+}
+
+/* Only plain memory: "", "global" and what begins so, except textures of GPUs. */
+static bool read_scope(struct reader *r, struct mb_numbers *list) {
+  struct mb_slice text;
+  (void)list;
+  if (!mb_json_string(&r->j, &text)) return false;
+  bool global = text.size == 0 || (text.size >= 6 && memcmp(text.data, "global", 6) == 0);
+  if (!global || memmem(text.data, (size_t)text.size, "texture", 7))
+    return mb_json_fail(&r->j, "a storage scope that host memory does not have");
+  return true;
+}
+
+static bool read_text(struct reader *r, char **out) {
+  struct mb_slice text;
+  if (*out) return mb_json_fail(&r->j, "the same key twice");
+  if (!mb_json_string(&r->j, &text)) return false;
+  *out = mb_json_text(text);
+  return *out || mb_json_fail(&r->j, "a wrong escape in a string");
+}
+
+/* A number in quotes, as attributes have it; a bare one is taken, too. */
+static bool read_quoted(struct reader *r, uint64_t *out) {
+  struct mb_json inner;
+  struct mb_slice text;
+  if (mb_json_peek(&r->j) != '"') return mb_json_uint(&r->j, out);
+  if (!mb_json_string(&r->j, &text)) return false;
+  mb_json_init(&inner, text.data, (size_t)text.size);
+  return (mb_json_uint(&inner, out) && mb_json_end(&inner)) ||
+         mb_json_fail(&r->j, "expected a number in quotes");
+}
+
+/* ---- nodes ---- */
+
+enum { HAS_FUNCTION = 1, HAS_INPUTS = 2, HAS_OUTPUTS = 4, HAS_FLATTEN = 8, HAS_ALL = 15 };
+
+static bool read_node_attributes(struct reader *r, struct mb_text_node *node) {
+  unsigned found = 0;
+  uint64_t flatten = 0;
+  struct mb_slice key;
+  if (!mb_json_begin_object(&r->j)) return false;
+  while (mb_json_next_key(&r->j, &key)) {
+    bool ok;
+    if (mb_json_is(key, "func_name")) {
+      ok = read_text(r, &node->function);
+      found |= HAS_FUNCTION;
+    } else if (mb_json_is(key, "num_inputs")) {
+      ok = read_quoted(r, &node->input_count);
+      found |= HAS_INPUTS;
+    } else if (mb_json_is(key, "num_outputs")) {
+      ok = read_quoted(r, &node->output_count);
+      found |= HAS_OUTPUTS;
+    } else if (mb_json_is(key, "flatten_data")) {
+      ok = read_quoted(r, &flatten);
+      found |= HAS_FLATTEN;
+    } else {
+      ok = mb_json_skip(&r->j);
+    }
+    if (!ok) return false;
+  }
+  node->flatten = flatten != 0;
+  if (r->j.error || node->is_input || found == HAS_ALL) return !r->j.error;
+  return mb_json_fail(&r->j, "attrs of an operator need func_name, num_inputs, num_outputs and flatten_data");
+}
+
+static bool read_op(struct reader *r, struct mb_text_node *node, bool *known) {
+  struct mb_slice op;
+  if (!mb_json_string(&r->j, &op)) return false;
+  node->is_input = mb_json_is(op, "null");
+  *known = true;
+  return node->is_input || mb_json_is(op, "tvm_op") ||
+         mb_json_fail(&r->j, "op of a node: expected \"null\" or \"tvm_op\"");
+}
+
+static bool read_links(struct reader *r, struct mb_numbers *list, item_reader item, struct mb_span *out) {
+  out->start = list->count;
+  if (!read_list(r, list, item)) return false;
+  out->count = list->count - out->start;
+  return true;
+}
+
+/* Attributes may come before the op, which says whether they must be complete: they are read last. */
+static bool read_node_keys(struct reader *r, struct mb_text_node *node) {
+  struct mb_json attributes = {0};
+  bool has_op = false, has_inputs = false, has_attributes = false;
+  struct mb_slice key;
+  if (!mb_json_begin_object(&r->j)) return false;
+  while (mb_json_next_key(&r->j, &key)) {
+    bool ok;
+    if (mb_json_is(key, "op")) {
+      ok = read_op(r, node, &has_op);
+    } else if (mb_json_is(key, "name")) {
+      ok = read_text(r, &node->name);
+    } else if (mb_json_is(key, "inputs")) {
+      has_inputs = true;
+      ok = read_links(r, &r->text->links, read_entry, &node->inputs);
+    } else if (mb_json_is(key, "control_deps")) {
+      ok = read_links(r, &r->text->controls, read_number, &node->after);
+    } else if (mb_json_is(key, "attrs") || mb_json_is(key, "attr")) {
+      has_attributes = true;
+      attributes = r->j;
+      ok = mb_json_skip(&r->j);
+    } else {
+      ok = mb_json_fail(&r->j,
+                        "a key that nodes do not have; they have op, name, inputs, attrs, control_deps");
+    }
+    if (!ok) return false;
+  }
+  if (r->j.error) return false;
+  if (!has_op || !node->name || !has_inputs) return mb_json_fail(&r->j, "a node needs op, name and inputs");
+  if (!has_attributes) return node->is_input || mb_json_fail(&r->j, "an operator without attrs");
+  struct mb_json behind = r->j;
+  r->j = attributes;
+  bool ok = read_node_attributes(r, node);
+  if (ok) r->j = behind;
+  return ok;
+}
+
+static bool read_node(struct reader *r, struct mb_numbers *ignored) {
+  struct mb_graph_text *text = r->text;
+  void *items = text->nodes;
+  (void)ignored;
+  if (!make_room(r, &items, text->node_count, &text->node_capacity, sizeof(*text->nodes))) return false;
+  text->nodes = items;
+  text->nodes[text->node_count] = (struct mb_text_node){0};
+  r->in_node = true;
+  if (!read_node_keys(r, &text->nodes[text->node_count++])) return false;
+  r->in_node = false;
+  return true;
+}
+
+/* ---- the graph ---- */
+
+/* ["list_...", [item, ...]]; the name of the type is not needed. */
+static bool read_typed_list(struct reader *r, struct mb_numbers *list, item_reader item) {
+  struct mb_slice type;
+  if (!mb_json_begin_array(&r->j)) return false;
+  if (!mb_json_next_element(&r->j) || !mb_json_string(&r->j, &type) || !mb_json_next_element(&r->j))
+    return mb_json_fail(&r->j, "a list of the graph is [\"list_...\", [...]]");
+  if (!read_list(r, list, item)) return false;
+  if (mb_json_next_element(&r->j)) return mb_json_fail(&r->j, "a list of the graph has a third part");
+  return !r->j.error;
+}
+
+/* A key of an object that holds a list of numbers. */
+struct part {
+  const char *key;
+  struct mb_numbers *list;
+  item_reader item;
+  bool required, found;
+};
+
+static struct part *find_part(struct part *parts, size_t count, struct mb_slice key) {
+  for (size_t i = 0; i < count; i++)
+    if (mb_json_is(key, parts[i].key)) return &parts[i];
+  return NULL;
+}
+
+static bool read_part(struct reader *r, struct part *part, bool typed) {
+  if (part->found) return mb_json_fail(&r->j, "the same key twice");
+  part->found = true;
+  return (typed ? read_typed_list : read_list)(r, part->list, part->item);
+}
+
+static bool all_found(struct reader *r, const struct part *parts, size_t count, const char *what) {
+  for (size_t i = 0; i < count; i++)
+    if (parts[i].required && !parts[i].found) return mb_json_fail(&r->j, what);
+  return true;
+}
+
+static bool read_attributes(struct reader *r, struct part *parts, size_t count) {
+  struct mb_slice key;
+  if (!mb_json_begin_object(&r->j)) return false;
+  while (mb_json_next_key(&r->j, &key)) {
+    struct part *part = find_part(parts, count, key);
+    if (!(part ? read_part(r, part, true) : mb_json_skip(&r->j))) return false;
+  }
+  return !r->j.error && all_found(r, parts, count, "attrs of the graph need dltype, storage_id and shape");
+}
+
+static bool read_graph_attributes(struct reader *r) {
+  struct mb_graph_text *t = r->text;
+  struct part parts[] = {{"dltype", &t->dtypes, read_dtype, true, false},
+                         {"storage_id", &t->storages, read_number, true, false},
+                         {"shape", &t->shape_ends, read_shape, true, false},
+                         {"device_index", &t->devices, read_number, false, false},
+                         {"storage_scope", NULL, read_scope, false, false}};
+  return read_attributes(r, parts, sizeof(parts) / sizeof(*parts));
+}
+
+static bool read_graph(struct reader *r) {
+  struct mb_graph_text *t = r->text;
+  struct part parts[] = {{"nodes", NULL, read_node, true, false},
+                         {"arg_nodes", &t->inputs, read_number, true, false},
+                         {"heads", &t->outputs, read_entry, true, false},
+                         {"node_row_ptr", &t->rows, read_number, true, false}};
+  size_t count = sizeof(parts) / sizeof(*parts);
+  bool has_attributes = false;
+  struct mb_slice key;
+  if (!mb_json_begin_object(&r->j)) return false;
+  while (mb_json_next_key(&r->j, &key)) {
+    struct part *part = find_part(parts, count, key);
+    bool ok;
+    if (part) {
+      ok = read_part(r, part, false);
+    } else if (mb_json_is(key, "attrs")) {
+      ok = has_attributes ? mb_json_fail(&r->j, "the same key twice") : read_graph_attributes(r);
+      has_attributes = true;
+    } else if (mb_json_is(key, "metadata")) {
+      ok = mb_json_skip(&r->j);
+    } else {
+      ok = mb_json_fail(&r->j,
+                        "a key that graphs do not have; they have nodes, arg_nodes, heads, node_row_ptr, "
+                        "attrs, metadata");
+    }
+    if (!ok) return false;
+  }
+  return all_found(r, parts, count, "a graph needs nodes, arg_nodes, heads, node_row_ptr and attrs") &&
+         (has_attributes || mb_json_fail(&r->j, "a graph needs attrs")) && mb_json_end(&r->j);
+}
+
+static int fail_reading(const struct reader *r) {
+  int64_t at = r->j.pos - r->j.start;
+  if (!r->in_node) return mb_fail_format("payload", at, MB_UNKNOWN, "graph: %s", r->j.error);
+  size_t i = r->text->node_count - 1;
+  const char *name = r->text->nodes[i].name;
+  return mb_fail_format("payload", at, MB_UNKNOWN, "graph: node %zu '%s': %s", i, name ? name : "?",
+                        r->j.error);
+}
+
+int mb_graph_text_read(const char *json, size_t size, struct mb_graph_text *out) {
+  struct reader r = {.text = out};
+  *out = (struct mb_graph_text){0};
+  mb_json_init(&r.j, json, size);
+  if (read_graph(&r)) return MBLOB_OK;
+  int status = r.status ? r.status : fail_reading(&r);
+  mb_graph_text_free(out);
+  return status;
+}
+
+void mb_graph_text_free(struct mb_graph_text *t) {
+  for (size_t i = 0; i < t->node_count; i++) {
+    free(t->nodes[i].name);
+    free(t->nodes[i].function);
+  }
+  struct mb_numbers *lists[] = {&t->links,  &t->controls, &t->inputs,  &t->outputs,    &t->rows,
+                                &t->dtypes, &t->storages, &t->devices, &t->shape_ends, &t->extents};
+  for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++) free(lists[i]->items);
+  free(t->nodes);
+  *t = (struct mb_graph_text){0};
+}

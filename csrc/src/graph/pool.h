@@ -1,0 +1,11 @@
+/* pool.h - memory of the values of a graph. */
+#ifndef MB_GRAPH_POOL_H
+#define MB_GRAPH_POOL_H
+
+#include <mblob.h>
+
+/* A counted array of `size` bytes that are 0, aligned to MB_TENSOR_ALIGNMENT. Pages that nobody touches cost
+ * nothing, however large a graph says it is. A mblob_status. */
+int mb_graph_pool_new(size_t size, DLTensor **out);
+
+#endif

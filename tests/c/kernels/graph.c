@@ -1,0 +1,95 @@
+/* Functions for graphs: elementwise on float32, any shape; each checks that its tensors have one size. */
+#include <stdint.h>
+#include <tvm/runtime/c_backend_api.h>
+
+static int64_t size_of(const DLTensor *t) {
+  int64_t size = 1;
+  for (int i = 0; i < t->ndim; i++) size *= t->shape[i];
+  return size;
+}
+
+static float *data_of(const DLTensor *t) { return (float *)((char *)t->data + t->byte_offset); }
+
+/* The arguments as tensors of one size; -1 if they are not. */
+static int64_t check(TVMValue *args, int *codes, int count, int expected, DLTensor **t) {
+  if (count != expected) return -1;
+  for (int i = 0; i < count; i++) {
+    if (codes[i] != kTVMDLTensorHandle) return -1;
+    t[i] = args[i].v_handle;
+    if (t[i]->dtype.code != kDLFloat || t[i]->dtype.bits != 32 || t[i]->dtype.lanes != 1) return -1;
+    if (size_of(t[i]) != size_of(t[0])) return -1;
+  }
+  return size_of(t[0]);
+}
+
+#define KERNEL(name, n)                                                                              \
+  static void name##_body(DLTensor **t, int64_t size);                                               \
+  TVM_DLL int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self); \
+  int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self) {        \
+    DLTensor *t[n];                                                                                  \
+    (void)ret, (void)ret_code, (void)self;                                                           \
+    int64_t size = check(args, codes, count, n, t);                                                  \
+    if (size < 0) {                                                                                  \
+      TVMAPISetLastError(#name ": wrong arguments");                                                 \
+      return -1;                                                                                     \
+    }                                                                                                \
+    name##_body(t, size);                                                                            \
+    return 0;                                                                                        \
+  }                                                                                                  \
+  static void name##_body(DLTensor **t, int64_t size)
+
+KERNEL(add_one, 2) {
+  for (int64_t i = 0; i < size; i++) data_of(t[1])[i] = data_of(t[0])[i] + 1;
+}
+
+KERNEL(twice, 2) {
+  for (int64_t i = 0; i < size; i++) data_of(t[1])[i] = data_of(t[0])[i] * 2;
+}
+
+/* Not associative in floating point, so that an order shows in the result. */
+KERNEL(mix, 3) {
+  for (int64_t i = 0; i < size; i++) data_of(t[2])[i] = data_of(t[0])[i] * 1.37f - data_of(t[1])[i] * 0.73f;
+}
+
+KERNEL(both, 3) { /* two outputs */
+  for (int64_t i = 0; i < size; i++) {
+    data_of(t[1])[i] = data_of(t[0])[i] + 10;
+    data_of(t[2])[i] = data_of(t[0])[i] + 20;
+  }
+}
+
+KERNEL(dimensions, 2) {
+  for (int64_t i = 0; i < size; i++) data_of(t[1])[i] = (float)(10 * t[0]->ndim + t[1]->ndim);
+}
+
+TVM_DLL int fails(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self);
+int fails(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self) {
+  (void)codes, (void)count, (void)ret, (void)ret_code, (void)self;
+  const DLTensor *t = args[0].v_handle;
+  if (data_of(t)[0] >= 0) return 0;
+  TVMAPISetLastError("negative, of all things");
+  return -1;
+}
+
+static int half(int task_id, TVMParallelGroupEnv *env, void *data) {
+  DLTensor **t = data;
+  for (int64_t i = task_id; i < size_of(t[0]); i += env->num_task) data_of(t[1])[i] = data_of(t[0])[i] / 2;
+  return 0;
+}
+
+KERNEL(launches, 2) {
+  (void)size;
+  (void)TVMBackendParallelLaunch(half, t, 0);
+}
+
+static const float weights[4] __attribute__((aligned(128))) = {1, 2, 3, 4};
+
+/* Storage 1 is linked into the library. */
+TVM_DLL int _lookup_linked_param(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                                 void *self);
+int _lookup_linked_param(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self) {
+  (void)codes, (void)count, (void)self;
+  *ret_code = args[0].v_int64 == 1 ? kTVMOpaqueHandle : kTVMNullptr;
+  ret->v_handle = args[0].v_int64 == 1 ? (void *)(uintptr_t)weights : 0;
+  return 0;
+}

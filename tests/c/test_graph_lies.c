@@ -1,0 +1,171 @@
+/* test_graph_lies DIRECTORY: graph JSON that is damaged in every place. Each either is refused with a text,
+ * or runs or fails with one; the sanitizers watch. */
+#define _GNU_SOURCE
+#include <ctype.h>
+
+#include "graphs.h"
+
+/* Memory that is not there is an error like others. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+
+static int refused, ran, failed;
+
+static void try_one(const char *json, mblob_module *kernels) {
+  mblob_module *m = NULL;
+  int status = try_create(json, kernels, &m);
+  if (status) {
+    CHECK(!m && *mblob_last_error());
+    refused++;
+    return;
+  }
+  for (int64_t threads = 0; threads < 2; threads++) {
+    status = mblob_call(m, "run", "int", 3 * threads);
+    CHECK(!status || strstr(mblob_last_error(), "node "));
+  }
+  status ? failed++ : ran++;
+  for (int64_t i = 0; i < ask(m, "get_num_outputs", -1, kTVMArgInt).v_int64; i++)
+    TVMArrayFree(ask(m, "get_output", i, kTVMNDArrayHandle).v_handle);
+  mblob_module_release(m);
+}
+
+/* `json` with `size` characters at `at` replaced. */
+static void replace(const char *json, size_t at, size_t size, const char *by, mblob_module *kernels) {
+  size_t length = strlen(json), more = strlen(by);
+  char *text = malloc(length - size + more + 1);
+  CHECK(text);
+  memcpy(text, json, at);
+  memcpy(text + at, by, more);
+  memcpy(text + at + more, json + at + size, length - at - size + 1);
+  try_one(text, kernels);
+  free(text);
+}
+
+static void every_number(const char *json, mblob_module *kernels) {
+  static const char *const lies[] = {"0",
+                                     "1",
+                                     "2",
+                                     "3",
+                                     "7",
+                                     "-1",
+                                     "64",
+                                     "4294967295",
+                                     "4294967296",
+                                     "9223372036854775807",
+                                     "18446744073709551615",
+                                     "99999999999999999999",
+                                     "1e3",
+                                     "[]",
+                                     "\"x\"",
+                                     "{}",
+                                     "null"};
+  for (size_t i = 0; json[i]; i++) {
+    size_t size = strspn(json + i, "0123456789");
+    if (!size || (i && (isalnum((unsigned char)json[i - 1])))) continue;
+    for (size_t k = 0; k < sizeof(lies) / sizeof(*lies); k++) replace(json, i, size, lies[k], kernels);
+    i += size - 1;
+  }
+}
+
+static void every_string(const char *json, mblob_module *kernels) {
+  static const char *const lies[] = {"",          "null",  "tvm_op", "__nop",       "__copy", "mix",
+                                     "float32x4", "int8",  "handle", "void",        "bool",   "\\u0000",
+                                     "nodes",     "attrs", "99",     "e4m3_float8", "global"};
+  for (size_t i = 0; json[i]; i++) {
+    if (json[i] != '"') continue;
+    size_t size = strcspn(json + i + 1, "\"");
+    for (size_t k = 0; k < sizeof(lies) / sizeof(*lies); k++) replace(json, i + 1, size, lies[k], kernels);
+    i += size + 1;
+  }
+}
+
+static void every_character(const char *json, mblob_module *kernels) {
+  for (size_t i = 0; json[i]; i++) {
+    replace(json, i, 1, "", kernels);
+    replace(json, i, strlen(json) - i, "", kernels); /* cut here */
+    replace(json, i, 0, i % 2 ? "]" : "[", kernels);
+  }
+}
+
+static void nesting_is_bounded(mblob_module *kernels) {
+  enum { DEPTH = 100000 };
+  char *text = malloc(DEPTH + 32);
+  CHECK(text);
+  strcpy(text, "{\"metadata\": ");
+  memset(text + 13, '[', DEPTH);
+  text[13 + DEPTH] = 0;
+  mblob_module *m = NULL;
+  CHECK(try_create(text, kernels, &m) == MBLOB_E_FORMAT && strstr(mblob_last_error(), "nested too deep"));
+  free(text);
+}
+
+static void each_lie_is_named(const char *json, mblob_module *kernels) {
+  static const struct {
+    const char *from, *to, *error;
+  } lies[] = {
+      {"[1, 0, 0]]", "[9, 0, 0]]", "node 2 'shaped': entry [9, 0]: expected a node below 2"},
+      {"\"inputs\": [[0, 0, 0]]", "\"inputs\": [[0, 5, 0]]", "node 'data' has 1 outputs"},
+      {"\"arg_nodes\": [0]", "\"arg_nodes\": [1]", "arg_nodes[0] is 1, which is no input node"},
+      {"\"heads\": [[4", "\"heads\": [[5", "heads"},
+      {"node_row_ptr\": [0, 1,", "node_row_ptr\": [0, 2,", "node 0 'data': node_row_ptr goes from 0 to 2"},
+      {"num_inputs\": \"1", "num_inputs\": \"2", "node 1 'plus': num_inputs is 2, inputs has 1"},
+      {"float32", "float33", "an element type that is not known"},
+      {"[2, 2]", "[2, 3]", "node 2 'shaped': __nop from 16 bytes to 24"},
+      {"[2, 2]", "[-2, 2]", "expected a whole number"},
+      {"[4]", "[4611686018427387904]", "more bytes than memory can"},
+      {"2, 2, 3", "2, 5, 3", "storage of its output is not that of its input"},
+      {"\"nodes\"", "\"knots\"", "a key that graphs do not have"},
+      {"\"op\"", "\"opus\"", "node 0 '?': a key that nodes do not have"},
+      {"\"list_int\", [1,", "\"list_int\", [2,", NULL}, /* the first device stands in */
+      {"{\"nodes\"", "{\"metadata\": {\"a\": [1, {}]}, \"nodes\"", NULL},
+      {"\"list_str\", [\"float32\", ", "\"list_str\", [", "4 types"}};
+  for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++) {
+    const char *at = strstr(json, lies[i].from);
+    mblob_module *m = NULL;
+    char *text = NULL;
+    CHECK(at &&
+          asprintf(&text, "%.*s%s%s", (int)(at - json), json, lies[i].to, at + strlen(lies[i].from)) > 0);
+    int status = try_create(text, kernels, &m);
+    if (lies[i].error ? !status || !strstr(mblob_last_error(), lies[i].error) : status) {
+      fprintf(stderr, "lie %zu (%s): %s\n", i, lies[i].to, mblob_last_error());
+      CHECK(0);
+    }
+    mblob_module_release(m);
+    free(text);
+  }
+}
+
+int main(int argc, char **argv) {
+  static const struct node nodes[] = {
+      {.name = "data", .storage = 1},
+      {.name = "plus", .function = "add_one", .inputs = {0}, .input_count = 1, .storage = 2},
+      {.name = "shaped",
+       .function = "__nop",
+       .inputs = {1},
+       .input_count = 1,
+       .storage = 2,
+       .shape = "[2, 2]"},
+      {.name = "double",
+       .function = "twice",
+       .inputs = {2},
+       .input_count = 1,
+       .storage = 3,
+       .shape = "[2, 2]"},
+      {.name = "mixed", .function = "mix", .inputs = {3, 1}, .input_count = 2, .storage = 4}};
+  mblob_module *kernels = NULL;
+  CHECK(argc == 2);
+  CHECK(mblob_open(in(argv[1], "graph.so"), NULL, &kernels) == MBLOB_OK);
+  char *json = graph_json(nodes, 5, (int[]){4, -1});
+  try_one(json, kernels);
+  CHECK(ran == 1);
+  RUN(each_lie_is_named, json, kernels);
+  RUN(every_number, json, kernels);
+  RUN(every_string, json, kernels);
+  RUN(every_character, json, kernels);
+  RUN(nesting_is_bounded, kernels);
+  printf("  %d refused, %d failed when they ran, %d ran\n", refused, failed, ran);
+  CHECK(refused > 1000 && ran > 20);
+  free(json);
+  mblob_module_release(kernels);
+  return 0;
+}
