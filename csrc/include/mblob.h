@@ -175,6 +175,25 @@ MBLOB_API int mblob_call(mblob_module *module, const char *name, const char *typ
 MBLOB_API int mblob_function_create(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,
                                     mblob_function **out);
 
+/* ---- executors --------------------------------------------------------------------------------- */
+
+/* Models: modules that a factory in a library makes (GraphExecutorFactory, AotExecutorFactory). An executor is a
+ * module, and all of TVM's functions of it can be called; these are the ones that every program needs. It keeps
+ * its library. Calls from several threads wait for each other.
+ *
+ * `type` tells what `data` points to, as in mblob_call: compact data on the host, "float32[1,1,8,8]", or "tensor",
+ * a DLTensor. Element type and shape must be those of the model; the error says which those are. */
+
+/* `name`: the function of the factory, NULL for "default". Numbers of devices are DLPack's: (1, 0) is the cpu. */
+MBLOB_API int mblob_executor_create(mblob_module *factory, const char *name, int device_type, int device_id,
+                                    mblob_module **out);
+/* Copy `data` into the input called `name`. */
+MBLOB_API int mblob_executor_set_input(mblob_module *executor, const char *name, const char *type,
+                                       const void *data);
+MBLOB_API int mblob_executor_run(mblob_module *executor);
+/* Copy output `index`, counted from 0, to `data`. */
+MBLOB_API int mblob_executor_get_output(mblob_module *executor, int64_t index, const char *type, void *data);
+
 /* ---- registries -------------------------------------------------------------------------------- */
 
 /* What a loader is told about the module it should open. All borrowed for the module's life. */

@@ -1,0 +1,318 @@
+"""Graph executors: run a model that a graph describes, in the shape of `tvm.contrib.graph_executor`.
+
+    lib = mblob.load_module("resnet18.so")
+    gm = mblob.graph_executor.GraphModule(lib["default"](mblob.cpu(0)))
+    gm.set_input("data", x)
+    gm.run()
+    y = gm.get_output(0).numpy()
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+
+from loader.benchmark import BenchmarkResult, measure
+from loader.functions import get_global_func
+from loader.tensor import CPU, Tensor, as_tensor
+from mblob.devices import Device
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from mblob.module import Module
+
+    Shapes = dict[str, tuple[int, ...]]
+    Types = dict[str, str]
+
+__all__ = ["BenchmarkResult", "GraphModule", "GraphModuleDebug", "NodeTime", "create", "create_debug"]
+
+
+class GraphModule:
+    """A model with memory of its own, ready to run.
+
+    One call at a time: other threads wait. The tensors that `get_input` and `get_output` give are views of the model's
+    memory, which the next run overwrites.
+
+    Args:
+        module: what a factory's function makes, `lib["default"](mblob.cpu(0))`.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self._set_input = module["set_input"]
+        self._run = module["run"]
+        self._get_output = module["get_output"]
+        self._get_input = module["get_input"]
+        # Memory of the caller that the model uses, by ("input" or "output", position).
+        self._bound: dict[tuple[str, int], Tensor] = {}
+
+    # -- inputs -----------------------------------------------------------------------------------------
+
+    def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
+        """Copy arrays into inputs: `set_input("data", x)`, `set_input(0, x)`, `set_input(**params)`.
+
+        Raises:
+            ValueError: no such input, or another dtype or shape; the text says what the model has.
+        """
+        if key is not None:
+            self._set_one(key, value)
+        for name, given in params.items():
+            self._set_one(name, given)
+
+    def _set_one(self, key: str | int, value: Any) -> None:
+        self._set_input(key, as_tensor(value, lists=True))
+        self._bound.pop(("input", self._input_index(key)), None)
+
+    def _input_index(self, key: str | int) -> int:
+        return self.get_input_index(key) if isinstance(key, str) else key
+
+    def set_input_zero_copy(self, key: str | int, value: Any) -> None:
+        """Let the model read `value` where it is, from now on; it is kept.
+
+        Raises:
+            ValueError: no such input, another dtype or shape, strides, or data that is not aligned enough
+                (`mblob.empty` and `mblob.array` give aligned memory).
+        """
+        tensor = _in_place(value)
+        self.module["set_input_zero_copy"](key, tensor)
+        self._bound["input", self._input_index(key)] = tensor
+
+    def get_input(self, key: str | int) -> Tensor:
+        """A view of an input, writable."""
+        found: Tensor = self._get_input(key)
+        return found
+
+    def get_num_inputs(self) -> int:
+        """Number of inputs, parameters among them."""
+        return int(self.module["get_num_inputs"]())
+
+    def get_input_index(self, name: str) -> int:
+        """Position of an input, -1 if there is none of that name."""
+        return int(self.module["get_input_index"](name))
+
+    def get_input_info(self) -> tuple[Shapes, Types]:
+        """Shapes and dtypes of the inputs that are no parameters, by name."""
+        return _info(self.module["get_input_info"]())
+
+    # -- outputs ----------------------------------------------------------------------------------------
+
+    def get_output(self, index: str | int, out: Any = None) -> Tensor:
+        """A view of an output, by position or name; with `out` a copy into that array, which is returned.
+
+        Raises:
+            ValueError: no such output, or `out` has another dtype or shape.
+        """
+        if out is None:
+            found: Tensor = self._get_output(index)
+            return found
+        tensor = _in_place(out)
+        self._get_output(index, tensor)
+        return tensor
+
+    def set_output_zero_copy(self, key: str | int, value: Any) -> None:
+        """Let the model write an output to `value`, from now on; it is kept.
+
+        Raises:
+            ValueError: as `set_input_zero_copy`; or the output is an input, or has the bytes of another one.
+        """
+        tensor = _in_place(value)
+        if tensor.readonly:
+            raise ValueError(f"set_output_zero_copy: the array for output {key!r} is read-only")
+        self.module["set_output_zero_copy"](key, tensor)
+        self._bound["output", self._output_index(key)] = tensor
+
+    def _output_index(self, key: str | int) -> int:
+        if not isinstance(key, str):
+            return key
+        names = list(self.get_output_info()[0])
+        return next(i for i, name in enumerate(names) if key in (name, name.rpartition(":")[0]))
+
+    def get_num_outputs(self) -> int:
+        """Number of outputs."""
+        return int(self.module["get_num_outputs"]())
+
+    def get_output_info(self) -> tuple[Shapes, Types]:
+        """Shapes and dtypes of the outputs, named `NODE:POSITION`."""
+        return _info(self.module["get_output_info"]())
+
+    # -- running ----------------------------------------------------------------------------------------
+
+    def run(self, *, parallel: int | None = None, **inputs: Any) -> None:
+        """Set inputs given by name, then run the model.
+
+        Args:
+            parallel: run operators that do not depend on each other on this many threads, 0 for all processors. The
+                result is the same, bit for bit. Loops that an operator itself runs in parallel then have one thread,
+                so this pays where operators are small and there are branches.
+
+        Raises:
+            KernelError: an operator failed; the text names the node. The model can be used again.
+        """
+        if inputs:
+            self.set_input(**inputs)
+        if parallel is None:
+            self._run()
+        else:
+            self._run(parallel)
+
+    def run_from_inputs(self, device: Device = CPU, **inputs: Any) -> list[Tensor]:
+        """Set inputs, run, and give copies of all outputs."""
+        pairs: list[Any] = []
+        for name, value in inputs.items():
+            pairs += [name, as_tensor(value, lists=True)]
+        result = self.module["run_from_inputs"](device, *pairs)
+        return [result(i) for i in range(result())]
+
+    def benchmark(
+        self,
+        device: Device = CPU,
+        func_name: str = "run",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: int | None = None,
+        end_to_end: bool = False,
+        parallel: int | None = None,
+        **inputs: Any,
+    ) -> BenchmarkResult:
+        """Time runs of the model.
+
+        Args:
+            device: taken for TVM's sake; the model runs where it was made.
+            func_name: "run".
+            repeat, number: as many measurements, of as many runs each.
+            min_repeat_ms: more runs per measurement until one takes this long.
+            end_to_end: with the copies of `inputs` in and of all outputs out.
+            parallel: as of `run`.
+        """
+        del device
+        if func_name != "run":
+            raise ValueError(f"benchmark: expected func_name 'run', found {func_name!r}")
+        self.set_input(**inputs)
+        outputs = [_like(self.get_output(i)) for i in range(self.get_num_outputs())] if end_to_end else []
+
+        def once() -> None:
+            if end_to_end:
+                self.set_input(**inputs)
+            self.run(parallel=parallel)
+            for i, tensor in enumerate(outputs):
+                self._get_output(i, tensor)
+
+        return measure(once, repeat, number, (min_repeat_ms or 0) / 1e3)
+
+    # -- parameters -------------------------------------------------------------------------------------
+
+    def load_params(self, params_bytes: Any) -> None:
+        """Set inputs from the bytes of `save_param_dict`; names that are no inputs are skipped.
+
+        Raises:
+            FormatError: no parameter dictionary. ValueError: another dtype or shape.
+        """
+        self.module["load_params"](bytes(params_bytes))
+
+    def share_params(self, other: GraphModule, params_bytes: Any) -> None:
+        """Use the parameters of another model instead of own ones.
+
+        Args:
+            params_bytes: of `save_param_dict`; only the names in it are used.
+        """
+        self.module["share_params"](other.module, bytes(params_bytes))
+
+    def __getitem__(self, key: str) -> Any:
+        """A function of the module, by name."""
+        return self.module[key]
+
+
+@dataclass(frozen=True)
+class NodeTime:
+    """Where time goes.
+
+    Attributes:
+        node: position of the node in the graph.
+        name: of the node.
+        function: that it calls.
+        seconds: of one run, mean.
+    """
+
+    node: int
+    name: str
+    function: str
+    seconds: float
+
+
+class GraphModuleDebug(GraphModule):
+    """A model with a look inside: `lib["debug_create"]("default", mblob.cpu(0))`, or `create_debug`."""
+
+    def execute_node(self, node: str | int) -> None:
+        """Run what was not run since the last `run`, up to and with this node."""
+        self.module["execute_node"](node)
+
+    def get_node_output(self, node: str | int, index: int = 0) -> Tensor:
+        """A view of what a node made; later nodes may write over it."""
+        found: Tensor = self.module["get_node_output"](node, index)
+        return found
+
+    def debug_get_output(self, node: str | int, out: Any) -> Tensor:
+        """Run from the beginning to this node and copy its first output to `out`."""
+        tensor = _in_place(out)
+        self.module["debug_get_output"](node, tensor)
+        return tensor
+
+    def run_individual(self, number: int, repeat: int = 1, min_repeat_ms: int = 0) -> list[list[float]]:
+        """Seconds of one run of each node alone: for each node, `repeat` means of `number` runs."""
+        data = self.module["run_individual"](number, repeat, min_repeat_ms)
+        (nodes,) = struct.unpack_from("<q", data)
+        return [list(struct.unpack_from(f"<{repeat}d", data, 8 + 8 * repeat * i)) for i in range(nodes)]
+
+    def profile(self, repeat: int = 1, **inputs: Any) -> list[NodeTime]:
+        """Time of each operator in `repeat` runs of the whole model."""
+        self.set_input(**inputs)
+        return [NodeTime(**row) for row in json.loads(self.module["profile"](repeat))]
+
+
+def create(graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device] = CPU) -> GraphModule:
+    """A model from its graph and the module with its kernels.
+
+    Raises:
+        FormatError: the graph is wrong; the text names the node.
+        AttributeError: the kernels lack a function. IncompatibleError: no runtime for the device.
+    """
+    return GraphModule(_create("tvm.graph_executor.create", graph_json, lib, device))
+
+
+def create_debug(
+    graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device] = CPU
+) -> GraphModuleDebug:
+    """The same with a look inside."""
+    return GraphModuleDebug(_create("tvm.graph_executor_debug.create", graph_json, lib, device))
+
+
+def _create(function: str, graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device]) -> Module:
+    text = graph_json if isinstance(graph_json, str) else json.dumps(graph_json)
+    devices = [device] if isinstance(device, Device) else list(device)
+    made: Module = get_global_func(function)(text, lib, *devices)
+    return made
+
+
+def _info(text: str) -> tuple[Shapes, Types]:
+    found = json.loads(text)
+    return {name: tuple(shape) for name, shape in found["shape"].items()}, found["dtype"]
+
+
+def _in_place(value: Any) -> Tensor:
+    """A tensor over the very memory of `value`."""
+    if isinstance(value, Tensor):
+        return value
+    strided = not getattr(getattr(value, "flags", None), "c_contiguous", True)
+    if strided:
+        raise ValueError("the array is not contiguous, so its memory cannot be used as it is")
+    return as_tensor(value)
+
+
+def _like(tensor: Tensor) -> Tensor:
+    from loader.tensor import empty
+
+    return empty(tensor.shape, tensor.dtype)
