@@ -242,9 +242,7 @@ def _attach(loaded: Module, imports: Sequence[Module]) -> None:
 # -- trees ---------------------------------------------------------------------------------------------------
 
 
-def _tree(
-    root: Any, origin: Origin, hold: Callable[[Any], Any], find_known: Callable[[int], Module | None]
-) -> Module:
+def _tree(root: Any, origin: Origin, hold: Callable[[Any], Any], find_known: Callable[[int], Module | None]) -> Module:
     """Python modules for a C module and everything it imports, one for each however often it is imported.
 
     Args:

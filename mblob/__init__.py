@@ -54,6 +54,9 @@ _HOME = {
     "array": "loader.tensor:array",
     "from_dlpack": "loader.tensor:from_dlpack",
     "load_param_dict": "loader.tensor:load_param_dict",
+    # executors: modules
+    "aot_executor": "loader.aot_executor",
+    "vm": "loader.vm",
 }
 
 __all__ = sorted([*_HOME, "__version__"])
@@ -66,7 +69,9 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     module, _, attribute = home.partition(":")
-    value = getattr(import_module(module), attribute)
+    value = import_module(module)
+    if attribute:
+        value = getattr(value, attribute)
     globals()[name] = value
     return value
 

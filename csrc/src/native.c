@@ -95,7 +95,9 @@ int mb_native_create(const struct mb_class *class, void *object, mblob_module **
 }
 
 void *mb_native_object(const mblob_module *module, const struct mb_class *class) {
-  bool is_one = module->loader.function == find_native && module->loader.context == class && module->self;
+  /* One from a file may be just being opened by another thread. */
+  bool is_one =
+      module->is_created && module->loader.function == find_native && module->loader.context == class;
   return is_one ? ((struct native *)module->self)->object : NULL;
 }
 

@@ -35,7 +35,7 @@ struct mb_class {
 
 /* A module of that class; it owns `object` unless this fails. */
 int mb_native_create(const struct mb_class *class, void *object, mblob_module **out);
-/* The object of a module of that class that is open; NULL of any other module. */
+/* The object of a module that mb_native_create made with that class; NULL of any other module. */
 void *mb_native_object(const mblob_module *module, const struct mb_class *class);
 /* The loader for the class's key. */
 mblob_loader mb_native_loader(const struct mb_class *class);

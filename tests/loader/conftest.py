@@ -11,6 +11,7 @@ import pytest
 
 from mblob import classic, functions_table
 from mblob.payload_source import BytesPayload
+from tests.loader import vm_programs
 
 KERNELS = r"""
 #include <stdint.h>
@@ -255,3 +256,9 @@ def packed_blob() -> Callable[..., bytes]:
 @pytest.fixture(scope="session")
 def kernel_source() -> str:
     return KERNELS
+
+
+@pytest.fixture(scope="session")
+def primitives(build: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library of what the programs of vm_programs call."""
+    return build(tmp_path_factory.mktemp("vm") / "primitives.so", KERNELS + vm_programs.PRIMITIVES)

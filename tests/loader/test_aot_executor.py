@@ -211,3 +211,23 @@ def test_a_parameter_that_does_not_fit_is_refused(model: Any) -> None:
 def test_metadata_that_lies_is_refused(model: Any, flag: str, message: str) -> None:
     with pytest.raises(mblob.MblobError, match=message):
         model(flag)["m"](mblob.cpu(0))
+
+
+def test_the_python_face(model: Any) -> None:
+    executor = mblob.aot_executor.AotModule(model()["m"](mblob.cpu(0)))
+    executor.run(x=np.ones(4, "float32"))
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), W + K)
+    executor.set_input("x", np.full(4, 2, "float32"), w_0=W + 1)
+    executor.run()
+    out = mblob.empty((4,), "float32")
+    assert executor.get_output("output0", out) is out
+    np.testing.assert_array_equal(out.numpy(), 2 * (W + 1) + K)
+    np.testing.assert_array_equal(executor.get_input("x").numpy(), np.full(4, 2, "float32"))
+    assert (executor.get_num_inputs(), executor.get_num_outputs()) == (2, 1)
+    assert (executor.get_input_index("w_0"), executor.get_input_name(0)) == (1, "x")
+    assert executor.get_input_info() == ({"x": [4], "w_0": [4]}, {"x": "float32", "w_0": "float32"})
+    assert executor.get_output_info() == ({"output0": [4]}, {"output0": "float32"})
+    executor.set_input_zero_copy("x", mblob.array(np.full(4, 3, "float32")))
+    executor.set_output_zero_copy(0, out)
+    executor["run"]()
+    np.testing.assert_array_equal(out.numpy(), 3 * (W + 1) + K)

@@ -14,45 +14,7 @@ import mblob
 from tests.loader import payloads, vm_programs
 from tests.loader.vm_programs import F32, Function, Late, Program
 
-# Primitives, as TVM's kernels see arrays of the machine.
-PRIMITIVES = r"""
-#define ARRAYS(count)                                                                            \
-  if (n != count) return fail("num_args is wrong");                                              \
-  for (int i = 0; i < n; ++i)                                                                    \
-    if (codes[i] != kTVMNDArrayHandle || (uintptr_t)tensor(args[i])->data % 64 || tensor(args[i])->byte_offset) \
-      return fail("Expect aligned arrays")
-#define FLOATS(i) ((float *)tensor(args[i])->data)
-
-KERNEL(vm_add) { UNUSED; ARRAYS(3); for (int i = 0; i < 4; ++i) FLOATS(2)[i] = FLOATS(0)[i] + FLOATS(1)[i]; return 0; }
-KERNEL(vm_mul) {
-  UNUSED;
-  ARRAYS(3);
-  if (FLOATS(1)[0] < 0) return fail("vm_mul: negative\nsecond line");
-  for (int i = 0; i < 4; ++i) FLOATS(2)[i] = FLOATS(0)[i] * FLOATS(1)[i];
-  return 0;
-}
-KERNEL(vm_add_int) {
-  UNUSED;
-  ARRAYS(3);
-  *(int64_t *)tensor(args[2])->data = *(int64_t *)tensor(args[0])->data + *(int64_t *)tensor(args[1])->data;
-  return 0;
-}
-/* out = -x, for a tuple (x, shape) */
-KERNEL(vm_flip) {
-  UNUSED;
-  ARRAYS(3);
-  int64_t count = 1;
-  for (int d = 0; d < tensor(args[2])->ndim; ++d) count *= tensor(args[2])->shape[d];
-  for (int64_t i = 0; i < count; ++i) FLOATS(2)[i] = -FLOATS(0)[i];
-  return 0;
-}
-"""
 X, Y, W = np.ones(4, "float32"), np.array([1, 2, 3, 4], "float32"), np.arange(4, dtype="float32")
-
-
-@pytest.fixture(scope="session")
-def primitives(build: Callable[..., Path], kernel_source: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("vm") / "primitives.so", kernel_source + PRIMITIVES)
 
 
 @pytest.fixture
@@ -115,7 +77,7 @@ def test_a_payload_in_a_library_runs(
     build: Callable[..., Path], packed_blob: Callable[..., bytes], kernel_source: str, tmp_path: Path
 ) -> None:
     blob = packed_blob([("VMExecutable", vm_programs.arithmetic().payload()), ("library", None)], [[1], []])
-    mod = mblob.load_module(build(tmp_path / "vm.so", kernel_source + PRIMITIVES, blob=blob))
+    mod = mblob.load_module(build(tmp_path / "vm.so", kernel_source + vm_programs.PRIMITIVES, blob=blob))
     assert mod.type_key == "VMExecutable"
     vm = mod["vm_load_executable"]()
     del mod

@@ -17,6 +17,40 @@ import numpy as np
 from tests.loader.payloads import array, dtype_fields, numbers, text, texts, u32, u64
 
 MAGIC = 0xD225DE2F4214151D
+# Primitives, as TVM's kernels see arrays of the machine.
+PRIMITIVES = r"""
+#define ARRAYS(count)                                                                            \
+  if (n != count) return fail("num_args is wrong");                                              \
+  for (int i = 0; i < n; ++i)                                                                    \
+    if (codes[i] != kTVMNDArrayHandle || (uintptr_t)tensor(args[i])->data % 64 || tensor(args[i])->byte_offset) \
+      return fail("Expect aligned arrays")
+#define FLOATS(i) ((float *)tensor(args[i])->data)
+
+KERNEL(vm_add) { UNUSED; ARRAYS(3); for (int i = 0; i < 4; ++i) FLOATS(2)[i] = FLOATS(0)[i] + FLOATS(1)[i]; return 0; }
+KERNEL(vm_mul) {
+  UNUSED;
+  ARRAYS(3);
+  if (FLOATS(1)[0] < 0) return fail("vm_mul: negative\nsecond line");
+  for (int i = 0; i < 4; ++i) FLOATS(2)[i] = FLOATS(0)[i] * FLOATS(1)[i];
+  return 0;
+}
+KERNEL(vm_add_int) {
+  UNUSED;
+  ARRAYS(3);
+  *(int64_t *)tensor(args[2])->data = *(int64_t *)tensor(args[0])->data + *(int64_t *)tensor(args[1])->data;
+  return 0;
+}
+/* out = -x, for a tuple (x, shape) */
+KERNEL(vm_flip) {
+  UNUSED;
+  ARRAYS(3);
+  int64_t count = 1;
+  for (int d = 0; d < tensor(args[2])->ndim; ++d) count *= tensor(args[2])->shape[d];
+  for (int64_t i = 0; i < count; ++i) FLOATS(2)[i] = -FLOATS(0)[i];
+  return 0;
+}
+"""
+
 RELEASES = ("0.7.0", "0.8.0", "0.9.0", "0.13.0", "0.14.0", "0.19.0")
 NAMES = (
     "Move Ret Invoke InvokeClosure InvokePacked AllocTensor AllocTensorReg AllocADT AllocClosure GetField If LoadConst "

@@ -1,0 +1,100 @@
+"""Models that TVM compiled ahead of time, in the shape of `tvm.runtime.executor.aot_executor`."""
+
+from __future__ import annotations
+
+import json
+
+from mblob.module import Module
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class AotModule:
+    """A model with its inputs and outputs: `AotModule(mod["default"](mblob.cpu(0)))`.
+
+    One thread at a time may use it; executors of one factory are independent.
+
+    Attributes:
+        module: the executor's own module; its functions have TVM's names.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self._set_input = module["set_input"]
+        self._get_input = module["get_input"]
+        self._get_output = module["get_output"]
+        self._run = module["run"]
+        self._kept: dict[tuple[str, int], Any] = {}
+
+    def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
+        """Copy an array into the input `key` (name or index), and others by name.
+
+        Raises:
+            ValueError: no such input, or another shape or dtype than the model takes.
+        """
+        if key is not None:
+            self._set_input(key, value)
+        for name, array in params.items():
+            self._set_input(name, array)
+
+    def set_input_zero_copy(self, key: str | int, value: Any) -> None:
+        """Use the array's memory as the input from now on; it must be aligned to 64 bytes (`mblob.empty`)."""
+        self.module["set_input_zero_copy"](key, value)
+        self._kept["input", self._index("input", key)] = value
+
+    def set_output_zero_copy(self, key: str | int, value: Any) -> None:
+        """Let the model write its output `key` into the array; it must be aligned to 64 bytes (`mblob.empty`)."""
+        self.module["set_output_zero_copy"](key, value)
+        self._kept["output", self._index("output", key)] = value
+
+    def run(self, **inputs: Any) -> None:
+        """Run the model, after setting inputs by name."""
+        if inputs:
+            self.set_input(**inputs)
+        self._run()
+
+    def get_input(self, index: str | int, out: Any = None) -> Any:
+        """The input itself, or `out` after copying it there."""
+        return self._get(self._get_input, index, out)
+
+    def get_output(self, index: str | int, out: Any = None) -> Any:
+        """The output itself, which the next run overwrites, or `out` after copying it there."""
+        return self._get(self._get_output, index, out)
+
+    def get_num_inputs(self) -> int:
+        return int(self.module["get_num_inputs"]())
+
+    def get_num_outputs(self) -> int:
+        return int(self.module["get_num_outputs"]())
+
+    def get_input_index(self, name: str) -> int:
+        return self._index("input", name)
+
+    def get_input_name(self, index: int) -> str:
+        return str(self.module["get_input_name"](index))
+
+    def get_input_info(self) -> tuple[dict[str, list[int]], dict[str, str]]:
+        """Shapes and dtypes of the inputs, by name."""
+        info = json.loads(self.module["get_input_info"]())
+        return info["shape"], info["dtype"]
+
+    def get_output_info(self) -> tuple[dict[str, list[int]], dict[str, str]]:
+        """Shapes and dtypes of the outputs, by name."""
+        info = json.loads(self.module["get_output_info"]())
+        return info["shape"], info["dtype"]
+
+    def __getitem__(self, name: str) -> Any:
+        """A function of the executor's module."""
+        return self.module[name]
+
+    def _index(self, kind: str, key: str | int) -> int:
+        return int(self.module[f"get_{kind}_index"](key))
+
+    @staticmethod
+    def _get(function: Any, index: str | int, out: Any) -> Any:
+        if out is None:
+            return function(index)
+        function(index, out)
+        return out

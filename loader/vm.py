@@ -1,0 +1,241 @@
+"""Programs of TVM's Relay virtual machine, in the shape of `tvm.runtime.vm`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from loader.functions import get_global_func
+from loader.tensor import Tensor
+from mblob.devices import Device
+from mblob.module import Module
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any
+
+KEY, ADT_KEY = "VMExecutable", "runtime.ADT"
+CPU = 1  # DLDeviceType
+
+
+class ADT(Sequence):  # type: ignore[type-arg]  # fields are tensors and further ADTs, fetched when asked for
+    """A tuple (tag 0) or a constructor with fields: arrays and further ADTs.
+
+    Attributes:
+        tag: number of the constructor.
+        module: the runtime's own object.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.tag = int(module["get_tag"]())
+        self._size = int(module["get_size"]())
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"ADT: no field {index}; there are {len(self)}")
+        return _result(self.module["get_field"](index % len(self)))
+
+    def __repr__(self) -> str:
+        return f"<mblob.vm.ADT tag {self.tag}, {len(self)} fields>"
+
+
+class Executable:
+    """A program: `Executable(mblob.load_module("model.so"))`, or `load_exec` of code that was saved alone.
+
+    Attributes:
+        mod, module: the program's module.
+        lib: the module of its kernels.
+    """
+
+    def __init__(self, mod: Module) -> None:
+        if mod.type_key != KEY:
+            raise TypeError(f"Executable: expected a module of the key {KEY!r}, found {mod.type_key!r}")
+        self.mod = self.module = mod
+
+    @staticmethod
+    def load_exec(bytecode: bytes, lib: Module | None = None) -> Executable:
+        """The program in `bytecode`, over the kernels of `lib`.
+
+        Raises:
+            FormatError: the code is none, or lies.
+        """
+        return Executable(get_global_func("runtime.Load_Executable")(bytes(bytecode), lib))
+
+    def save(self) -> tuple[bytes, Module]:
+        """The code, and the module of the kernels."""
+        return self.mod["save"](), self.lib
+
+    @property
+    def lib(self) -> Any:
+        return self.mod["get_lib"]()
+
+    @property
+    def bytecode(self) -> str:
+        """The program as text."""
+        return str(self.mod["get_bytecode"]())
+
+    @property
+    def stats(self) -> str:
+        return str(self.mod["get_stats"]())
+
+    @property
+    def constants(self) -> str:
+        return str(self.mod["get_constants"]())
+
+    @property
+    def virtual_devices(self) -> str:
+        return str(self.mod["get_virtual_devices"]())
+
+    @property
+    def primitives(self) -> str:
+        return str(self.mod["get_primitives"]())
+
+    @property
+    def globals(self) -> list[str]:
+        """Names of the functions."""
+        return str(self.mod["get_function_names"]()).splitlines()
+
+    @property
+    def primitive_ops(self) -> list[str]:
+        """Names of the kernels that the program calls."""
+        return str(self.mod["get_primitive_names"]()).splitlines()
+
+    def get_function_params(self, func_name: str) -> list[str]:
+        """Names of a function's parameters.
+
+        Raises:
+            ValueError: no such function.
+        """
+        name = self.mod["get_function_param_name"]
+        return [name(func_name, i) for i in range(self.mod["get_function_arity"](func_name))]
+
+    def load_late_bound_consts(self, path: str | os.PathLike[str]) -> None:
+        """Read constants that were saved apart from the program; needed before a machine is made of it."""
+        self.mod["load_late_bound_consts"](os.fspath(path))
+
+
+class VirtualMachine:
+    """Runs a program. One thread at a time may use it; machines of one program are independent.
+
+    Args:
+        exe: the program, or its module.
+        device: where it runs: `mblob.cpu(0)`, or a list of devices.
+        memory_cfg: "pooled" (the default: memory is kept for the next call), "naive", or one of them per device.
+
+    Attributes:
+        module: the machine's own module; its functions have TVM's names.
+    """
+
+    NAIVE_ALLOCATOR = 1
+    POOLED_ALLOCATOR = 2
+
+    def __init__(
+        self,
+        exe: Executable | Module,
+        device: Device | Sequence[Device],
+        memory_cfg: str | Mapping[Device, str] | None = None,
+    ) -> None:
+        self._exec = exe if isinstance(exe, Executable) else Executable(exe)
+        self.module = self._exec.mod["vm_load_executable"]()
+        self._invoke = self.module["invoke"]
+        self._outputs: dict[str, tuple[Any, ...]] = {}
+        devices = [device] if isinstance(device, Device) else list(device)
+        if not any(d.device_type == CPU for d in devices):
+            devices.append(Device(CPU, 0))  # TVM adds it too: it computes shapes
+        arguments: list[int] = []
+        for d in devices:
+            arguments += [d.device_type, d.device_id, self._allocator(memory_cfg, d)]
+        self.module["init"](*arguments)
+
+    def _allocator(self, config: str | Mapping[Device, str] | None, device: Device) -> int:
+        kind = config if isinstance(config, str) else (config or {}).get(device, "pooled")
+        kinds = {"naive": self.NAIVE_ALLOCATOR, "pooled": self.POOLED_ALLOCATOR}
+        if kind not in kinds:
+            raise ValueError(f"memory_cfg: expected 'naive' or 'pooled', found {kind!r}")
+        return kinds[kind]
+
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Set all inputs of a function: by position, by name, or some of each.
+
+        Inputs are arrays, numbers, and lists or tuples of them. Names that are no parameters are passed over.
+
+        Raises:
+            TypeError: an input is missing, or there are too many.
+        """
+        if kwargs:
+            params = self._exec.get_function_params(func_name)
+            rest = iter(args)
+            missing = [p for p in params if p not in kwargs]
+            if len(missing) != len(args):
+                raise TypeError(f"{func_name}({', '.join(params)}): {len(args)} arguments for {missing}")
+            args = tuple(kwargs[p] if p in kwargs else next(rest) for p in params)
+        self.module["set_input"](func_name, *map(_argument, args))
+
+    def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Set one input: `set_one_input("main", "x", array)`, by index, or `set_one_input("main", x=array)`."""
+        pairs = [*kwargs.items()] if kwargs else [args]
+        if len(pairs) != 1 or len(pairs[0]) != 2 or (args and kwargs):
+            raise TypeError("set_one_input: expected one name or index and one array")
+        tag, value = pairs[0]
+        self.module["set_one_input"](func_name, tag, _argument(value))
+
+    def set_outputs(self, func_name: str, *outputs: Any) -> None:
+        """Arrays that the results of the next call are copied into; aligned to 64 bytes (`mblob.empty`)."""
+        self.module["set_outputs"](func_name, *outputs)
+        self._outputs[func_name] = outputs  # their memory is used then
+
+    def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a function, with inputs given here or set before; an array, or an ADT of them."""
+        if args or kwargs:
+            self.set_input(func_name, *args, **kwargs)
+        try:
+            return _result(self._invoke(func_name))
+        finally:
+            self._outputs.pop(func_name, None)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function "main"."""
+        return self.invoke("main", *args, **kwargs)
+
+    def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Call a function; `get_outputs` has what it returned."""
+        if args or kwargs:
+            self.set_input(func_name, *args, **kwargs)
+        self.module["invoke_stateful"](func_name)
+        self._outputs.pop(func_name, None)
+
+    def get_outputs(self) -> list[Any]:
+        """What the last call returned: one array, or the fields of its tuple."""
+        return [_result(self.module["get_output"](i)) for i in range(self.module["get_num_outputs"]())]
+
+    def get_input_index(self, input_name: str, func_name: str = "main") -> int:
+        """Position of an input, -1 if the function has none of that name."""
+        return int(self.module["get_input_index"](input_name, func_name))
+
+    def set_limits(self, instructions: int = 0, memory: int = 0) -> None:
+        """Instructions that one call may execute and bytes of storage that may be in use; 0: no limit."""
+        self.module["set_limits"](instructions, memory)
+
+
+def _result(value: Any) -> Any:
+    return ADT(value) if isinstance(value, Module) and value.type_key == ADT_KEY else value
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, ADT):
+        return value.module
+    if isinstance(value, (list, tuple)):
+        return get_global_func("runtime.Tuple")(*map(_argument, value))
+    dtype = {bool: "bool", int: "int32", float: "float32"}.get(type(value))  # as TVM takes numbers
+    is_number = dtype is not None or (not isinstance(value, Tensor) and getattr(value, "shape", None) == ())
+    if is_number:
+        import numpy as np
+
+        return np.asarray(value, dtype=dtype)
+    return value
