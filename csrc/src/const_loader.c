@@ -1,9 +1,11 @@
-/* Modules of the keys const_loader and metadata (TVM 0.7 and 0.8, the same bytes): constants of external modules.
+/* Modules of the keys const_loader and metadata (TVM 0.7 and 0.8, the same bytes): constants of external
+ * modules.
  *
  * Before the first function of a symbol is handed out, `__init_<symbol>` of the import that has one is called
- * with the symbol's constants, one argument (kTVMNDArrayHandle) each, in the order of the file; what it returns,
- * if anything, must be 0. TVM passes one object that holds them all; there are no such objects here. A module
- * that keeps the arrays keeps the library open: one of the same library keeps their DLTensor, or a copy. */
+ * with the symbol's constants, one argument (kTVMNDArrayHandle) each, in the order of the file; what it
+ * returns, if anything, must be 0. TVM passes one object that holds them all; there are no such objects here.
+ * A module that keeps the arrays keeps the library open: one of the same library keeps their DLTensor, or a
+ * copy. */
 #define _GNU_SOURCE
 #include "const_loader.h"
 
@@ -98,7 +100,8 @@ static bool read_payload(struct mb_cursor *c, struct const_loader *loader) {
     agree = count == loader->symbol_count;
   }
   if (!agree) {
-    (void)mb_fail_format("payload", (int64_t)c->pos - 8, c->entry, "counts of names and of what they name differ");
+    (void)mb_fail_format("payload", (int64_t)c->pos - 8, c->entry,
+                         "counts of names and of what they name differ");
     return false;
   }
   for (size_t i = 0; i < loader->symbol_count; i++)
@@ -144,7 +147,8 @@ static int find_in_imports(const struct const_loader *loader, const char *name, 
   *out = NULL;
   for (size_t i = 0; !*out && i < mblob_module_import_count(loader->module); i++) {
     status = mb_module_find(mblob_module_import_at(loader->module, i), name, false, out);
-    /* A module without a loader does not hide the ones behind it; who needs that very module is told later. */
+    /* A module without a loader does not hide the ones behind it; who needs that very module is told later.
+     */
     if (status && status != MBLOB_E_LOADER) return status;
   }
   return MBLOB_OK;

@@ -1,5 +1,5 @@
-/* golden_executors DIRECTORY INPUT EXPECTED: models of TVM 0.14 from C: ahead of time, and on the virtual machine.
- * The files hold raw float32: 64 of input, 10 of expected output. */
+/* golden_executors DIRECTORY INPUT EXPECTED: models of TVM 0.14 from C: ahead of time, and on the virtual
+ * machine. The files hold raw float32: 64 of input, 10 of expected output. */
 #include "check.h"
 
 enum { INPUTS = 64, OUTPUTS = 10 };
@@ -25,7 +25,8 @@ static void check_output(DLTensor *out, const float *expected) {
   CHECK(out->ndim == 2 && out->shape[0] == 1 && out->shape[1] == OUTPUTS && out->dtype.bits == 32);
   for (int i = 0; i < OUTPUTS; i++) {
     float found = ((const float *)out->data)[i], difference = found - expected[i];
-    CHECK((difference < 0 ? -difference : difference) <= 1e-5f * (expected[i] < 0 ? -expected[i] : expected[i]));
+    CHECK((difference < 0 ? -difference : difference) <=
+          1e-5f * (expected[i] < 0 ? -expected[i] : expected[i]));
   }
   CHECK(TVMArrayFree(out) == 0);
 }

@@ -1,5 +1,6 @@
 /* test_virtual_machine DIRECTORY: programs on several threads, and programs that lie: every field of every
- * instruction replaced, with the hash repaired, loaded and run within limits. Each must end in a result or an error. */
+ * instruction replaced, with the hash repaired, loaded and run within limits. Each must end in a result or an
+ * error. */
 #include "check.h"
 
 #include <pthread.h>
@@ -26,7 +27,7 @@ static uint64_t word_at(const uint8_t *p) {
   return value;
 }
 
-/* ---- primitives --------------------------------------------------------------------------------------------------- */
+/* ---- primitives ------------------------------------------------------------------------------ */
 
 static size_t size_of(const DLTensor *t) {
   size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
@@ -58,13 +59,14 @@ static int find_primitive(void *self, const char *name, mblob_function **out) {
 }
 
 static mblob_module *make_kernels(void) {
-  const mblob_loader loader = {.struct_size = sizeof(loader), .type_key = "kernels", .function = find_primitive};
+  const mblob_loader loader = {
+      .struct_size = sizeof(loader), .type_key = "kernels", .function = find_primitive};
   mblob_module *module = NULL;
   CHECK(mblob_module_create(&loader, NULL, &module) == MBLOB_OK);
   return module;
 }
 
-/* ---- calls ---------------------------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* A status; `ret` may be NULL. */
 static int call(mblob_module *module, const char *name, TVMValue *args, int *codes, int count, TVMValue *ret,
@@ -116,7 +118,7 @@ static void look_at(TVMValue value, int code, int depth) {
   }
 }
 
-/* ---- running a program -------------------------------------------------------------------------------------------- */
+/* ---- running a program ----------------------------------------------------------------------- */
 
 static const float floats[4] = {1, 2, 3, 4};
 static const int64_t number = 3, shape_of_result[2] = {2, 2};
@@ -143,7 +145,8 @@ static DLTensor argument_for(const char *param) {
 }
 
 /* Arguments for `function` behind its name; how many values, -1 if there are too many. */
-static int prepare(mblob_module *executable, const char *function, TVMValue *args, int *codes, DLTensor *tensors) {
+static int prepare(mblob_module *executable, const char *function, TVMValue *args, int *codes,
+                   DLTensor *tensors) {
   TVMValue arity, name, asked[] = {{.v_str = function}, {.v_int64 = 0}};
   int code, asked_codes[] = {kTVMStr, kTVMArgInt};
   args[0].v_str = function;
@@ -200,7 +203,7 @@ static int run_all(const uint8_t *code, size_t size, mblob_module *kernels) {
   return good;
 }
 
-/* ---- programs that lie ------------------------------------------------------------------------------------------------ */
+/* ---- programs that lie ----------------------------------------------------------------------- */
 
 static uint64_t hash_of(const uint8_t *instruction, uint64_t count) {
   uint64_t hash = word_at(instruction + 16);
@@ -218,7 +221,8 @@ static bool is_instruction(const uint8_t *code, size_t size, size_t at) {
 }
 
 static int lie_about(uint8_t *code, size_t size, size_t at, mblob_module *kernels) {
-  static const uint64_t lies[] = {0, 1, 2, 5, 64, 4096, UINT64_MAX, UINT64_C(1) << 31, UINT64_C(1) << 61, UINT64_C(1) << 63};
+  static const uint64_t lies[] = {
+      0, 1, 2, 5, 64, 4096, UINT64_MAX, UINT64_C(1) << 31, UINT64_C(1) << 61, UINT64_C(1) << 63};
   uint64_t count = word_at(code + at);
   int good = 0;
   for (uint64_t field = 1; field < count; field++) { /* 1: the opcode */
@@ -257,7 +261,7 @@ static void lies_end_in_results_or_errors(void) {
   mblob_module_release(kernels);
 }
 
-/* ---- threads ---------------------------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void *work(void *executable) {
   mblob_module *vm = start(executable);

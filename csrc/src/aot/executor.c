@@ -10,8 +10,8 @@
 #include "ndarray.h"
 #include "runtime.h"
 
-/* The entry function takes inputs, outputs and, if the model plans its memory itself, one pool of constants and
- * its workspace pools: all tensors, in this order. */
+/* The entry function takes inputs, outputs and, if the model plans its memory itself, one pool of constants
+ * and its workspace pools: all tensors, in this order. */
 struct aot_executor {
   mblob_module *library; /* counted: keeps the code, the metadata and the entry function */
   mblob_function *entry;
@@ -104,7 +104,8 @@ static int add_pools(struct aot_executor *e) {
   int status = add_constant_pool(e);
   for (int64_t i = 0; !status && i < m->workspace_pool_count; i++) {
     const struct mb_aot_tensor *pool = &m->workspace_pools[i];
-    DLTensor t = {.ndim = (int32_t)pool->ndim, .dtype = pool->dtype, .shape = (int64_t *)(uintptr_t)pool->shape};
+    DLTensor t = {
+        .ndim = (int32_t)pool->ndim, .dtype = pool->dtype, .shape = (int64_t *)(uintptr_t)pool->shape};
     size_t size = 0;
     status = mb_tensor_size(&t, &size);
     if (!status) status = add_bytes(e, (int64_t)size);
@@ -153,7 +154,8 @@ static int set_input(void *object, struct mb_call *call) {
 }
 
 /* Use the caller's memory from now on: an array is kept, other memory must outlive the executor. */
-static int set_zero_copy(struct aot_executor *e, const struct mb_names *names, size_t first, struct mb_call *call) {
+static int set_zero_copy(struct aot_executor *e, const struct mb_names *names, size_t first,
+                         struct mb_call *call) {
   DLTensor *given = NULL, *view = NULL;
   size_t i = 0;
   int status = mb_call_expect(call, 2, 2);

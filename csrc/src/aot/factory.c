@@ -1,4 +1,5 @@
-/* Modules of the key AotExecutorFactory: parameters, and a function of the model's name that makes executors. */
+/* Modules of the key AotExecutorFactory: parameters, and a function of the model's name that makes executors.
+ */
 #define _GNU_SOURCE
 #include "aot/factory.h"
 
@@ -62,8 +63,9 @@ static int create_executor(void *object, struct mb_call *call) {
   size_t count = 0;
   int status = mb_call_devices(call, 0, &device, 1, &count);
   if (!status && (device.device_type != kDLCPU || device.device_id != 0))
-    status = mb_fail(MBLOB_E_INCOMPATIBLE, "device (%d, %d): models compiled ahead of time run on cpu(0) here",
-                     (int)device.device_type, device.device_id);
+    status =
+        mb_fail(MBLOB_E_INCOMPATIBLE, "device (%d, %d): models compiled ahead of time run on cpu(0) here",
+                (int)device.device_type, device.device_id);
   if (!status) status = kernels_of(factory, &library);
   if (!status) status = mb_aot_executor_create(library, &factory->params, &executor);
   if (!status) mb_call_return_module(call, executor);

@@ -9,9 +9,9 @@
 #include "runtime.h"
 
 #define GETTER "get_c_metadata"
-#define VERSION 1           /* of the structure, in every release that has it */
-#define COUNT_LIMIT 65536   /* tensors of one kind */
-#define NAME_LIMIT 4096     /* bytes */
+#define VERSION 1         /* of the structure, in every release that has it */
+#define COUNT_LIMIT 65536 /* tensors of one kind */
+#define NAME_LIMIT 4096   /* bytes */
 
 _Static_assert(sizeof(struct mb_aot_tensor) == 32 && sizeof(struct mb_aot_constant) == 32 &&
                    sizeof(struct mb_aot_metadata) == 80,
@@ -87,7 +87,8 @@ static int find_entry(mblob_module *module, const char *model, mblob_function **
   if (asprintf(&name, "%s___tvm_main__", model) < 0) return mb_fail_memory(NAME_LIMIT);
   int status = mb_module_find(module, name, true, out);
   if (!status && !*out)
-    status = mb_fail(MBLOB_E_NOT_FOUND, "the library has no entry function '%s' of the model '%s'", name, model);
+    status =
+        mb_fail(MBLOB_E_NOT_FOUND, "the library has no entry function '%s' of the model '%s'", name, model);
   free(name);
   return status;
 }
@@ -98,7 +99,8 @@ int mb_aot_metadata_get(mblob_module *module, const struct mb_aot_metadata **out
   int code = kTVMNullptr;
   int status = mb_module_find(module, GETTER, true, &getter);
   if (!status && !getter)
-    status = mb_fail(MBLOB_E_NOT_FOUND, "the library has no function '" GETTER "', which names inputs and outputs");
+    status = mb_fail(MBLOB_E_NOT_FOUND,
+                     "the library has no function '" GETTER "', which names inputs and outputs");
   if (!status) status = mblob_function_call(getter, NULL, NULL, 0, &value, &code);
   if (!status && code != kTVMOpaqueHandle) {
     mb_value_release(value, code);

@@ -33,8 +33,8 @@ struct mb_aot_metadata {
   const char *name; /* of the model: the entry function is <name>___tvm_main__ */
 };
 
-/* Ask the imports of `module`, and check that all of it is in the library's memory and makes sense. `*entry` is
- * borrowed: it lives as long as the module. A mblob_status. */
+/* Ask the imports of `module`, and check that all of it is in the library's memory and makes sense. `*entry`
+ * is borrowed: it lives as long as the module. A mblob_status. */
 int mb_aot_metadata_get(mblob_module *module, const struct mb_aot_metadata **out, mblob_function **entry);
 
 #endif

@@ -43,7 +43,8 @@ int mb_names_argument(const struct mb_names *names, const struct mb_call *call, 
     int status = mb_call_int(call, i, &index);
     if (status) return status;
     if (index < 0 || (uint64_t)index >= names->count)
-      return mb_fail(MBLOB_E_ARGUMENT, "no %s %lld; there are %zu", names->kind, (long long)index, names->count);
+      return mb_fail(MBLOB_E_ARGUMENT, "no %s %lld; there are %zu", names->kind, (long long)index,
+                     names->count);
     *out = (size_t)index;
     return MBLOB_OK;
   }

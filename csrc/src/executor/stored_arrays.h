@@ -1,7 +1,7 @@
 /* stored_arrays.h - arrays that a payload holds (docs/format.md, section 3.2): parameters and constants.
  *
- * Data that is aligned as kernels assume is used where it is, in the mapping of the file; other data is copied
- * once, when the payload is read. Either way it lives as long as the library of the payload. */
+ * Data that is aligned as kernels assume is used where it is, in the mapping of the file; other data is
+ * copied once, when the payload is read. Either way it lives as long as the library of the payload. */
 #ifndef MB_STORED_ARRAYS_H
 #define MB_STORED_ARRAYS_H
 

@@ -38,8 +38,9 @@ static bool is_compact(const DLTensor *t) {
 int mb_tensor_check(const DLTensor *t, size_t *size) {
   DLDeviceType device = t->device.device_type;
   if (device != kDLCPU && device != kDLCUDAHost && device != kDLROCMHost)
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "the tensor is on a device of type %d, expected host memory (type %d)",
-                   (int)device, (int)kDLCPU);
+    return mb_fail(MBLOB_E_INCOMPATIBLE,
+                   "the tensor is on a device of type %d, expected host memory (type %d)", (int)device,
+                   (int)kDLCPU);
   if (t->ndim < 0 || t->ndim > MB_NDIM_LIMIT || (t->ndim && !t->shape))
     return mb_fail(MBLOB_E_ARGUMENT, "the tensor has %d dimensions, expected 0 to %d", (int)t->ndim,
                    MB_NDIM_LIMIT);
@@ -92,8 +93,8 @@ int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bo
   view.data = (char *)given->data + given->byte_offset;
   view.byte_offset = 0;
   if (size && (uintptr_t)view.data % MB_DEFAULT_ALIGNMENT)
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: its data is not aligned to %d bytes, as use without a copy needs", what,
-                   MB_DEFAULT_ALIGNMENT);
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: its data is not aligned to %d bytes, as use without a copy needs",
+                   what, MB_DEFAULT_ALIGNMENT);
   status = mb_array_view(&view, given, is_array ? release_array : release_nothing, out);
   if (!status && is_array) mb_array_retain(given);
   return status;
@@ -123,7 +124,8 @@ const char *mb_shape_text(const DLTensor *t, char text[MB_SHAPE_TEXT]) {
       used += (size_t)snprintf(text + used, MB_SHAPE_TEXT - used, ",...");
       break;
     }
-    used += (size_t)snprintf(text + used, MB_SHAPE_TEXT - used, "%s%lld", i ? "," : "", (long long)t->shape[i]);
+    used +=
+        (size_t)snprintf(text + used, MB_SHAPE_TEXT - used, "%s%lld", i ? "," : "", (long long)t->shape[i]);
   }
   (void)snprintf(text + used, MB_SHAPE_TEXT - used, "]");
   return text;

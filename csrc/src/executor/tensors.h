@@ -15,8 +15,8 @@ int mb_tensor_check(const DLTensor *t, size_t *size);
 int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *given);
 /* Check, match and copy all elements. */
 int mb_tensor_assign(const char *what, DLTensor *to, const DLTensor *from);
-/* A counted view of `given`, which must fit `like` and be as aligned as kernels assume. With `is_array` it is an
- * array and kept, otherwise its memory must outlive the view. A mblob_status. */
+/* A counted view of `given`, which must fit `like` and be as aligned as kernels assume. With `is_array` it is
+ * an array and kept, otherwise its memory must outlive the view. A mblob_status. */
 int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bool is_array, DLTensor **out);
 /* A new array in host memory. A mblob_status. */
 int mb_tensor_new(int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out);

@@ -16,7 +16,7 @@ struct adt {
 
 static const struct mb_class adt_class; /* defined below */
 
-/* ---- out ------------------------------------------------------------------------------------------------------ */
+/* ---- out ------------------------------------------------------------------------------------- */
 
 static bool is_constant(const struct vm_executable *exec, const DLTensor *array) {
   uintptr_t data = (uintptr_t)array->data;
@@ -64,10 +64,11 @@ static int return_adt(struct vm_value value, const struct vm_executable *exec, s
 int vm_value_return(struct vm_value value, const struct vm_executable *exec, struct mb_call *call) {
   if (value.kind == VM_ARRAY) return return_array(value.u.array, exec, call);
   if (value.kind == VM_ADT) return return_adt(value, exec, call);
-  return mb_fail(MBLOB_E_ARGUMENT, "the result is %s, expected an array or a tuple", vm_kind_name(value.kind));
+  return mb_fail(MBLOB_E_ARGUMENT, "the result is %s, expected an array or a tuple",
+                 vm_kind_name(value.kind));
 }
 
-/* ---- in ------------------------------------------------------------------------------------------------------- */
+/* ---- in -------------------------------------------------------------------------------------- */
 
 static bool is_usable(const DLTensor *t) {
   return !t->strides && !t->byte_offset && (uintptr_t)t->data % MB_DEFAULT_ALIGNMENT == 0;
@@ -98,14 +99,15 @@ int vm_value_argument(const struct mb_call *call, int i, struct vm_value *out) {
   if (status) return status;
   const struct adt *adt = mb_native_object(module, &adt_class);
   if (!adt)
-    return mb_fail(MBLOB_E_ARGUMENT, "argument %d: a module of the key '%s', expected a tensor or a tuple (%s)", i,
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "argument %d: a module of the key '%s', expected a tensor or a tuple (%s)", i,
                    mblob_module_type_key(module), adt_class.type_key);
   vm_value_retain(adt->value);
   *out = adt->value;
   return MBLOB_OK;
 }
 
-/* ---- the module ------------------------------------------------------------------------------------------------- */
+/* ---- the module ------------------------------------------------------------------------------ */
 
 static void close_adt(void *object) {
   struct adt *adt = object;
@@ -143,7 +145,7 @@ static const struct mb_method methods[] = {
 
 static const struct mb_class adt_class = {.type_key = "runtime.ADT", .methods = methods, .close = close_adt};
 
-/* ---- made by callers -------------------------------------------------------------------------------------------- */
+/* ---- made by callers ------------------------------------------------------------------------- */
 
 static int make(struct mb_call *call, int64_t tag, int first) {
   struct vm_compound *compound = NULL;
@@ -159,13 +161,15 @@ static int make(struct mb_call *call, int64_t tag, int first) {
 }
 
 int mb_vm_tuple(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
-  struct mb_call call = {.method = "runtime.Tuple", .args = args, .codes = codes, .count = count, .result = ret};
+  struct mb_call call = {
+      .method = "runtime.Tuple", .args = args, .codes = codes, .count = count, .result = ret};
   (void)resource;
   return make(&call, 0, 0);
 }
 
 int mb_vm_adt(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
-  struct mb_call call = {.method = "runtime.ADT", .args = args, .codes = codes, .count = count, .result = ret};
+  struct mb_call call = {
+      .method = "runtime.ADT", .args = args, .codes = codes, .count = count, .result = ret};
   int64_t tag = 0;
   (void)resource;
   int status = mb_call_int(&call, 0, &tag);

@@ -8,8 +8,8 @@
 
 struct vm_executable;
 
-/* Hand a value (the reference stays the machine's) to a caller: an array, or a module. An array that is in memory of
- * a constant of `exec` (may be NULL) is copied: constants are not the caller's to write. */
+/* Hand a value (the reference stays the machine's) to a caller: an array, or a module. An array that is in
+ * memory of a constant of `exec` (may be NULL) is copied: constants are not the caller's to write. */
 int vm_value_return(struct vm_value value, const struct vm_executable *exec, struct mb_call *call);
 /* The value that argument `i` stands for: a tensor, which is copied unless it is an array, or a module of the
  * key. */

@@ -18,7 +18,8 @@ struct place {
 };
 
 static bool bad(const struct place *p, const char *text) {
-  (void)mb_fail_format("payload", (int64_t)p->cursor->pos, p->cursor->entry, "bytecode: function '%.64s', instruction %zu: %s",
+  (void)mb_fail_format("payload", (int64_t)p->cursor->pos, p->cursor->entry,
+                       "bytecode: function '%.64s', instruction %zu: %s",
                        p->function->name ? p->function->name : "?", p->pc, text);
   return false;
 }
@@ -28,7 +29,7 @@ static bool no_memory(size_t size) {
   return false;
 }
 
-/* ---- functions ------------------------------------------------------------------------------------------------ */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 /* A decimal number, as TVM writes counts here. */
 static bool read_decimal(const struct place *p, const char *text, uint64_t limit, size_t *out) {
@@ -63,11 +64,12 @@ static bool read_header(struct place *p, bool param_devices) {
   if (!mb_read_count(c, &devices, 8, "function.devices")) return false;
   if (devices != f->param_count) return bad(p, "counts of parameters and of their devices differ");
   for (uint64_t i = 0; i < devices; i++)
-    if (!mb_read_u64(c, &device, "function.devices") || !vm_device_check(c, p->exec, (int64_t)device)) return false;
+    if (!mb_read_u64(c, &device, "function.devices") || !vm_device_check(c, p->exec, (int64_t)device))
+      return false;
   return true;
 }
 
-/* ---- one instruction ------------------------------------------------------------------------------------------ */
+/* ---- one instruction ------------------------------------------------------------------------- */
 
 static bool reserve(struct vm_function *f, size_t count, size_t *capacity) {
   if (count <= *capacity - f->field_count) return true;
@@ -102,7 +104,8 @@ static void add_fields(struct vm_function *f, enum vm_opcode opcode, const char 
   size_t taken = 0;
   for (; *latest && *latest != VM_REGISTERS && *latest != VM_SHAPE; latest++) {
     bool has = *form == *latest;
-    for (size_t i = *latest == VM_DTYPE ? 3 : 1; i; i--) f->fields[f->field_count++] = has ? numbers[taken++] : 0;
+    for (size_t i = *latest == VM_DTYPE ? 3 : 1; i; i--)
+      f->fields[f->field_count++] = has ? numbers[taken++] : 0;
     form += has;
   }
   while (taken < count) f->fields[f->field_count++] = numbers[taken++];
@@ -118,7 +121,8 @@ static bool read_instruction(struct place *p, size_t *capacity) {
   uint64_t count = 0, hash = 0, opcode = 0;
   if (!mb_read_count(c, &count, 8, "instruction")) return false;
   if (count < 2) return bad(p, "it has no opcode");
-  if (!mb_read_u64(c, &hash, "instruction.hash") || !mb_read_u64(c, &opcode, "instruction.opcode")) return false;
+  if (!mb_read_u64(c, &hash, "instruction.hash") || !mb_read_u64(c, &opcode, "instruction.opcode"))
+    return false;
   if (opcode >= VM_OPCODE_COUNT) return bad(p, "unknown opcode");
   count -= 2;
   int64_t *numbers = malloc(count ? count * sizeof(*numbers) : 1);
@@ -153,7 +157,7 @@ static bool read_function(struct place *p, bool param_devices) {
   return true;
 }
 
-/* ---- checks --------------------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static bool check_dtype(const struct place *p, const int64_t *t) {
   bool ok = t[0] >= 0 && t[0] <= UINT8_MAX && t[1] > 0 && t[1] <= UINT8_MAX && t[2] > 0 && t[2] <= UINT16_MAX;
@@ -218,12 +222,12 @@ static bool check_function(struct place *p) {
     const char *form = vm_opcodes[instruction->opcode].fields;
     const int64_t *fields = f->fields + instruction->fields, *next = fields;
     for (; *form && *form != VM_REGISTERS && *form != VM_SHAPE; form++) {
-      if (!check_field(p, (enum vm_field)*form, next)) return false;
+      if (!check_field(p, (enum vm_field) * form, next)) return false;
       next += *form == VM_DTYPE ? 3 : 1;
     }
     if (*form) {
       int64_t count = fields[vm_form_place(vm_opcodes[instruction->opcode].fields, VM_COUNT)];
-      if (!check_list(p, (enum vm_field)*form, next, count)) return false;
+      if (!check_list(p, (enum vm_field) * form, next, count)) return false;
     }
     if (!check_call(p, instruction->opcode, fields)) return false;
   }
@@ -232,7 +236,7 @@ static bool check_function(struct place *p) {
          bad(p, "the function does not end in Ret, Goto, If or Fatal");
 }
 
-/* ---- all functions -------------------------------------------------------------------------------------------- */
+/* ---- all functions --------------------------------------------------------------------------- */
 
 /* Functions stand where their names stand among the globals. */
 static bool place_functions(struct mb_cursor *c, struct vm_executable *exec) {

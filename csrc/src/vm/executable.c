@@ -26,12 +26,13 @@ const struct vm_function *vm_function_find(const struct vm_executable *exec, con
   for (size_t i = 0; i < exec->function_count && i < SHOWN; i++)
     (void)fprintf(out, "%s%s", i ? ", " : "", exec->functions[i].name);
   (void)fclose(out);
-  (void)mb_fail(MBLOB_E_ARGUMENT, "the program has no function '%s'; it has: %s", name, list && *list ? list : "none");
+  (void)mb_fail(MBLOB_E_ARGUMENT, "the program has no function '%s'; it has: %s", name,
+                list && *list ? list : "none");
   free(list);
   return NULL;
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static void close_executable(void *object) {
   struct vm_executable *exec = object;
@@ -59,7 +60,8 @@ static int open_executable(const mblob_module_info *info, void **object) {
   struct mb_slice code;
   struct vm_executable *exec = NULL;
   bool ok = mb_read_string(&c, &code, "code");
-  int status = ok ? read_executable(code.data, code.size, (int64_t)info->index, &exec) : mblob_last_error_info()->status;
+  int status = ok ? read_executable(code.data, code.size, (int64_t)info->index, &exec)
+                  : mblob_last_error_info()->status;
   if (status) {
     mb_error_prefix(info->type_key);
     return status;
@@ -76,7 +78,8 @@ static int load_executable(const struct mb_call *call, mblob_module **out) {
   struct vm_executable *exec = NULL;
   int status = mb_call_expect(call, 1, 2);
   if (!status) status = mb_call_bytes(call, 0, &code, &size);
-  if (!status && call->count == 2 && call->codes[1] != kTVMNullptr) status = mb_call_module(call, 1, &library);
+  if (!status && call->count == 2 && call->codes[1] != kTVMNullptr)
+    status = mb_call_module(call, 1, &library);
   if (status) return status;
   void *copy = malloc(size ? size : 1);
   if (!copy) return mb_fail_memory(size);
@@ -111,7 +114,7 @@ int mb_vm_load_executable(TVMValue *args, int *codes, int count, TVMRetValueHand
   return status;
 }
 
-/* ---- constants that are bound late -------------------------------------------------------------------------------- */
+/* ---- constants that are bound late ----------------------------------------------------------- */
 
 /* With the lock: take what the dictionary has for constants without data. */
 static int bind_constants(struct vm_executable *exec, const struct mb_tensors *tensors) {
@@ -180,11 +183,11 @@ static int check_bound(struct vm_executable *exec) {
     if (exec->constants[i].name && !exec->constants[i].view.shape) missing = exec->constants[i].name;
   pthread_mutex_unlock(&exec->lock);
   if (!missing) return MBLOB_OK;
-  return mb_fail(MBLOB_E_ARGUMENT, "constant '%s' is kept in a file of its own: call load_late_bound_consts first",
-                 missing);
+  return mb_fail(MBLOB_E_ARGUMENT,
+                 "constant '%s' is kept in a file of its own: call load_late_bound_consts first", missing);
 }
 
-/* ---- methods -------------------------------------------------------------------------------------------------------- */
+/* ---- methods --------------------------------------------------------------------------------- */
 
 static int vm_load_executable(void *object, struct mb_call *call) {
   struct vm_executable *exec = object;
@@ -234,8 +237,8 @@ static int get_function_param_name(void *object, struct mb_call *call) {
   if (!status) status = mb_call_int(call, 1, &i);
   if (status) return status;
   if (i < 0 || (uint64_t)i >= function->param_count)
-    return mb_fail(MBLOB_E_ARGUMENT, "function '%s' has no parameter %lld; it has %zu", function->name, (long long)i,
-                   function->param_count);
+    return mb_fail(MBLOB_E_ARGUMENT, "function '%s' has no parameter %lld; it has %zu", function->name,
+                   (long long)i, function->param_count);
   return mb_call_return_text(call, function->params[i]);
 }
 
@@ -246,10 +249,16 @@ static int return_list(struct mb_call *call, char *text) {
   return status;
 }
 
-static int get_bytecode(void *object, struct mb_call *call) { return return_list(call, vm_list_bytecode(object)); }
+static int get_bytecode(void *object, struct mb_call *call) {
+  return return_list(call, vm_list_bytecode(object));
+}
 static int get_stats(void *object, struct mb_call *call) { return return_list(call, vm_list_stats(object)); }
-static int get_constants(void *object, struct mb_call *call) { return return_list(call, vm_list_constants(object)); }
-static int get_primitives(void *object, struct mb_call *call) { return return_list(call, vm_list_primitives(object)); }
+static int get_constants(void *object, struct mb_call *call) {
+  return return_list(call, vm_list_constants(object));
+}
+static int get_primitives(void *object, struct mb_call *call) {
+  return return_list(call, vm_list_primitives(object));
+}
 static int get_virtual_devices(void *object, struct mb_call *call) {
   return return_list(call, vm_list_devices(object));
 }

@@ -1,6 +1,6 @@
-/* executable.h - a program of the Relay virtual machine: what the payload of the key VMExecutable holds, read and
- * checked. After reading, nothing in it can make the interpreter step outside of registers, code, constants,
- * functions or primitives; what depends on values is checked when it runs. */
+/* executable.h - a program of the Relay virtual machine: what the payload of the key VMExecutable holds, read
+ * and checked. After reading, nothing in it can make the interpreter step outside of registers, code,
+ * constants, functions or primitives; what depends on values is checked when it runs. */
 #ifndef MB_VM_EXECUTABLE_H
 #define MB_VM_EXECUTABLE_H
 
@@ -15,7 +15,7 @@
 
 struct vm_instruction {
   enum vm_opcode opcode;
-  size_t fields; /* where its fields start in those of the function; in the latest form, the list behind them */
+  size_t fields; /* where they start in those of the function; in the latest form, the list behind them */
 };
 
 struct vm_function {
@@ -35,17 +35,17 @@ struct vm_names {
 };
 
 struct vm_executable {
-  mblob_module *module;    /* its own, not counted; its imports have the primitives */
-  char *version;           /* of the TVM that wrote it */
-  const char *written_as;  /* first release with this form of the bytecode: "0.14" */
-  void *owned;             /* the code, if it is no payload */
+  mblob_module *module;   /* its own, not counted; its imports have the primitives */
+  char *version;          /* of the TVM that wrote it */
+  const char *written_as; /* first release with this form of the bytecode: "0.14" */
+  void *owned;            /* the code, if it is no payload */
   const uint8_t *code;
   uint64_t code_size;
   bool has_devices; /* false: fields name DLDeviceTypes */
   DLDevice *devices;
   size_t device_count;
-  DLDeviceType foreign_device; /* one that is no host memory and would be needed; 0 if none is */
-  struct vm_names globals;     /* names of functions, in order of their indices */
+  DLDeviceType foreign_device;       /* one that is no host memory and would be needed; 0 if none is */
+  struct vm_names globals;           /* names of functions, in order of their indices */
   struct mb_stored_array *constants; /* name: of one that is bound late, NULL of others */
   size_t constant_count;
   struct vm_names primitives;
@@ -55,7 +55,8 @@ struct vm_executable {
   pthread_mutex_t lock;  /* constants that are bound late */
 };
 
-/* Read and check `size` bytes (vm/reader.c). `entry`: for errors. A mblob_status; `out` is to be freed anyway. */
+/* Read and check `size` bytes (vm/reader.c). `entry`: for errors. A mblob_status; `out` is to be freed
+ * anyway. */
 int vm_executable_read(struct vm_executable *out, const void *code, uint64_t size, int64_t entry);
 /* The functions, at the cursor (vm/code.c). */
 bool vm_code_read(struct mb_cursor *c, struct vm_executable *exec, bool param_devices);

@@ -1,4 +1,5 @@
-/* The loop of the virtual machine: calls and jumps. Calls of the program are frames on the heap, not C recursion. */
+/* The loop of the virtual machine: calls and jumps. Calls of the program are frames on the heap, not C
+ * recursion. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 #include "error.h"
 #include "vm/machine.h"
 
-/* ---- frames --------------------------------------------------------------------------------------------------- */
+/* ---- frames ---------------------------------------------------------------------------------- */
 
 static struct vm_frame *top(struct vm_machine *m) { return &m->frames[m->frame_count - 1]; }
 
@@ -52,7 +53,7 @@ static void pop_frame(struct vm_machine *m) {
   m->frame_count--;
 }
 
-/* ---- calls ---------------------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static struct vm_value shared(struct vm_value value) {
   vm_value_retain(value);
@@ -109,7 +110,7 @@ static int branch(struct vm_machine *m, const int64_t *f) {
   return status;
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static int step(struct vm_machine *m) {
   struct vm_frame *frame = top(m);
@@ -140,8 +141,8 @@ static void locate(const struct vm_machine *m) {
   if (instruction->opcode == VM_INVOKE_PACKED)
     (void)snprintf(primitive, sizeof(primitive), " '%.100s'",
                    m->exec->primitives.names[frame->function->fields[instruction->fields]]);
-  (void)snprintf(text, sizeof(text), "function '%.64s', instruction %zu (%s%s)", frame->function->name, frame->pc,
-                 vm_opcodes[instruction->opcode].name, primitive);
+  (void)snprintf(text, sizeof(text), "function '%.64s', instruction %zu (%s%s)", frame->function->name,
+                 frame->pc, vm_opcodes[instruction->opcode].name, primitive);
   mb_error_prefix(text);
 }
 

@@ -45,7 +45,7 @@ static void write_instruction(FILE *out, const struct vm_executable *exec, const
   (void)fputs(vm_opcodes[instruction->opcode].name, out);
   for (; *form && *form != VM_REGISTERS && *form != VM_SHAPE; form++) {
     if (*form == VM_SIZE && fields[count_place] == 0) write_field(out, exec, VM_REGISTER, next);
-    if (*form != VM_COUNT) write_field(out, exec, (enum vm_field)*form, next);
+    if (*form != VM_COUNT) write_field(out, exec, (enum vm_field) * form, next);
     next += *form == VM_DTYPE ? 3 : 1;
   }
   if (*form) {
@@ -66,7 +66,8 @@ char *vm_list_bytecode(const struct vm_executable *exec) {
     const struct vm_function *f = &exec->functions[i];
     (void)fprintf(out, "%sVM Function[%zu]: %s(", i ? "\n" : "", i, f->name);
     for (size_t p = 0; p < f->param_count; p++) (void)fprintf(out, "%s%s", p ? ", " : "", f->params[p]);
-    (void)fprintf(out, ")\n# reg file size = %zu\n# instruction count = %zu\n", f->register_count, f->code_count);
+    (void)fprintf(out, ")\n# reg file size = %zu\n# instruction count = %zu\n", f->register_count,
+                  f->code_count);
     for (size_t pc = 0; pc < f->code_count; pc++) {
       (void)fprintf(out, "%4zu: ", pc);
       write_instruction(out, exec, f, &f->code[pc]);
@@ -91,7 +92,9 @@ char *vm_list_stats(const struct vm_executable *exec) {
   (void)fprintf(out, "  Constant shapes (#%zu): [", exec->constant_count);
   for (size_t i = 0; i < exec->constant_count; i++) {
     const struct mb_stored_array *c = &exec->constants[i];
-    const char *what = !c->view.data && c->name ? "late bound" : c->view.ndim ? mb_shape_text(&c->view, shape) : "scalar";
+    const char *what = !c->view.data && c->name ? "late bound"
+                       : c->view.ndim           ? mb_shape_text(&c->view, shape)
+                                                : "scalar";
     (void)fprintf(out, "%s%s", i ? ", " : "", what);
   }
   (void)fputs("]\n", out);

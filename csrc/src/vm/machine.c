@@ -13,7 +13,7 @@
 
 enum allocator { NAIVE = 1, POOLED = 2 }; /* TVM's numbers */
 
-/* ---- making ----------------------------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static void clear_outputs(struct vm_slots *slots) {
   while (slots->output_count) mb_array_release(slots->outputs[--slots->output_count]);
@@ -59,7 +59,10 @@ static int find_primitive(const struct vm_executable *exec, const char *name, mb
       mb_error_save(&error);
     }
   }
-  if (!*out) status = first ? mb_error_restore(&error) : mb_fail(MBLOB_E_NOT_FOUND, "no primitive function '%s' in what the program imports", name);
+  if (!*out)
+    status = first
+                 ? mb_error_restore(&error)
+                 : mb_fail(MBLOB_E_NOT_FOUND, "no primitive function '%s' in what the program imports", name);
   if (first) mb_saved_error_free(&error);
   return *out ? MBLOB_OK : status;
 }
@@ -77,7 +80,7 @@ static int fill(struct vm_machine *m) {
   return status;
 }
 
-/* ---- devices ---------------------------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 static int check_devices(const struct vm_executable *exec) {
   if (!exec->foreign_device) return MBLOB_OK;
@@ -86,30 +89,34 @@ static int check_devices(const struct vm_executable *exec) {
                  (int)exec->foreign_device);
 }
 
-/* Triples of device type, device id and kind of allocator. All memory is the host's, so they only have to name it. */
+/* Triples of device type, device id and kind of allocator. All memory is the host's, so they only have to
+ * name it. */
 static int init(struct vm_machine *m, struct mb_call *call) {
-  int status = call->count && call->count % 3 == 0
-                   ? MBLOB_OK
-                   : mb_fail(MBLOB_E_ARGUMENT, "expected triples (device type, device id, allocator), found %d values",
-                             call->count);
+  int status =
+      call->count && call->count % 3 == 0
+          ? MBLOB_OK
+          : mb_fail(MBLOB_E_ARGUMENT, "expected triples (device type, device id, allocator), found %d values",
+                    call->count);
   bool host = false, pooled = false;
   for (int i = 0; !status && i < call->count; i += 3) {
     int64_t device[3] = {0};
     for (int k = 0; !status && k < 3; k++) status = mb_call_int(call, i + k, &device[k]);
     if (!status && device[2] != NAIVE && device[2] != POOLED)
-      status = mb_fail(MBLOB_E_ARGUMENT, "allocator %lld, expected 1 (naive) or 2 (pooled)", (long long)device[2]);
+      status =
+          mb_fail(MBLOB_E_ARGUMENT, "allocator %lld, expected 1 (naive) or 2 (pooled)", (long long)device[2]);
     if (!status && device[0] == kDLCPU) {
       host = true;
       pooled = device[2] == POOLED;
     }
   }
   if (!status) status = check_devices(m->exec);
-  if (!status && !host) status = mb_fail(MBLOB_E_INCOMPATIBLE, "none of the devices is the cpu, which runs the program");
+  if (!status && !host)
+    status = mb_fail(MBLOB_E_INCOMPATIBLE, "none of the devices is the cpu, which runs the program");
   if (!status) vm_pool_keep(m->pool, pooled);
   return status;
 }
 
-/* ---- inputs and outputs ------------------------------------------------------------------------------------------- */
+/* ---- inputs and outputs ---------------------------------------------------------------------- */
 
 static int function_argument(const struct vm_machine *m, const struct mb_call *call, int i, size_t *out) {
   const char *name = NULL;
@@ -146,7 +153,8 @@ static int set_params(struct vm_machine *m, size_t function, const struct mb_cal
     return mb_fail(MBLOB_E_ARGUMENT, "function '%s' takes %zu arguments, found %d", f->name, f->param_count,
                    call->count - first);
   int status = MBLOB_OK;
-  for (size_t i = 0; !status && i < f->param_count; i++) status = set_param(m, function, i, call, first + (int)i);
+  for (size_t i = 0; !status && i < f->param_count; i++)
+    status = set_param(m, function, i, call, first + (int)i);
   return status;
 }
 
@@ -211,7 +219,7 @@ static int get_input_index(struct vm_machine *m, struct mb_call *call) {
   return MBLOB_OK;
 }
 
-/* ---- calls -------------------------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static int check_inputs(const struct vm_machine *m, size_t function) {
   const struct vm_function *f = &m->exec->functions[function];
@@ -238,9 +246,9 @@ static int copy_outputs(const struct vm_machine *m, const struct vm_slots *slots
                    output_count(m));
   for (size_t i = 0; !status && i < slots->output_count; i++) {
     struct vm_value value = output_at(m, i);
-    status = value.kind == VM_ARRAY
-                 ? mb_tensor_assign("output", slots->outputs[i], value.u.array)
-                 : mb_fail(MBLOB_E_ARGUMENT, "output %zu is %s, expected an array", i, vm_kind_name(value.kind));
+    status = value.kind == VM_ARRAY ? mb_tensor_assign("output", slots->outputs[i], value.u.array)
+                                    : mb_fail(MBLOB_E_ARGUMENT, "output %zu is %s, expected an array", i,
+                                              vm_kind_name(value.kind));
   }
   return status;
 }
@@ -320,7 +328,7 @@ static int set_limits(struct vm_machine *m, struct mb_call *call) {
   return MBLOB_OK;
 }
 
-/* ---- the module --------------------------------------------------------------------------------------------------- */
+/* ---- the module ------------------------------------------------------------------------------ */
 
 static const struct {
   const char *name;

@@ -1,4 +1,5 @@
-/* machine.h - the interpreter of the Relay virtual machine, and modules of the key VirtualMachine around it. */
+/* machine.h - the interpreter of the Relay virtual machine, and modules of the key VirtualMachine around it.
+ */
 #ifndef MB_VM_MACHINE_H
 #define MB_VM_MACHINE_H
 
@@ -11,12 +12,12 @@
 
 struct vm_frame {
   const struct vm_function *function;
-  size_t pc;             /* of the instruction that runs */
-  size_t registers;      /* where its registers start */
+  size_t pc;              /* of the instruction that runs */
+  size_t registers;       /* where its registers start */
   size_t return_register; /* of the caller */
 };
 
-struct vm_slots { /* per function */
+struct vm_slots {          /* per function */
   struct vm_value *values; /* inputs, NULL until one is set */
   DLTensor **outputs;      /* counted views of where results go, NULL if nowhere */
   size_t output_count;
@@ -36,16 +37,16 @@ struct vm_machine {
   TVMValue *args; /* of the primitive that is called */
   int *codes;
   size_t arg_capacity;
-  struct vm_value result; /* of the last call */
+  struct vm_value result;               /* of the last call */
   uint64_t executed, instruction_limit; /* instructions of this call; 0: no limit */
   atomic_flag busy;
 };
 
-/* Run function `index` with its `param_count` arguments (borrowed) into `m->result`. Whatever fails, the machine can
- * be used again. A mblob_status. */
+/* Run function `index` with its `param_count` arguments (borrowed) into `m->result`. Whatever fails, the
+ * machine can be used again. A mblob_status. */
 int vm_machine_run(struct vm_machine *m, size_t index, const struct vm_value *args);
 
-/* ---- between interpreter.c and operations.c ------------------------------------------------------------------------ */
+/* ---- between interpreter.c and operations.c -------------------------------------------------- */
 
 typedef int (*vm_operation)(struct vm_machine *m, struct vm_value *registers, const int64_t *fields);
 /* Instructions that only read and write registers; NULL for those that change the flow of control. */

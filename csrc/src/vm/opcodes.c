@@ -37,7 +37,7 @@ size_t vm_form_size(const char *form) {
 
 size_t vm_form_place(const char *form, enum vm_field kind) {
   for (size_t place = 0; *form; form++) {
-    if ((enum vm_field)*form == kind) return place;
+    if ((enum vm_field) * form == kind) return place;
     place += *form == VM_DTYPE ? 3 : 1;
   }
   return SIZE_MAX;

@@ -9,7 +9,7 @@
 #include "function_table.h"
 #include "vm/machine.h"
 
-/* ---- registers ------------------------------------------------------------------------------------------------- */
+/* ---- registers ------------------------------------------------------------------------------- */
 
 void vm_register_set(struct vm_value *place, struct vm_value value) {
   struct vm_value old = *place;
@@ -23,8 +23,8 @@ static void set_array(struct vm_value *place, DLTensor *array) {
 
 static int expect(const struct vm_value *registers, int64_t i, enum vm_kind kind) {
   if (registers[i].kind == kind) return MBLOB_OK;
-  return mb_fail(MBLOB_E_FORMAT, "register %lld has %s, expected %s", (long long)i, vm_kind_name(registers[i].kind),
-                 vm_kind_name(kind));
+  return mb_fail(MBLOB_E_FORMAT, "register %lld has %s, expected %s", (long long)i,
+                 vm_kind_name(registers[i].kind), vm_kind_name(kind));
 }
 
 int vm_register_array(const struct vm_value *registers, int64_t i, DLTensor **out) {
@@ -59,21 +59,24 @@ static int read_shape(const struct vm_value *registers, int64_t i, int64_t shape
   DLTensor *t = NULL;
   int status = vm_register_array(registers, i, &t);
   if (status) return status;
-  bool is_shape = t->dtype.code == kDLInt && (t->dtype.bits == 32 || t->dtype.bits == 64) && t->dtype.lanes == 1 &&
+  bool is_shape = t->dtype.code == kDLInt && (t->dtype.bits == 32 || t->dtype.bits == 64) &&
+                  t->dtype.lanes == 1 &&
                   (t->ndim == 0 || (t->ndim == 1 && t->shape[0] >= 0 && t->shape[0] <= MB_NDIM_LIMIT));
   if (!is_shape) {
     char dtype[MB_DTYPE_TEXT], text[MB_SHAPE_TEXT];
-    return mb_fail(MBLOB_E_FORMAT, "register %lld has %s of shape %s, expected a shape of at most %d dimensions",
+    return mb_fail(MBLOB_E_FORMAT,
+                   "register %lld has %s of shape %s, expected a shape of at most %d dimensions",
                    (long long)i, mb_dtype_text(t->dtype, dtype), mb_shape_text(t, text), MB_NDIM_LIMIT);
   }
   *ndim = t->ndim ? (int)t->shape[0] : 1; /* TVM's shape functions return a scalar for one dimension */
   const char *data = (const char *)t->data + t->byte_offset;
   for (int d = 0; d < *ndim; d++)
-    shape[d] = t->dtype.bits == 64 ? ((const int64_t *)(const void *)data)[d] : ((const int32_t *)(const void *)data)[d];
+    shape[d] = t->dtype.bits == 64 ? ((const int64_t *)(const void *)data)[d]
+                                   : ((const int32_t *)(const void *)data)[d];
   return MBLOB_OK;
 }
 
-/* ---- simple ones ------------------------------------------------------------------------------------------------ */
+/* ---- simple ones ----------------------------------------------------------------------------- */
 
 static int move(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   (void)m;
@@ -125,7 +128,7 @@ static int shape_of(struct vm_machine *m, struct vm_value *r, const int64_t *f) 
   return MBLOB_OK;
 }
 
-/* ---- tuples and closures ------------------------------------------------------------------------------------------ */
+/* ---- tuples and closures --------------------------------------------------------------------- */
 
 static int new_compound(struct vm_value *r, enum vm_kind kind, const int64_t *f) {
   struct vm_compound *compound = NULL;
@@ -174,7 +177,7 @@ static int get_tag(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   return MBLOB_OK;
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static DLDataType dtype_of(const int64_t *f) {
   return (DLDataType){(uint8_t)f[0], (uint8_t)f[1], (uint16_t)f[2]};
@@ -212,8 +215,8 @@ static int place_tensor(struct vm_value *r, int64_t from, int64_t at, DLTensor *
   if (status) return status;
   struct vm_storage *storage = r[from].u.storage;
   if (offset < 0 || (uint64_t)offset > storage->size || size > storage->size - (size_t)offset)
-    return mb_fail(MBLOB_E_FORMAT, "a tensor of %zu bytes at %lld is outside of its storage of %zu bytes", size,
-                   (long long)offset, storage->size);
+    return mb_fail(MBLOB_E_FORMAT, "a tensor of %zu bytes at %lld is outside of its storage of %zu bytes",
+                   size, (long long)offset, storage->size);
   if (offset % MB_DEFAULT_ALIGNMENT)
     return mb_fail(MBLOB_E_FORMAT, "a tensor at offset %lld, expected a multiple of %d", (long long)offset,
                    MB_DEFAULT_ALIGNMENT);
@@ -263,7 +266,8 @@ static int reshape_tensor(struct vm_machine *m, struct vm_value *r, const int64_
   if (status) return status;
   if (old_size != new_size) {
     char from[MB_SHAPE_TEXT], to[MB_SHAPE_TEXT];
-    return mb_fail(MBLOB_E_FORMAT, "shape %s cannot become %s", mb_shape_text(of, from), mb_shape_text(&t, to));
+    return mb_fail(MBLOB_E_FORMAT, "shape %s cannot become %s", mb_shape_text(of, from),
+                   mb_shape_text(&t, to));
   }
   status = mb_array_view(&t, of, release_array, &view);
   if (status) return status;
@@ -284,7 +288,7 @@ static int device_copy(struct vm_machine *m, struct vm_value *r, const int64_t *
   return status;
 }
 
-/* ---- primitives ------------------------------------------------------------------------------------------------- */
+/* ---- primitives ------------------------------------------------------------------------------ */
 
 static int add_argument(struct vm_machine *m, size_t *count, struct vm_value value) {
   if (value.kind != VM_ARRAY)
@@ -309,8 +313,8 @@ static bool is_empty(const DLTensor *t) {
   return false;
 }
 
-/* Fields: primitive, arguments, outputs among them, registers. Tuples are passed as their fields. A call whose only
- * output is empty is not made. */
+/* Fields: primitive, arguments, outputs among them, registers. Tuples are passed as their fields. A call
+ * whose only output is empty is not made. */
 static int invoke_packed(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   size_t count = 0;
   int status = MBLOB_OK;

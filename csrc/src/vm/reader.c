@@ -1,8 +1,10 @@
-/* Sections of a program: header, devices, globals, constants, primitives, functions (classic TVM, 0.7 to 0.19).
+/* Sections of a program: header, devices, globals, constants, primitives, functions (classic TVM, 0.7 to
+ * 0.19).
  *
  * TVM writes its version into the header and refuses every other. What differs between releases is how the
- * sections are laid out, so all known layouts are tried, the one of the version first: builds between releases
- * carry the next version and the layout of the last. A wrong layout does not read to the end without an error. */
+ * sections are laid out, so all known layouts are tried, the one of the version first: builds between
+ * releases carry the next version and the layout of the last. A wrong layout does not read to the end without
+ * an error. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +22,10 @@ static const struct layout {
   bool tags;            /* constants may be bound late */
   bool const_devices, attributes, param_devices;
 } layouts[] = {
-    {14, "0.14", true, true, true, true, true, true},      {9, "0.9", true, false, true, true, true, true},
-    {8, "0.8", false, false, false, true, true, true},     {8, "0.8 (early)", false, false, false, true, false, true},
+    {14, "0.14", true, true, true, true, true, true},
+    {9, "0.9", true, false, true, true, true, true},
+    {8, "0.8", false, false, false, true, true, true},
+    {8, "0.8 (early)", false, false, false, true, false, true},
     {0, "0.7", false, false, false, false, false, false},
 };
 #define LAYOUTS (sizeof(layouts) / sizeof(*layouts))
@@ -36,7 +40,7 @@ static bool no_memory(size_t size) {
   return false;
 }
 
-/* ---- names -------------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 bool vm_names_read(struct mb_cursor *c, struct vm_names *out, const char *what) {
   uint64_t count = 0;
@@ -59,7 +63,7 @@ void vm_names_free(struct vm_names *names) {
   *names = (struct vm_names){0};
 }
 
-/* ---- sections ----------------------------------------------------------------------------------------------- */
+/* ---- sections -------------------------------------------------------------------------------- */
 
 static bool is_host(int64_t device_type) {
   return device_type == kDLCPU || device_type == kDLCUDAHost || device_type == kDLROCMHost;
@@ -86,7 +90,8 @@ static bool read_devices(struct mb_cursor *c, struct vm_executable *exec, bool s
 
 bool vm_device_check(struct mb_cursor *c, struct vm_executable *exec, int64_t device) {
   if (exec->has_devices)
-    return (device >= 0 && (uint64_t)device < exec->device_count) || bad(c, c->pos, "no device of that index");
+    return (device >= 0 && (uint64_t)device < exec->device_count) ||
+           bad(c, c->pos, "no device of that index");
   if (device < 0 || device > INT16_MAX) return bad(c, c->pos, "a device has an impossible type");
   if (device && !is_host(device) && !exec->foreign_device) exec->foreign_device = (DLDeviceType)device;
   return true;
@@ -115,7 +120,8 @@ static bool read_constants(struct mb_cursor *c, struct vm_executable *exec, cons
   if (!mb_read_count(c, &devices, 8, "constants.devices")) return false;
   if (devices != count) return bad(c, c->pos - 8, "counts of constants and of their devices differ");
   for (uint64_t i = 0; i < devices; i++)
-    if (!mb_read_u64(c, &device, "constants.devices") || !vm_device_check(c, exec, (int64_t)device)) return false;
+    if (!mb_read_u64(c, &device, "constants.devices") || !vm_device_check(c, exec, (int64_t)device))
+      return false;
   return true;
 }
 
@@ -134,14 +140,15 @@ static bool skip_attributes(struct mb_cursor *c) {
 
 static bool read_sections(struct mb_cursor *c, struct vm_executable *exec, const struct layout *layout) {
   exec->written_as = layout->release;
-  if ((layout->devices && !read_devices(c, exec, layout->scopes)) || !vm_names_read(c, &exec->globals, "globals") ||
-      !read_constants(c, exec, layout) || !vm_names_read(c, &exec->primitives, "primitives") ||
-      (layout->attributes && !skip_attributes(c)) || !vm_code_read(c, exec, layout->param_devices))
+  if ((layout->devices && !read_devices(c, exec, layout->scopes)) ||
+      !vm_names_read(c, &exec->globals, "globals") || !read_constants(c, exec, layout) ||
+      !vm_names_read(c, &exec->primitives, "primitives") || (layout->attributes && !skip_attributes(c)) ||
+      !vm_code_read(c, exec, layout->param_devices))
     return false;
   return !mb_left(c) || bad(c, c->pos, "bytes follow the last function");
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 /* The layout that a version like "0.14.0" or "0.9.dev12+g1234" names. */
 static size_t layout_of(const char *version) {

@@ -6,7 +6,8 @@
 #include "workspace.h"
 
 #define BUCKETS 64
-#define UNIT 4096 /* bytes; sizes are rounded up to it when they are that large, so that blocks fit more often */
+#define UNIT \
+  4096 /* bytes; sizes are rounded up to it when they are that large, so that blocks fit more often */
 
 struct vm_pool {
   pthread_mutex_t lock;

@@ -1,5 +1,5 @@
-/* values.h - what registers of the virtual machine hold: arrays, storage, tuples and constructors, closures. All
- * are counted, from any thread. */
+/* values.h - what registers of the virtual machine hold: arrays, storage, tuples and constructors, closures.
+ * All are counted, from any thread. */
 #ifndef MB_VM_VALUES_H
 #define MB_VM_VALUES_H
 
@@ -40,7 +40,7 @@ const char *vm_kind_name(enum vm_kind kind);
 /* Fields are to be filled (they hold nothing yet). A mblob_status. */
 int vm_compound_new(int64_t tag, size_t count, struct vm_compound **out);
 
-/* ---- storage (storage.c) -------------------------------------------------------------------------------------- */
+/* ---- storage (storage.c) --------------------------------------------------------------------- */
 
 /* Blocks of memory that tensors are placed in. The pool keeps what was given back for the next request of the
  * same size, as long as all of it is not more than what was in use at once; it may go before its blocks. */
@@ -48,7 +48,7 @@ struct vm_storage {
   atomic_size_t references;
   struct vm_pool *pool;
   char *data;
-  size_t size, alignment; /* bytes */
+  size_t size, alignment;  /* bytes */
   struct vm_storage *next; /* while it waits in the pool */
 };
 
