@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -231,3 +232,16 @@ def test_the_python_face(model: Any) -> None:
     executor.set_output_zero_copy(0, out)
     executor["run"]()
     np.testing.assert_array_equal(out.numpy(), 3 * (W + 1) + K)
+
+
+def test_the_library_closes_with_the_last_executor(model: Any, tmp_path: Path, mapped: Any) -> None:
+    executor = model()["m"](mblob.cpu(0))
+    executor["set_input"]("x", np.ones(4, "float32"))
+    executor["run"]()
+    output = executor["get_output"](0)
+    gc.collect()
+    assert mapped(tmp_path / "aot.so")
+    del executor
+    gc.collect()
+    assert not mapped(tmp_path / "aot.so")
+    np.testing.assert_array_equal(output.numpy(), W + K)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -159,3 +160,13 @@ def test_constants_that_lie_are_refused(make: Any, payload: bytes, message: str)
     mod = mblob.load_module(make(payload))
     with pytest.raises(mblob.FormatError, match=message):
         mod["scale"]
+
+
+def test_the_library_closes_when_nothing_holds_it(make: Any, mapped: Callable[[Path], bool]) -> None:
+    path = make(payloads.const_loader(CONSTANTS, SYMBOLS))
+    mod = mblob.load_module(path)
+    mod["scale"](np.ones(4, "float32"), np.zeros(4, "float32"))
+    assert mapped(path)
+    del mod
+    gc.collect()
+    assert not mapped(path)

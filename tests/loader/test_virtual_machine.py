@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -415,3 +416,20 @@ def test_a_wrong_header_is_told(load: Any) -> None:
         load(good + b"\0")
     with pytest.raises(mblob.FormatError, match="its hash differs"):
         load(good[:-8] + payloads.u64(1))
+
+
+def test_the_library_stays_as_long_as_results_and_closes_then(
+    build: Callable[..., Path], packed_blob: Callable[..., bytes], kernel_source: str, tmp_path: Path, mapped: Any
+) -> None:
+    program = vm_programs.choice()
+    blob = packed_blob([("VMExecutable", program.payload()), ("library", None)], [[1], []])
+    path = build(tmp_path / "held.so", kernel_source + vm_programs.PRIMITIVES, blob=blob)
+    vm = mblob.load_module(path)["vm_load_executable"]()
+    result = vm["invoke"]("main", np.array(3), X)
+    del vm
+    gc.collect()
+    assert mapped(path)
+    np.testing.assert_array_equal(plain(result)[1][1][1][0], X)
+    del result
+    gc.collect()
+    assert not mapped(path)
