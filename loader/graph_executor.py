@@ -290,7 +290,9 @@ def create_debug(
     return GraphModuleDebug(_create("tvm.graph_executor_debug.create", graph_json, lib, device))
 
 
-def _create(function: str, graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device]) -> Module:
+def _create(
+    function: str, graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device]
+) -> Module:
     text = graph_json if isinstance(graph_json, str) else json.dumps(graph_json)
     devices = [device] if isinstance(device, Device) else list(device)
     made: Module = get_global_func(function)(text, lib, *devices)

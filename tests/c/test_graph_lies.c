@@ -99,7 +99,8 @@ static void nesting_is_bounded(mblob_module *kernels) {
   free(text);
 }
 
-static void each_lie_is_named(const char *json, mblob_module *kernels) {
+/* Not inlined: gcc 12 takes the text for one whose scope has ended (-Wdangling-pointer). */
+__attribute__((noinline)) static void each_lie_is_named(const char *json, mblob_module *kernels) {
   static const struct {
     const char *from, *to, *error;
   } lies[] = {
