@@ -278,7 +278,8 @@ def create(graph_json: str | Mapping[str, Any], lib: Module, device: Device | Se
 
     Raises:
         FormatError: the graph is wrong; the text names the node.
-        AttributeError: the kernels lack a function. IncompatibleError: no runtime for the device.
+        KernelError: the kernels lack a function; the text names the node and what there is.
+        IncompatibleError: no runtime for the device.
     """
     return GraphModule(_create("tvm.graph_executor.create", graph_json, lib, device))
 

@@ -56,6 +56,7 @@ _HOME = {
     "load_param_dict": "loader.tensor:load_param_dict",
     # executors: modules
     "aot_executor": "loader.aot_executor",
+    "graph_executor": "loader.graph_executor",
     "vm": "loader.vm",
 }
 

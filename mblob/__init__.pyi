@@ -1,6 +1,7 @@
 """Where the names of `mblob.__init__` come from, for type checkers. A test compares it with the table there."""
 
 from loader import aot_executor as aot_executor
+from loader import graph_executor as graph_executor
 from loader import vm as vm
 from loader._call import PackedFunction as PackedFunction
 from loader.functions import get_global_func as get_global_func

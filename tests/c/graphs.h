@@ -48,7 +48,7 @@ static inline void put_list(FILE *out, const struct node *nodes, int count, int 
 }
 
 /* `heads`: nodes; ends with -1. The text is on the heap. */
-static inline char *graph_json(const struct node *nodes, int count, const int *heads) {
+__attribute__((noinline, unused)) static char *graph_json(const struct node *nodes, int count, const int *heads) {
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);

@@ -38,7 +38,8 @@ def call(program: Path, library: Path, name: str, data: np.ndarray, output: str)
     )
 
 
-@pytest.mark.parametrize(("model", "numbers"), [("mlp_llvm", "mlp_llvm"), ("mlp_c", "mlp_c"), ("aot_mlp", "mlp_llvm")])
+@pytest.mark.parametrize(("model", "numbers"), [("mlp_llvm", "mlp_llvm"), ("mlp_c", "mlp_c"), ("aot_mlp", "mlp_llvm"),
+                                                  ("vm_mlp", "mlp_llvm")])
 def test_models_that_tvm_exported_give_its_numbers(run_model: Path, golden: Path, model: str, numbers: str) -> None:
     known = np.load(golden / f"{numbers}.npz")
     done = call(run_model, golden / f"{model}.so", "data", known["data"], "float32[1,10]")

@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "error.h"
-#include "executor/tensors.h"
 #include "graph/debug.h"
 #include "graph/info.h"
 
@@ -74,7 +73,6 @@ MB_GRAPH_METHOD(get_node_output) {
 MB_GRAPH_METHOD(debug_get_output) {
   uint32_t node = 0;
   DLTensor *to = NULL;
-  char label[MB_GRAPH_LABEL];
   int status = mb_call_expect(call, 2, 2);
   if (!status) status = find_node(&x->graph, call, 0, &node);
   if (!status) status = mb_call_tensor(call, 1, &to);
@@ -84,8 +82,7 @@ MB_GRAPH_METHOD(debug_get_output) {
     return mb_fail(MBLOB_E_ARGUMENT, "node %u '%s' has no output", node, x->graph.nodes[node].name);
   x->executed = 0;
   status = mb_graph_run_to(x, node);
-  if (status) return status;
-  return mb_tensor_assign(mb_graph_label(&x->graph, "output of node", entry, label), to, &x->views[entry]);
+  return status ? status : mb_graph_copy_out(x, "output of node", entry, to);
 }
 
 /* ---- time ---- */

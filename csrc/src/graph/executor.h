@@ -94,6 +94,9 @@ int mb_graph_set_input(struct mb_graph_executor *executor, uint32_t input, const
 int mb_graph_bind_input(struct mb_graph_executor *executor, uint32_t input, DLTensor *value, bool is_counted);
 int mb_graph_bind_output(struct mb_graph_executor *executor, uint32_t output, DLTensor *value,
                          bool is_counted);
+/* Copy an entry to the caller's tensor; `what` is its name in errors. */
+int mb_graph_copy_out(const struct mb_graph_executor *executor, const char *what, uint32_t entry,
+                      DLTensor *to);
 /* A counted view of an entry, writable. */
 int mb_graph_expose(struct mb_graph_executor *executor, uint32_t entry, DLTensor **out);
 /* Use the bytes of a parameter of another executor, read-only in both from now on. */

@@ -201,6 +201,13 @@ int mb_graph_set_input(struct mb_graph_executor *x, uint32_t input, const DLTens
   return status;
 }
 
+int mb_graph_copy_out(const struct mb_graph_executor *x, const char *what, uint32_t entry, DLTensor *to) {
+  size_t size = 0;
+  int status = check_value(x, what, entry, to, &size);
+  if (!status && size) memmove((char *)to->data + to->byte_offset, x->views[entry].data, size);
+  return status;
+}
+
 static int bind(struct mb_graph_executor *x, const char *what, uint32_t entry, DLTensor *value,
                 bool is_counted) {
   uint32_t root = root_of(x, entry);

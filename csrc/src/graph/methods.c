@@ -133,10 +133,8 @@ MB_GRAPH_METHOD(get_output) {
   uint32_t entry = x->graph.outputs[at];
   if (call->count == 1) return return_view(x, call, entry);
   DLTensor *to = NULL;
-  char label[MB_GRAPH_LABEL];
   status = mb_call_tensor(call, 1, &to);
-  return status ? status
-                : mb_tensor_assign(mb_graph_label(&x->graph, "output", entry, label), to, &x->views[entry]);
+  return status ? status : mb_graph_copy_out(x, "output", entry, to);
 }
 
 MB_GRAPH_METHOD(get_num_outputs) {

@@ -304,15 +304,31 @@ static int get_num_outputs(struct vm_machine *m, struct mb_call *call) {
   return status;
 }
 
+/* The array that is the result of `call` goes to the tensor in argument 1 instead. */
+static int copy_result(struct mb_call *call) {
+  DLTensor *to = NULL;
+  int status = mb_call_tensor(call, 1, &to);
+  if (!status && call->result->code != kTVMNDArrayHandle)
+    status = mb_fail(MBLOB_E_ARGUMENT, "the output is no tensor");
+  size_t size = 0;
+  if (!status) status = mb_tensor_check(to, &size);
+  if (!status) status = mb_tensor_match("output", call->result->value.v_handle, to);
+  if (!status) status = mb_tensor_assign("output", to, call->result->value.v_handle);
+  mb_return_drop(call->result);
+  return status;
+}
+
+/* (index), or (index, tensor to copy to) */
 static int get_output(struct vm_machine *m, struct mb_call *call) {
   int64_t i = 0;
-  int status = mb_call_expect(call, 1, 1);
+  int status = mb_call_expect(call, 1, 2);
   if (!status) status = mb_call_int(call, 0, &i);
   if (!status) status = need_result(m);
   if (status) return status;
   if (i < 0 || (uint64_t)i >= output_count(m))
     return mb_fail(MBLOB_E_ARGUMENT, "no output %lld; there are %zu", (long long)i, output_count(m));
-  return vm_value_return(output_at(m, (size_t)i), m->exec, call);
+  status = vm_value_return(output_at(m, (size_t)i), m->exec, call);
+  return status || call->count == 1 ? status : copy_result(call);
 }
 
 /* Instructions that a call may execute, bytes of storage that may be in use at once; 0: no limit. */

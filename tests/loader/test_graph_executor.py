@@ -1,0 +1,265 @@
+"""Graph executors from Python: models of TVM, and models packed here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob import graph_executor
+
+GraphModule = graph_executor.GraphModule
+GraphModuleDebug = graph_executor.GraphModuleDebug
+
+KERNELS = """\
+void scale(const float *x, const float *w, float *y) { for (int i = 0; i < 6; ++i) y[i] = x[i] * w[i]; }
+void plus(const float *x, const float *b, float *y) { for (int i = 0; i < 6; ++i) y[i] = x[i] + b[i]; }
+"""
+FUNCTIONS = [
+    "void scale(const float *x, const float *w, float *y)",
+    "void plus(const float *x, const float *b, float *y)",
+]
+W = np.arange(6, dtype="f").reshape(2, 3)
+B = np.full((2, 3), 0.5, "f")
+
+
+def operator(name: str, function: str, *inputs: int) -> dict[str, Any]:
+    attributes = {"func_name": function, "num_inputs": str(len(inputs)), "num_outputs": "1", "flatten_data": "0"}
+    return {"op": "tvm_op", "name": name, "attrs": attributes, "inputs": [[i, 0, 0] for i in inputs]}
+
+
+def graph() -> dict[str, Any]:
+    """(x * w + b), and that reshaped to 6."""
+    nodes = [{"op": "null", "name": name, "inputs": []} for name in ("x", "w", "b")]
+    nodes += [operator("scaled", "scale", 0, 1), operator("sum", "plus", 3, 2), operator("flat", "__nop", 4)]
+    return {
+        "nodes": nodes,
+        "arg_nodes": [0, 1, 2],
+        "heads": [[4, 0, 0], [5, 0, 0]],
+        "node_row_ptr": list(range(7)),
+        "attrs": {
+            "dltype": ["list_str", ["float32"] * 6],
+            "storage_id": ["list_int", [0, 1, 2, 3, 4, 4]],
+            "shape": ["list_shape", [[2, 3]] * 5 + [[6]]],
+        },
+        "metadata": {"any": ["thing"]},
+    }
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    factory = mblob.graph_executor_factory(graph(), {"w": W, "b": B})
+    factory.import_module(mblob.csource_module(KERNELS, functions=FUNCTIONS))
+    path = tmp_path_factory.mktemp("graph") / "model.so"
+    mblob.export_library(factory, path)
+    return path
+
+
+@pytest.fixture
+def model(library: Path) -> Any:
+    return GraphModule(mblob.load_module(library)["default"](mblob.cpu(0)))
+
+
+@pytest.mark.parametrize("name", ["mlp_llvm", "mlp_c"])
+@pytest.mark.parametrize("parallel", [None, 0, 3])
+def test_models_that_tvm_exported_give_its_numbers(golden: Path, name: str, parallel: int | None) -> None:
+    known = np.load(golden / f"{name}.npz")
+    gm = GraphModule(mblob.load_module(golden / f"{name}.so")["default"](mblob.cpu(0)))
+    gm.run(data=known["data"], parallel=parallel)
+    np.testing.assert_allclose(gm.get_output(0).numpy(), known["out"], rtol=1e-5)
+    assert gm.get_input_info() == ({"data": (1, 1, 8, 8)}, {"data": "float32"})
+
+
+def test_a_factory_of_tvm_gives_what_it_holds(golden: Path) -> None:
+    known = np.load(golden / "mlp_c.npz")
+    factory = mblob.load_module(golden / "mlp_c.so")
+    params = factory["get_graph_params"]()
+    assert sorted(mblob.load_param_dict(params)) == [f"p{i}" for i in range(6)]
+    assert factory["get_graph_params"]("p1").shape == (1, 128)
+    lib = factory.imported_modules[0]
+    made = graph_executor.create(factory["get_graph_json"](), lib, mblob.cpu(0))
+    bare = GraphModule(factory["remove_params"]()["default"](mblob.cpu(0)))
+    for gm in (made, bare):
+        assert set(gm.get_input_info()[0]) == {"data", *(f"p{i}" for i in range(6))}
+        gm.load_params(params)
+        gm.run(data=known["data"])
+        np.testing.assert_allclose(gm.get_output(0).numpy(), known["out"], rtol=1e-5)
+    shared = graph_executor.create(factory["get_graph_json"](), lib)
+    shared.share_params(made, params)
+    del made
+    shared.run(data=known["data"])
+    np.testing.assert_allclose(shared.get_output(0).numpy(), known["out"], rtol=1e-5)
+    with pytest.raises(mblob.IncompatibleError, match="CUDA"):
+        factory["cuda_graph_create"](mblob.cuda(0))
+
+
+@pytest.mark.parametrize("function", ["tvm.graph_runtime.create", "tvm.graph_executor.create"])
+def test_the_old_call_makes_an_executor(library: Path, function: str) -> None:
+    lib = mblob.load_module(library).imported_modules[0]
+    module = mblob.get_global_func(function)(json.dumps(graph()), lib, 1, 0)
+    gm = GraphModule(module)
+    gm.set_input(x=W, w=W, b=B)
+    gm.run()
+    np.testing.assert_array_equal(gm.get_output(0).numpy(), W * W + B)
+
+
+def test_a_factory_of_tvm_0_7_works_under_its_old_key(library: Path, tmp_path: Path) -> None:
+    old = mblob.blob_module("GraphRuntimeFactory", bytes(mblob.load_module(library).payload))
+    old.import_module(mblob.csource_module(KERNELS, functions=FUNCTIONS))
+    mblob.export_library(old, tmp_path / "old.so")
+    gm = GraphModule(mblob.load_module(tmp_path / "old.so")["default"](mblob.cpu(0)))
+    gm.run(x=W)
+    np.testing.assert_array_equal(gm.get_output(0).numpy(), W * W + B)
+
+
+def test_a_model_packed_here_runs(model: Any) -> None:
+    assert model.module.type_key == "GraphExecutor"
+    model.set_input("x", W)
+    model.run()
+    np.testing.assert_array_equal(model.get_output(0).numpy(), W * W + B)
+    np.testing.assert_array_equal(model.get_output("flat").numpy(), (W * W + B).ravel())
+    np.testing.assert_array_equal(model.get_output("flat:1").numpy(), (W * W + B).ravel())
+    assert (model.get_num_inputs(), model.get_num_outputs()) == (3, 2)
+    assert [model.get_input_index(name) for name in ("b", "nope")] == [2, -1]
+    assert model.get_output_info() == ({"sum:0": (2, 3), "flat:1": (6,)}, {"sum:0": "float32", "flat:1": "float32"})
+    copied = np.zeros((2, 3), "f")
+    model.get_output(0, copied)
+    np.testing.assert_array_equal(copied, W * W + B)
+    out = model.run_from_inputs(x=np.ones((2, 3), "f"))
+    np.testing.assert_array_equal(out[0].numpy(), W + B)
+    assert len(out) == 2
+
+
+def test_executors_of_one_factory_are_independent(library: Path) -> None:
+    factory = mblob.load_module(library)
+    first, second = (GraphModule(factory["default"](mblob.cpu(0))) for _ in range(2))
+    first.get_input("w").numpy()[:] = 0  # the file is not written, nor what the other uses
+    first.set_input("b", np.ones((2, 3), "f"))
+    for gm in (first, second):
+        gm.run(x=W)
+    np.testing.assert_array_equal(first.get_output(0).numpy(), np.ones((2, 3)))
+    np.testing.assert_array_equal(second.get_output(0).numpy(), W * W + B)
+
+
+def test_an_output_outlives_library_and_model(library: Path) -> None:
+    gm = GraphModule(mblob.load_module(library)["default"](mblob.cpu(0)))
+    gm.run(x=W)
+    out = gm.get_output(0)
+    del gm
+    np.testing.assert_array_equal(out.numpy(), W * W + B)
+
+
+def test_memory_of_the_caller_is_used(model: Any) -> None:
+    x, y = mblob.empty((2, 3)), mblob.empty((6,))
+    model.set_input_zero_copy("x", x)
+    model.set_output_zero_copy("flat", y)
+    for factor in (1, 2):
+        x.numpy()[:] = W * factor
+        model.run()
+        np.testing.assert_array_equal(y.numpy(), (W * W * factor + B).ravel())
+    del x, y  # the model keeps both
+    model.run()
+    np.testing.assert_array_equal(model.get_output(0).numpy(), W * W * 2 + B)
+    with pytest.raises(ValueError, match="not contiguous"):
+        model.set_input_zero_copy("x", np.zeros((3, 2), "f").T)
+    readonly = np.zeros((2, 3), "f")
+    readonly.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        model.set_output_zero_copy(0, readonly)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.zeros((3, 2), "f"), r"input 'x': expected shape \[2,3\], found \[3,2\]"),
+        (np.zeros((2, 3)), "input 'x': expected float32, found float64"),
+        (np.zeros((2, 3), "f2"), "input 'x': expected float32, found float16"),
+    ],
+)
+def test_a_wrong_array_is_named_and_the_model_works_on(model: Any, value: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        model.set_input("x", value)
+    model.run(x=W)
+    np.testing.assert_array_equal(model.get_output(0).numpy(), W * W + B)
+
+
+def test_wrong_names_are_named(library: Path, model: Any) -> None:
+    with pytest.raises(ValueError, match="no input 'y'; it has 3: x, w, b"):
+        model.set_input("y", W)
+    with pytest.raises(ValueError, match="no input 'y'"):
+        model.run(y=W)
+    with pytest.raises(ValueError, match="no output 7; it has 2: sum, flat"):
+        model.get_output(7)
+    with pytest.raises(mblob.IncompatibleError, match="device type 2"):
+        mblob.load_module(library)["default"](mblob.cuda(0))
+    lib = mblob.load_module(library).imported_modules[0]
+    lying = graph()
+    lying["nodes"][4]["inputs"][0][0] = 5
+    with pytest.raises(mblob.FormatError, match="node 4 'sum': entry"):
+        graph_executor.create(lying, lib)
+    lying = graph()
+    lying["nodes"][4]["attrs"]["func_name"] = "minus"
+    with pytest.raises(mblob.KernelError, match=r"node 4 'sum': .* has no function 'minus'; it has: scale, plus"):
+        graph_executor.create(lying, lib)
+
+
+def test_parameters_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    factory = mblob.graph_executor_factory(graph(), {"w": W.ravel(), "b": B})
+    factory.import_module(mblob.csource_module(KERNELS, functions=FUNCTIONS))
+    mblob.export_library(factory, tmp_path / "model.so")
+    with pytest.raises(ValueError, match=r"parameter 'w': expected shape \[2,3\], found \[6\]"):
+        mblob.load_module(tmp_path / "model.so")["default"](mblob.cpu(0))
+
+
+def test_a_kernel_written_in_python_can_fail(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def plus(x: mblob.Tensor, b: mblob.Tensor, y: mblob.Tensor) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("not the first time")
+        y.numpy()[:] = x.numpy() + b.numpy()
+
+    def scale(x: mblob.Tensor, w: mblob.Tensor, y: mblob.Tensor) -> None:
+        y.numpy()[:] = x.numpy() * w.numpy()
+
+    gm = graph_executor.create(graph(), mblob.Module("python", functions={"plus": plus, "scale": scale}))
+    gm.set_input(x=W, w=W, b=B)
+    with pytest.raises(RuntimeError, match="not the first time"):
+        gm.run()
+    gm.run(parallel=2)
+    np.testing.assert_array_equal(gm.get_output(0).numpy(), W * W + B)
+
+
+def test_a_debug_model_shows_what_is_inside(library: Path) -> None:
+    gm = GraphModuleDebug(mblob.load_module(library)["debug_create"]("default", mblob.cpu(0)))
+    gm.set_input("x", W)
+    gm.execute_node("scaled")
+    np.testing.assert_array_equal(gm.get_node_output(3).numpy(), W * W)
+    out = np.zeros((2, 3), "f")
+    gm.debug_get_output("sum", out)
+    np.testing.assert_array_equal(out, W * W + B)
+    times = gm.run_individual(3, repeat=2)
+    assert [len(row) for row in times] == [2] * 6
+    assert times[0] == [0, 0]
+    assert all(t > 0 for t in times[3] + times[4])
+    rows = gm.profile(5, x=W)
+    assert [(r.node, r.name, r.function) for r in rows] == [(3, "scaled", "scale"), (4, "sum", "plus")]
+    assert all(0 < r.seconds < 1 for r in rows)
+    with pytest.raises(ValueError, match="no node 'nope'"):
+        gm.execute_node("nope")
+    with pytest.raises(ValueError, match="the factory makes 'default'"):
+        mblob.load_module(library)["debug_create"]("other", mblob.cpu(0))
+
+
+def test_a_benchmark_has_the_shape_of_tvms(model: Any) -> None:
+    result = model.benchmark(repeat=3, number=4, end_to_end=True, x=W)
+    assert len(result.results) == 3
+    assert 0 < result.min <= result.median <= result.max
+    assert result.min <= result.mean <= result.max
+    assert result.std >= 0
+    assert "mean (ms)" in str(result)
