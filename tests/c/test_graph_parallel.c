@@ -102,12 +102,27 @@ static void memory_bound_twice_keeps_its_order(mblob_module *kernels) {
   mblob_module_release(m);
 }
 
+static void branches_run_at_the_same_time(mblob_module *kernels) {
+  static const struct node nodes[] = {
+      {.name = "a"},
+      {.name = "left", .function = "meets", .inputs = {0}, .input_count = 1, .storage = 1},
+      {.name = "left2", .function = "meets", .inputs = {1}, .input_count = 1, .storage = 2},
+      {.name = "right", .function = "meets", .inputs = {0}, .input_count = 1, .storage = 3},
+      {.name = "right2", .function = "meets", .inputs = {3}, .input_count = 1, .storage = 4}};
+  char *json = graph_json(nodes, 5, (int[]){2, 4, -1});
+  mblob_module *m = create(json, kernels);
+  free(json);
+  for (int round = 0; round < 5; round++) CALL(m, "run", "int", (int64_t)2);
+  mblob_module_release(m);
+}
+
 int main(int argc, char **argv) {
   mblob_module *kernels = NULL;
   CHECK(argc == 2);
   CHECK(mblob_open(in(argv[1], "graph.so"), NULL, &kernels) == MBLOB_OK);
   RUN(results_are_the_same, kernels);
   RUN(memory_bound_twice_keeps_its_order, kernels);
+  RUN(branches_run_at_the_same_time, kernels);
   mblob_module_release(kernels);
   return 0;
 }

@@ -1,5 +1,8 @@
 /* Functions for graphs: elementwise on float32, any shape; each checks that its tensors have one size. */
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <time.h>
 #include <tvm/runtime/c_backend_api.h>
 
 static int64_t size_of(const DLTensor *t) {
@@ -80,6 +83,23 @@ static int half(int task_id, TVMParallelGroupEnv *env, void *data) {
 KERNEL(launches, 2) {
   (void)size;
   (void)TVMBackendParallelLaunch(half, t, 0);
+}
+
+/* Two of these have to run at the same time: each waits for the other, some seconds. */
+TVM_DLL int meets(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self);
+int meets(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self) {
+  static atomic_int arrivals;
+  (void)args, (void)codes, (void)count, (void)ret, (void)ret_code, (void)self;
+  int wanted = (atomic_fetch_add(&arrivals, 1) / 2 + 1) * 2;
+  time_t end = time(NULL) + 20;
+  while (atomic_load(&arrivals) < wanted) {
+    if (time(NULL) > end) {
+      TVMAPISetLastError("nobody came");
+      return -1;
+    }
+    (void)sched_yield();
+  }
+  return 0;
 }
 
 static const float weights[4] __attribute__((aligned(128))) = {1, 2, 3, 4};
