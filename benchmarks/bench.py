@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import graphs
 import numpy as np
 
 import mblob
@@ -172,6 +173,16 @@ def calling(folder: Path, pairs: int, loops: int) -> Row:
                    ((per_call(ours), per_call(numpy)) for _ in range(pairs)))  # fmt: skip
 
 
+def running(folder: Path, pairs: int) -> list[Row]:
+    """Graph executors: what a node costs beside its kernel, and independent branches on two threads."""
+    return [
+        measure(f"chain of {graphs.NODES} tiny kernels, per node, CPU", "the kernel in a C loop",
+                graphs.chain(folder, 3 * pairs, 200)),
+        measure(f"graph of {graphs.BRANCHES} branches on 2 threads, wall", "the same in order",
+                graphs.branches(folder, pairs)),
+    ]  # fmt: skip
+
+
 def human_time(seconds: float) -> str:
     """A duration with a unit that suits it."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
@@ -213,6 +224,7 @@ def main() -> None:
         rows = [packing(folder, mib, pairs) for mib in sizes]
         rows += [loading(folder, mib, 20 * pairs) for mib in sizes]
         rows.append(calling(folder, 3 * pairs, 20_000))
+        rows += running(folder, pairs)
     text = report(rows, shlex.join(["python", "benchmarks/bench.py", *sys.argv[1:]]))
     args.output.write_text(text)
     print(text, end="")
