@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -11,21 +10,19 @@ from typing import TYPE_CHECKING
 
 from mblob.elf import ElfFile
 from mblob.file_kind import ELF_MAGIC
-from mblob.paths import include_dir
+from packager.commands import compile_command, compile_preprocessed_command
 from packager.errors import BuildError
 from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine, machine_of
-from packager.options import compile_options
-from packager.processes import Command, Job, run_all
+from packager.processes import Job, run_all
 from packager.rename import exclude_debug_sections
 from packager.toolchain import Toolchain
+from packager.vector_sources import without_vectors
 
 if TYPE_CHECKING:
     from packager.debug_info import Function
 
 SUFFIXES = {".c": "c", ".cc": "cc", ".cxx": "cc", ".c++": "cc", ".C": "cc", ".cpp": "cpp", ".cu": "cu"}
-TVM_C_HEAD = "// tvm target: c"
-_VECTOR = re.compile(r"\b(?:u?int(?:8|16|32|64)?(?:_t)?|float|double|half)(?:2|3|4|8|16)\s*[(*)]")
 
 
 @dataclass(frozen=True)
@@ -51,44 +48,6 @@ class HostFile:
     functions: tuple[Function, ...] = ()
 
 
-def language(node: SourceNode) -> str:
-    """Language a source is compiled as: "c", "c++" or "cuda"."""
-    if node.fmt == "cu":
-        return "cuda"
-    if node.fmt in ("cc", "cpp"):
-        return "c++"
-    # TVM's C generator writes vectorized loops with OpenCL's vector types and constructors, `float4(a, b, c, d)`.
-    # No C compiler takes that; as C++, with our vector_types.h, it means what TVM meant.
-    code = node.text()
-    if code.startswith(TVM_C_HEAD) and _VECTOR.search(code):
-        return "c++"
-    return "c"
-
-
-def compile_command(
-    tools: Toolchain, node: SourceNode, source: Path, output: str, options: Sequence[str], work: Path,
-    describe: bool = False,
-) -> Command:  # fmt: skip
-    """The command that compiles one source into `output`, a name in `work`.
-
-    Args:
-        describe: with debug information, unless the caller's options decide about that.
-    """
-    kind = language(node)
-    own = compile_options((*options, *node.options))
-    include = f"-I{include_dir()}"
-    if kind == "cuda":
-        return (*tools.nvcc, "-O2", "-Xcompiler", "-fPIC", include, *own, "-c", str(source), "-o", output)
-    # Paths of this machine must not reach the output: same inputs, same bytes.
-    maps = [f"-ffile-prefix-map={folder}=." for folder in (work, Path.cwd(), source.parent, include_dir())]
-    compiler = tools.cxx if kind == "c++" else tools.cc
-    # vector_types.h is C++17, of which older compilers must be told.
-    plain = ["-std=gnu++17", "-fno-exceptions", "-fno-rtti"] if kind == "c++" and node.fmt == "c" else []
-    debug = ["-g", "-fno-var-tracking"] if describe else []  # types, not where variables are: half the time
-    head = (*compiler, "-O2", "-fPIC", *debug, *maps, *plain, include)
-    return (*head, *own, "-x", kind, "-c", str(source), "-o", output)
-
-
 def compile_all(
     tools: Toolchain, nodes: Sequence[HostNode], forms: str | None, options: Sequence[str], work: Path
 ) -> list[HostFile]:
@@ -105,18 +64,21 @@ def compile_all(
     jobs: list[Job] = []
     files: list[HostFile] = []
     described: list[Path] = []
+    sources = {i: (n, *_source_file(n, i, work)) for i, n in enumerate(nodes) if isinstance(n, SourceNode)}
+    rewritten = without_vectors(tools, sources, options, work)
     for i, node in enumerate(nodes):
         if isinstance(node, SourceNode):
-            name = f"lib{i}.{node.fmt}"
-            if isinstance(node.code, Path):
-                source, label = node.code.absolute(), node.label
-            else:
-                source, label = write_source(node, work / name), f"{name} (a source text)"
+            _, source, label = sources[i]
             output = work / f"lib{i}.o"
             describe = _describes(node, options)
             described += [output] if describe else []
-            jobs.append(Job(label, compile_command(tools, node, source, output.name, options, work, describe)))
-            # TVM's C needs a C++ compiler at most, never the C++ library.
+            if i in rewritten:
+                command = compile_preprocessed_command(
+                    tools, node, source, rewritten[i], output.name, options, work, describe
+                )
+            else:
+                command = compile_command(tools, node, source, output.name, options, work, describe)
+            jobs.append(Job(label, command))
             files.append(HostFile(output, label, node.fmt != "c", node.fmt == "cu"))
         elif isinstance(node, ObjectNode):
             files.append(object_file(node, work / f"lib{i}.o"))
@@ -129,6 +91,14 @@ def compile_all(
     else:
         run_all(jobs, work)
     return [_described(f) if f.path in described else f for f in files]
+
+
+def _source_file(node: SourceNode, i: int, work: Path) -> tuple[Path, str]:
+    """The file of a source module, and what messages call it; a text is written to `work`."""
+    if isinstance(node.code, Path):
+        return node.code.absolute(), node.label
+    name = f"lib{i}.{node.fmt}"
+    return write_source(node.text(), work / name), f"{name} (a source text)"
 
 
 def _describes(node: SourceNode, options: Sequence[str]) -> bool:
@@ -178,7 +148,7 @@ def compile_generated(
 
 def _generated(tools: Toolchain, source: Generated, options: Sequence[str], work: Path) -> tuple[Job, HostFile]:
     node = SourceNode(source.text, "c")
-    path = write_source(node, work / f"{source.stem}.c")
+    path = write_source(source.text, work / f"{source.stem}.c")
     output = f"{source.stem}.o"
     label = f"{source.label} ({path.name})"
     command = compile_command(tools, node, path, output, machine_options(options), work)
@@ -191,9 +161,9 @@ def machine_options(options: Sequence[str]) -> list[str]:
     return [o for o in options if o.startswith(prefixes)]
 
 
-def write_source(node: SourceNode, path: Path) -> Path:
+def write_source(text: str, path: Path) -> Path:
     """Write a source text to `path`, byte for byte."""
-    path.write_bytes(node.text().encode(errors="surrogateescape"))
+    path.write_bytes(text.encode(errors="surrogateescape"))
     return path
 
 

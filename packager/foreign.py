@@ -21,6 +21,7 @@ from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine
 from packager.request import Request
 from packager.toolchain import find
+from packager.vector_sources import standalone_text
 from packager.wrappers import rows_of, table
 
 FCompile = Callable[..., Any]
@@ -84,7 +85,7 @@ def _files(request: Request, fcompile: FCompile, object_format: str, work: Path)
     files = [*request.addons, *_host_files(request, object_format, work)]
     if (forms := request.packed_forms()) is not None:
         source = forms + table(rows_of(request.wrapped()))
-        files.append(write_source(SourceNode(source, "c"), work / "mblob_functions.c"))
+        files.append(write_source(source, work / "mblob_functions.c"))
     packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)
     if packed is not None:
         files.append(packed)
@@ -116,7 +117,8 @@ def _host_files(request: Request, object_format: str, work: Path) -> list[Path]:
 
 def _host_file(node: HostNode, i: int, object_format: str, work: Path) -> Path:
     if isinstance(node, SourceNode):
-        return write_source(node, work / f"lib{i}.{node.fmt}")
+        name = f"lib{i}.{node.fmt}"
+        return write_source(standalone_text(node, name), work / name)
     assert isinstance(node, ObjectNode)
     source = object_file(node, work / f"lib{i}.bytes").path
     copy = work / f"lib{i}.{'a' if is_archive(source) else object_format}"

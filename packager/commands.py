@@ -1,0 +1,93 @@
+"""Command lines of compilations: which compiler a source gets, and with which options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mblob.paths import include_dir
+from packager.nodes import SourceNode
+from packager.options import compile_options
+from packager.processes import Command
+from packager.toolchain import Toolchain
+
+
+def language(node: SourceNode) -> str:
+    """Language a source is compiled as: "c", "c++" or "cuda"."""
+    if node.fmt == "cu":
+        return "cuda"
+    return "c++" if node.fmt in ("cc", "cpp") else "c"
+
+
+def compile_command(
+    tools: Toolchain, node: SourceNode, source: Path, output: str, options: Sequence[str], work: Path,
+    describe: bool = False,
+) -> Command:  # fmt: skip
+    """The command that compiles one source into `output`, a name in `work`.
+
+    Args:
+        describe: with debug information, unless the caller's options decide about that.
+    """
+    kind = language(node)
+    own = compile_options((*options, *node.options))
+    include = f"-I{include_dir()}"
+    if kind == "cuda":
+        return (*tools.nvcc, "-O2", "-Xcompiler", "-fPIC", include, *own, "-c", str(source), "-o", output)
+    head = _head(tools, kind, source, work, describe)
+    return (*head, include, *own, "-x", kind, "-c", str(source), "-o", output)
+
+
+def preprocess_command(
+    tools: Toolchain, node: SourceNode, source: Path, output: str, options: Sequence[str], work: Path,
+    first: Sequence[str],
+) -> Command:  # fmt: skip
+    """The command that preprocesses a C or C++ source into `output`.
+
+    Args:
+        first: options before all others.
+    """
+    kind = language(node)
+    own = compile_options((*options, *node.options))
+    head = _head(tools, kind, source, work, describe=False)
+    return (*head, *first, f"-I{include_dir()}", *own, "-x", kind, "-E", str(source), "-o", output)
+
+
+def compile_preprocessed_command(
+    tools: Toolchain, node: SourceNode, source: Path, preprocessed: Path, output: str, options: Sequence[str],
+    work: Path, describe: bool = False,
+) -> Command:  # fmt: skip
+    """The command that compiles what became of `source` behind `preprocess_command`."""
+    kind = language(node)
+    own = _without_preprocessor(compile_options((*options, *node.options)))
+    head = _head(tools, kind, source, work, describe)
+    stage = "c++-cpp-output" if kind == "c++" else "cpp-output"
+    return (*head, *own, "-x", stage, "-c", str(preprocessed), "-o", output)
+
+
+def _head(tools: Toolchain, kind: str, source: Path, work: Path, describe: bool) -> Command:
+    # Paths of this machine must not reach the output: same inputs, same bytes.
+    maps = [f"-ffile-prefix-map={folder}=." for folder in (work, Path.cwd(), source.parent, include_dir())]
+    compiler = tools.cxx if kind == "c++" else tools.cc
+    debug = ["-g", "-fno-var-tracking"] if describe else []  # types, not where variables are: half the time
+    return (*compiler, "-O2", "-fPIC", *debug, *maps)
+
+
+# Options that the preprocessor alone understands; clang complains about them when there is nothing to preprocess.
+_TWO_WORDS = (
+    "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix", "-iwithprefix", "-iwithprefixbefore",
+    "-I", "-D", "-U", "-MF", "-MT", "-MQ",
+)  # fmt: skip
+_ONE_WORD = ("-I", "-D", "-U", "-M", "-Wp,", "-iquote", "-isystem", "-nostdinc")
+
+
+def _without_preprocessor(options: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    skip_next = False
+    for option in options:
+        if skip_next:
+            skip_next = False
+        elif option in _TWO_WORDS:
+            skip_next = True
+        elif not option.startswith(_ONE_WORD):
+            kept.append(option)
+    return kept

@@ -1,0 +1,1 @@
+"""Vector types for C: see `packager.vector_c.rewrite`."""

@@ -1,0 +1,41 @@
+"""The text before a rewritten source: lane types, which the compiler decides, and the definitions that it needs."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from packager.vector_c.rewrite import Rewritten
+
+SCALARS = Path(__file__).with_name("scalars.h")
+HALF_OPTION = "-DMBLOB_VECTOR_HALF"
+_PLACE = "extern int mblob_vector_definitions_here;"
+_ANY_HALF = re.compile(r"\bhalf")
+
+
+def preprocessor_options(source: str) -> list[str]:
+    """What preprocesses a source so that `in_preprocessed` takes it."""
+    return ["-include", str(SCALARS), *([HALF_OPTION] if _ANY_HALF.search(source) else [])]
+
+
+def user_part(preprocessed: str) -> tuple[str, str]:
+    """A preprocessed source split behind our lane types."""
+    head, _, tail = preprocessed.partition(_PLACE)
+    return head, tail
+
+
+def in_preprocessed(head: str, made: Rewritten) -> str:
+    """The whole text for the compiler, preprocessed; `head` is of `user_part`."""
+    return head + made.definitions + made.source
+
+
+def standalone(made: Rewritten, file: str) -> str:
+    """The whole text for a compiler that is not ours to ask: not preprocessed."""
+    half = f"#define {HALF_OPTION[2:]}\n" if made.uses_half else ""
+    return f'{half}{_scalars().replace(_PLACE, made.definitions)}#line 1 "{file}"\n{made.source}'
+
+
+@cache
+def _scalars() -> str:
+    return SCALARS.read_text()

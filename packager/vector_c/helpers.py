@@ -1,0 +1,187 @@
+"""The C that rewritten sources stand on: vector types, and one inline function per operation that is used.
+
+A vector is a union of its lanes, named and numbered, and, where the width is a power of two, of what the compiler
+computes with. Functions take and give the latter: unions of 16 bytes cross a call, even an inlined one, in pieces.
+A vector has exactly the size of its lanes and the alignment of one, so `*(float5 *)p` and arrays mean what TVM
+means. Everything compiles as C and C++ under gcc and clang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from packager.vector_c.types import Type
+
+_NAMES = {
+    "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "rem", "&": "and", "|": "or", "^": "xor", "<<": "shl",
+    ">>": "shr", "<": "lt", ">": "gt", "<=": "le", ">=": "ge", "==": "eq", "!=": "ne",
+}  # fmt: skip
+COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")
+_HEAD = "static __inline__ __attribute__((always_inline, unused)) "
+
+
+def scalar(t: Type) -> str:
+    """The C name of a lane type: a name of ours, because the source may include <stdint.h> later, or never."""
+    return f"mblob_{t.scalar}"
+
+
+def has_simd(t: Type) -> bool:
+    """Whether the compiler computes with all lanes at once. Such vectors are passed and returned as it knows them."""
+    return t.lanes & (t.lanes - 1) == 0 and t.scalar != "half"
+
+
+def _lane(t: Type, variable: str, i: int | str = "i") -> str:
+    return f"{variable}[{i}]" if has_simd(t) else f"{variable}.lane[{i}]"
+
+
+class Helpers:
+    """The definitions that a source needs. Each method answers the name to call, and remembers to define it."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, str] = {}
+        self._functions: dict[str, str] = {}
+        self._aliases: dict[str, str] = {}
+        self.uses_half = False
+
+    def text(self) -> str:
+        """The definitions, in an order that compiles."""
+        parts = (*self._types.values(), *self._aliases.values(), *self._functions.values())
+        return "".join(f"{part}\n" for part in parts)
+
+    def alias(self, name: str, t: Type) -> None:
+        """Give a type the name under which the source uses it."""
+        target = self.type(t) if t.is_vector else self._scalar(t)
+        self._aliases[name] = f"typedef {target} {name};"
+
+    def _scalar(self, t: Type) -> str:
+        self.uses_half = self.uses_half or t.scalar == "half"
+        return scalar(t)
+
+    def type(self, t: Type) -> str:
+        """Its name; masks are plain integers."""
+        t, name = t.plain(), t.name
+        if name not in self._types:
+            lane = self._scalar(t)
+            members = [f"{lane} lane[{t.lanes}];"]
+            lines = []
+            if has_simd(t):
+                size = t.lanes * t.bits // 8
+                attributes = f"vector_size({size}), aligned({t.bits // 8}), may_alias"
+                lines.append(f"typedef {lane} {name}_simd __attribute__(({attributes}));")
+                members.append(f"{name}_simd simd;")
+            names = ", ".join(f"s{i:x}" for i in range(t.lanes))
+            members.append(f"__extension__ struct {{ {lane} {names}; }};")
+            lines.append(f"typedef union {{ {' '.join(members)} }} __attribute__((may_alias)) {name};")
+            self._types[name] = "\n".join(lines)
+        return name
+
+    def value(self, t: Type) -> str:
+        """The C type in which functions take and give it."""
+        name = self.type(t)
+        return f"{name}_simd" if has_simd(t) else name
+
+    def _define(self, name: str, result: Type, parameters: str, lines: str) -> str:
+        if name not in self._functions:
+            made = self.value(result)
+            self._functions[name] = f"{_HEAD}{made} {name}({parameters}) {{ {made} r; {lines} return r; }}"
+        return name
+
+    def _by_lane(self, t: Type, value: str) -> str:
+        return f"for (int i = 0; i < {t.lanes}; ++i) {_lane(t, 'r')} = ({scalar(t)})({value});"
+
+    # -- operators --------------------------------------------------------------------------------------
+
+    def binary(self, op: str, t: Type) -> str:
+        """`T f(T, T)`; of a comparison the result is the mask."""
+        result = t.as_mask() if op in COMPARISONS else t
+        v = self.value(t)
+        if has_simd(t):
+            body = f"r = ({self.value(result)})(a {op} b);"
+        else:
+            sign = "-" if op in COMPARISONS else ""
+            body = self._by_lane(result, f"{sign}({_lane(t, 'a')} {op} {_lane(t, 'b')})")
+        return self._define(f"{t.name}_{_NAMES[op]}", result, f"{v} a, {v} b", body)
+
+    def update(self, op: str, t: Type) -> str:
+        """`T *f(T *, T)`: compound assignment; the result points at what was assigned."""
+        function, member = self.binary(op, t), "->simd" if has_simd(t) else ""
+        name, target = f"{function}_to", f"a{member}" if member else "*a"
+        body = f"{target} = {function}({target}, b); return a;"
+        parameters = f"{t.name} *a, {self.value(t)} b"
+        self._functions.setdefault(name, f"{_HEAD}{t.name} *{name}({parameters}) {{ {body} }}")
+        return name
+
+    def postfix(self, op: str, t: Type) -> str:
+        """`T f(T *)`: `v++` and `v--`."""
+        step, one = self.update(op, t), f"{self.broadcast(t)}(1)"
+        before = "a->simd" if has_simd(t) else "*a"
+        return self._define(f"{step}_after", t, f"{t.name} *a", f"r = {before}; {step}(a, {one});")
+
+    def unary(self, op: str, t: Type) -> str:
+        """`T f(T)` for - and ~; for ! the mask of the lanes that are zero."""
+        v = self.value(t)
+        if op == "!":
+            m = t.as_mask()
+            simd = f"r = ({self.value(m)})(a == ({v}){{0}});"
+            body = simd if has_simd(t) else self._by_lane(m, f"-({_lane(t, 'a')} == 0)")
+            return self._define(f"{t.name}_is_zero", m, f"{v} a", body)
+        body = f"r = {op}a;" if has_simd(t) else self._by_lane(t, f"{op}{_lane(t, 'a')}")
+        return self._define(f"{t.name}_{'neg' if op == '-' else 'not'}", t, f"{v} a", body)
+
+    def select(self, t: Type, condition: Type) -> str:
+        """`T f(C, T, T)`: of each lane the second argument where the first is not zero, else the third."""
+        v, c = self.value(t), self.value(condition)
+        if condition.mask and has_simd(t) and has_simd(condition) and condition.bits == t.bits:
+            body = f"r = ({v})((c & ({c})a) | (~c & ({c})b));"
+        else:
+            body = self._by_lane(t, f"{_lane(condition, 'c')} ? {_lane(t, 'a')} : {_lane(t, 'b')}")
+        kind = "mask" if condition.mask else "value"
+        return self._define(f"{t.name}_by_{kind}_{condition}", t, f"{c} c, {v} a, {v} b", body)
+
+    def extreme(self, op: str, t: Type) -> str:
+        """`T f(T, T)`: `a op b ? a : b` by lane, for min and max."""
+        v, less, select = self.value(t), self.binary(op, t), self.select(t, t.as_mask())
+        name = f"{t.name}_{'min' if op == '<' else 'max'}"
+        return self._define(name, t, f"{v} a, {v} b", f"r = {select}({less}(a, b), a, b);")
+
+    # -- making vectors ---------------------------------------------------------------------------------
+
+    def broadcast(self, t: Type) -> str:
+        """`T f(scalar)`: every lane is it. In a mask every lane is -1 if it is not zero."""
+        self.type(t)
+        if t.mask:
+            return self._define(f"{t.name}_flag", t, "int x", self._by_lane(t, "-(x != 0)"))
+        values = ", ".join(["x"] * t.lanes)
+        body = f"r = ({self.value(t)}){{{values}}};" if has_simd(t) else self._by_lane(t, "x")
+        return self._define(f"{t.name}_all", t, f"{self._scalar(t)} x", body)
+
+    def construct(self, t: Type, items: Sequence[Type | None]) -> str:
+        """`T f(items...)`: the lanes of all items in a row; None is a scalar."""
+        lane = self._scalar(t)
+        parameters = [f"{self.value(item) if item else lane} x{i}" for i, item in enumerate(items)]
+        values: list[str] = []
+        for i, item in enumerate(items):
+            values += [f"({lane}){_lane(item, f'x{i}', k)}" for k in range(item.lanes)] if item else [f"x{i}"]
+        if has_simd(t):
+            body = f"r = ({self.value(t)}){{{', '.join(values)}}};"
+        else:
+            body = " ".join(f"r.lane[{i}] = {value};" for i, value in enumerate(values))
+        suffix = "of" if not any(items) else "from_" + "_".join(str(i) if i else "x" for i in items)
+        return self._define(f"{t.name}_{suffix}", t, ", ".join(parameters), body)
+
+    def convert(self, source: Type, t: Type) -> str:
+        """`T f(S)`: each lane converted. Of a mask that becomes no mask, true is 1, as for TVM's bool."""
+        as_bool = source.mask and not t.mask
+        sign = "-" if as_bool else ""
+        if has_simd(source) and has_simd(t):
+            body = f"r = __builtin_convertvector({sign}a, {self.value(t)});"
+        else:
+            body = self._by_lane(t, f"{sign}{_lane(source, 'a')}")
+        name = f"{t.name}_from_{'bool_' if as_bool else ''}{source}"
+        return self._define(name, t, f"{self.value(source)} a", body)
+
+    def swizzle(self, t: Type, lanes: Sequence[int]) -> str:
+        """`T' f(T)`: the lanes of these numbers."""
+        result = Type(t.scalar, len(lanes))
+        body = " ".join(f"{_lane(result, 'r', i)} = {_lane(t, 'a', lane)};" for i, lane in enumerate(lanes))
+        return self._define(f"{t.name}_s{''.join(f'{i:x}' for i in lanes)}", result, f"{self.value(t)} a", body)

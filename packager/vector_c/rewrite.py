@@ -1,0 +1,64 @@
+"""C with OpenCL-like vectors, as TVM's `target="c"` writes it, to C that compilers take.
+
+`float4(a, b, c, d)`, `(float4)(x, x, x, x)`, `v.s0`, arithmetic, comparisons and `c ? a : b` by lane, loads and stores
+through `(float4 *)p`: of these only unions with lanes and calls of inline functions remain. Every token stays in its
+line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from packager.errors import BuildError
+from packager.vector_c.helpers import Helpers
+from packager.vector_c.operations import Operations
+from packager.vector_c.own_names import own_names
+from packager.vector_c.packed_bytes import unpack
+from packager.vector_c.scope import Names
+from packager.vector_c.statements import Statements
+from packager.vector_c.tokens import place, tokenize, written
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A source without vector types.
+
+    Attributes:
+        definitions: what must stand before it, and behind `scalars.h`.
+        source: the source, every token in its line.
+        uses_half: needs the 16-bit float.
+    """
+
+    definitions: str
+    source: str
+    uses_half: bool
+
+
+def rewrite(source: str, file: str) -> Rewritten | None:
+    """Rewrite a source.
+
+    Args:
+        source: C or C++, preprocessed or not. What is hidden in directives stays as it is.
+        file: what messages call it.
+
+    Returns:
+        None if it uses no vector types, or gives all their names a meaning of its own.
+
+    Raises:
+        BuildError: vectors that cannot be combined; the text says file and line.
+    """
+    tokens, tail = tokenize(source)
+    names = Names(own_names(source, tokens))
+    tokens = unpack(tokens)
+    helpers = Helpers()
+
+    def refuse(at: int, why: str) -> NoReturn:
+        raise BuildError(f"{place(source, tokens[at].start, file)}: {why}")
+
+    Statements(Operations(tokens, helpers, refuse), names).walk()
+    if not names.used:
+        return None
+    for name, t in names.used.items():
+        helpers.alias(name, t)
+    return Rewritten(helpers.text(), written(tokens, tail), helpers.uses_half)

@@ -1,0 +1,79 @@
+"""C text as tokens that keep what stands between them, so that every line stays where it is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_TOKEN = re.compile(
+    r"""(?P<space>(?:\s|\\\n|//(?:[^\n\\]|\\.|\\\n)*|/\*.*?\*/)+)
+    |(?P<string>(?:u8|[uUL])?R"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)"|(?:u8|[uUL])?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))
+    |(?P<name>[A-Za-z_$][\w$]*)
+    |(?P<number>\.?\d(?:[eEpP][+-]|[\w.'])*)
+    |(?P<mark><<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|::|\#\#|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_KINDS = ("space", "name", "mark", "number", "string")
+_DIRECTIVE = re.compile(r"[ \t]*(?:#|%:)(?:[^\n\\]|\\.|\\\n)*", re.DOTALL)
+
+
+@dataclass
+class Token:
+    """A token, and what becomes of it.
+
+    Attributes:
+        kind: "name", "number", "string" or "mark".
+        text: as written.
+        space: what stands before it: blanks, comments, directives.
+        start: its offset in the source.
+        before, out, after: what is written: `space`, then these.
+    """
+
+    kind: str
+    text: str
+    space: str
+    start: int
+    before: str = ""
+    out: str = ""
+    after: str = ""
+
+
+def tokenize(source: str) -> tuple[list[Token], str]:
+    """The tokens of a source, and the space behind the last. Directives and line markers are space."""
+    tokens: list[Token] = []
+    space_from = at = 0
+    line_start = True
+    size = len(source)
+    while at < size:
+        if line_start and (directive := _DIRECTIVE.match(source, at)):
+            at = directive.end()
+            line_start = False
+            continue
+        found = _TOKEN.match(source, at)
+        assert found is not None, "the last alternative takes any character"
+        kind = next(k for k in _KINDS if found[k] is not None)
+        at = found.end()
+        if kind == "space":
+            line_start = "\n" in found.group()
+            continue
+        start = found.start()
+        tokens.append(Token(kind, found.group(), source[space_from:start], start, out=found.group()))
+        space_from = at
+        line_start = False
+    return tokens, source[space_from:]
+
+
+def written(tokens: list[Token], tail: str) -> str:
+    """The text that the tokens now are."""
+    return "".join(f"{t.space}{t.before}{t.out}{t.after}" for t in tokens) + tail
+
+
+_MARKER = re.compile(r'^#(?:line)? *(\d+)(?: "((?:[^"\\]|\\.)*)")?.*$', re.MULTILINE)
+
+
+def place(source: str, offset: int, file: str) -> str:
+    """`file:line` of an offset, as line markers count."""
+    line, start = 1, 0
+    for marker in _MARKER.finditer(source, 0, offset):
+        line, file, start = int(marker[1]), marker[2] or file, marker.end() + 1
+    return f"{file}:{line + source.count(chr(10), start, offset)}"

@@ -1,0 +1,73 @@
+"""Sources with vector types, on their way to the compiler: preprocessed, rewritten, preprocessed text compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from packager.commands import language, preprocess_command
+from packager.nodes import SourceNode
+from packager.processes import Job, run_all
+from packager.toolchain import Toolchain
+
+
+def without_vectors(
+    tools: Toolchain, sources: Mapping[int, tuple[SourceNode, Path, str]], options: Sequence[str], work: Path
+) -> dict[int, Path]:
+    """Rewrite the sources that use vector types.
+
+    The compiler preprocesses them first: vectors may come from macros and headers, and a name that a header declares
+    is the user's. Sources without a word that may be such a type cost a search in their text.
+
+    Args:
+        sources: by number, with their files and what messages call them.
+
+    Returns:
+        for those that were rewritten, the preprocessed text to compile.
+
+    Raises:
+        ToolchainError: a source cannot be preprocessed. BuildError: vectors that cannot be combined.
+    """
+    from packager.vector_c.mentions import mentions
+
+    texts = {i: node.text() for i, (node, _, _) in sources.items() if language(node) != "cuda"}
+    texts = {i: text for i, text in texts.items() if mentions(text)}
+    if not texts:
+        return {}
+    from packager.vector_c import definitions  # for those who need it
+    from packager.vector_c.rewrite import rewrite
+
+    jobs = []
+    for i, text in texts.items():
+        node, path, label = sources[i]
+        first = definitions.preprocessor_options(text)
+        jobs.append(Job(label, preprocess_command(tools, node, path, f"lib{i}.i", options, work, first)))
+    run_all(jobs, work)
+    made: dict[int, Path] = {}
+    for i in texts:
+        output = work / f"lib{i}.i"
+        head, user = definitions.user_part(output.read_text(errors="surrogateescape"))
+        rewritten = rewrite(user, sources[i][2])
+        if rewritten is not None:
+            text = definitions.in_preprocessed(head, rewritten)
+            output.write_bytes(text.encode(errors="surrogateescape"))
+            made[i] = output
+    return made
+
+
+def standalone_text(node: SourceNode, name: str) -> str:
+    """The text of a source for a compiler that a caller runs: rewritten if it uses vector types, else as it is.
+
+    Raises:
+        BuildError: vectors that cannot be combined.
+    """
+    from packager.vector_c.mentions import mentions
+
+    text = node.text()
+    if language(node) == "cuda" or not mentions(text):
+        return text
+    from packager.vector_c.definitions import standalone
+    from packager.vector_c.rewrite import rewrite
+
+    made = rewrite(text, name)
+    return text if made is None else standalone(made, name)
