@@ -1,7 +1,8 @@
 """The C that rewritten sources stand on: vector types, and one inline function per operation that is used.
 
 A vector is a union of its lanes, named and numbered, and, where the width is a power of two, of what the compiler
-computes with. Functions take and give the latter: unions of 16 bytes cross a call, even an inlined one, in pieces.
+computes with. Functions take and give the latter up to 16 bytes: such a union crosses a call, even an inlined one,
+in pieces.
 A vector has exactly the size of its lanes and the alignment of one, so `*(float5 *)p` and arrays mean what TVM
 means. Everything compiles as C and C++ under gcc and clang.
 """
@@ -25,13 +26,33 @@ def scalar(t: Type) -> str:
     return f"mblob_{t.scalar}"
 
 
-def has_simd(t: Type) -> bool:
-    """Whether the compiler computes with all lanes at once. Such vectors are passed and returned as it knows them."""
+_REGISTER = 16  # bytes: wider vectors in calls change the ABI with the instruction set, and compilers warn
+
+
+def _has_simd(t: Type) -> bool:
     return t.lanes & (t.lanes - 1) == 0 and t.scalar != "half"
 
 
+def in_register(t: Type) -> bool:
+    """Whether functions take and give it as the compiler's vector; else as the union."""
+    return _has_simd(t) and t.lanes * t.bits // 8 <= _REGISTER
+
+
+def _whole(t: Type, variable: str) -> str:
+    return variable if in_register(t) else f"{variable}.simd"
+
+
 def _lane(t: Type, variable: str, i: int | str = "i") -> str:
-    return f"{variable}[{i}]" if has_simd(t) else f"{variable}.lane[{i}]"
+    return f"{variable}[{i}]" if in_register(t) else f"{variable}.lane[{i}]"
+
+
+def _wraps(op: str, t: Type) -> bool:
+    """Whether an operation may overflow: it is done without sign, and so on narrow lanes wraps as in C and numpy."""
+    return op in ("+", "-", "*", "<<") and t.kind != "float"
+
+
+def _unsigned(t: Type) -> Type:
+    return Type(f"uint{t.bits}_t", t.lanes)
 
 
 class Helpers:
@@ -57,6 +78,10 @@ class Helpers:
         self.uses_half = self.uses_half or t.scalar == "half"
         return scalar(t)
 
+    def _parameter(self, t: Type) -> str:
+        """The C type in which functions take a lane: clang has no parameters of 16-bit floats."""
+        return "float" if self._scalar(t) == "mblob_half" else scalar(t)
+
     def type(self, t: Type) -> str:
         """Its name; masks are plain integers."""
         t, name = t.plain(), t.name
@@ -64,21 +89,26 @@ class Helpers:
             lane = self._scalar(t)
             members = [f"{lane} lane[{t.lanes}];"]
             lines = []
-            if has_simd(t):
+            if _has_simd(t):
                 size = t.lanes * t.bits // 8
                 attributes = f"vector_size({size}), aligned({t.bits // 8}), may_alias"
                 lines.append(f"typedef {lane} {name}_simd __attribute__(({attributes}));")
                 members.append(f"{name}_simd simd;")
-            names = ", ".join(f"s{i:x}" for i in range(t.lanes))
-            members.append(f"__extension__ struct {{ {lane} {names}; }};")
+            if t.scalar != "half":  # in C++ it may be a class, which no anonymous struct can hold
+                names = ", ".join(f"s{i:x}" for i in range(t.lanes))
+                members.append(f"__extension__ struct {{ {lane} {names}; }};")
             lines.append(f"typedef union {{ {' '.join(members)} }} __attribute__((may_alias)) {name};")
             self._types[name] = "\n".join(lines)
         return name
 
+    def simd(self, t: Type) -> str:
+        """The compiler's vector of it, which may be none."""
+        return f"{self.type(t)}_simd"
+
     def value(self, t: Type) -> str:
         """The C type in which functions take and give it."""
         name = self.type(t)
-        return f"{name}_simd" if has_simd(t) else name
+        return f"{name}_simd" if in_register(t) else name
 
     def _define(self, name: str, result: Type, parameters: str, lines: str) -> str:
         if name not in self._functions:
@@ -95,44 +125,56 @@ class Helpers:
         """`T f(T, T)`; of a comparison the result is the mask."""
         result = t.as_mask() if op in COMPARISONS else t
         v = self.value(t)
-        if has_simd(t):
-            body = f"r = ({self.value(result)})(a {op} b);"
+        if _has_simd(t):
+            cast = f"({self.simd(_unsigned(t))})" if _wraps(op, t) else ""
+            both = f"{cast}{_whole(t, 'a')} {op} {cast}{_whole(t, 'b')}"
+            body = f"{_whole(result, 'r')} = ({self.simd(result)})({both});"
         else:
             sign = "-" if op in COMPARISONS else ""
-            body = self._by_lane(result, f"{sign}({_lane(t, 'a')} {op} {_lane(t, 'b')})")
+            cast = f"(mblob_uint{max(32, t.bits)}_t)" if _wraps(op, t) else ""
+            body = self._by_lane(result, f"{sign}({cast}{_lane(t, 'a')} {op} {cast}{_lane(t, 'b')})")
         return self._define(f"{t.name}_{_NAMES[op]}", result, f"{v} a, {v} b", body)
 
+    # These two give a union, whatever its size: as a statement their call must be nothing but a call.
+
     def update(self, op: str, t: Type) -> str:
-        """`T *f(T *, T)`: compound assignment; the result points at what was assigned."""
-        function, member = self.binary(op, t), "->simd" if has_simd(t) else ""
-        name, target = f"{function}_to", f"a{member}" if member else "*a"
-        body = f"{target} = {function}({target}, b); return a;"
-        parameters = f"{t.name} *a, {self.value(t)} b"
-        self._functions.setdefault(name, f"{_HEAD}{t.name} *{name}({parameters}) {{ {body} }}")
+        """`T f(T *, T)`: compound assignment."""
+        function, target = self.binary(op, t), "a->simd" if in_register(t) else "*a"
+        name = f"{function}_to"
+        body = f"{target} = {function}({target}, b); return *a;"
+        self._functions.setdefault(name, f"{_HEAD}{t.name} {name}({t.name} *a, {self.value(t)} b) {{ {body} }}")
         return name
 
     def postfix(self, op: str, t: Type) -> str:
         """`T f(T *)`: `v++` and `v--`."""
         step, one = self.update(op, t), f"{self.broadcast(t)}(1)"
-        before = "a->simd" if has_simd(t) else "*a"
-        return self._define(f"{step}_after", t, f"{t.name} *a", f"r = {before}; {step}(a, {one});")
+        body = f"{t.name} r = *a; {step}(a, {one}); return r;"
+        self._functions.setdefault(f"{step}_after", f"{_HEAD}{t.name} {step}_after({t.name} *a) {{ {body} }}")
+        return f"{step}_after"
 
     def unary(self, op: str, t: Type) -> str:
         """`T f(T)` for - and ~; for ! the mask of the lanes that are zero."""
         v = self.value(t)
         if op == "!":
             m = t.as_mask()
-            simd = f"r = ({self.value(m)})(a == ({v}){{0}});"
-            body = simd if has_simd(t) else self._by_lane(m, f"-({_lane(t, 'a')} == 0)")
+            simd = f"{_whole(m, 'r')} = ({self.simd(m)})({_whole(t, 'a')} == ({self.simd(t)}){{0}});"
+            body = simd if _has_simd(t) else self._by_lane(m, f"-({_lane(t, 'a')} == 0)")
             return self._define(f"{t.name}_is_zero", m, f"{v} a", body)
-        body = f"r = {op}a;" if has_simd(t) else self._by_lane(t, f"{op}{_lane(t, 'a')}")
+        if _has_simd(t):
+            cast = f"({self.simd(_unsigned(t))})" if _wraps(op, t) else ""
+            body = f"{_whole(t, 'r')} = ({self.simd(t)})({op}{cast}{_whole(t, 'a')});"
+        else:
+            cast = f"(mblob_uint{max(32, t.bits)}_t)" if _wraps(op, t) else ""
+            body = self._by_lane(t, f"{op}{cast}{_lane(t, 'a')}")
         return self._define(f"{t.name}_{'neg' if op == '-' else 'not'}", t, f"{v} a", body)
 
     def select(self, t: Type, condition: Type) -> str:
         """`T f(C, T, T)`: of each lane the second argument where the first is not zero, else the third."""
         v, c = self.value(t), self.value(condition)
-        if condition.mask and has_simd(t) and has_simd(condition) and condition.bits == t.bits:
-            body = f"r = ({v})((c & ({c})a) | (~c & ({c})b));"
+        if condition.mask and _has_simd(t) and _has_simd(condition) and condition.bits == t.bits:
+            mask, bits = _whole(condition, "c"), self.simd(condition)
+            chosen = f"({mask} & ({bits}){_whole(t, 'a')}) | (~{mask} & ({bits}){_whole(t, 'b')})"
+            body = f"{_whole(t, 'r')} = ({self.simd(t)})({chosen});"
         else:
             body = self._by_lane(t, f"{_lane(condition, 'c')} ? {_lane(t, 'a')} : {_lane(t, 'b')}")
         kind = "mask" if condition.mask else "value"
@@ -152,20 +194,21 @@ class Helpers:
         if t.mask:
             return self._define(f"{t.name}_flag", t, "int x", self._by_lane(t, "-(x != 0)"))
         values = ", ".join(["x"] * t.lanes)
-        body = f"r = ({self.value(t)}){{{values}}};" if has_simd(t) else self._by_lane(t, "x")
-        return self._define(f"{t.name}_all", t, f"{self._scalar(t)} x", body)
+        simd = f"{_whole(t, 'r')} = ({self.simd(t)}){{{values}}};"
+        body = simd if _has_simd(t) else self._by_lane(t, "x")
+        return self._define(f"{t.name}_all", t, f"{self._parameter(t)} x", body)
 
     def construct(self, t: Type, items: Sequence[Type | None]) -> str:
         """`T f(items...)`: the lanes of all items in a row; None is a scalar."""
         lane = self._scalar(t)
-        parameters = [f"{self.value(item) if item else lane} x{i}" for i, item in enumerate(items)]
+        parameters = [f"{self.value(item) if item else self._parameter(t)} x{i}" for i, item in enumerate(items)]
         values: list[str] = []
         for i, item in enumerate(items):
             values += [f"({lane}){_lane(item, f'x{i}', k)}" for k in range(item.lanes)] if item else [f"x{i}"]
-        if has_simd(t):
-            body = f"r = ({self.value(t)}){{{', '.join(values)}}};"
+        if _has_simd(t):
+            body = f"{_whole(t, 'r')} = ({self.simd(t)}){{{', '.join(values)}}};"
         else:
-            body = " ".join(f"r.lane[{i}] = {value};" for i, value in enumerate(values))
+            body = " ".join(f"r.lane[{i}] = ({lane})({value});" for i, value in enumerate(values))
         suffix = "of" if not any(items) else "from_" + "_".join(str(i) if i else "x" for i in items)
         return self._define(f"{t.name}_{suffix}", t, ", ".join(parameters), body)
 
@@ -173,8 +216,9 @@ class Helpers:
         """`T f(S)`: each lane converted. Of a mask that becomes no mask, true is 1, as for TVM's bool."""
         as_bool = source.mask and not t.mask
         sign = "-" if as_bool else ""
-        if has_simd(source) and has_simd(t):
-            body = f"r = __builtin_convertvector({sign}a, {self.value(t)});"
+        if _has_simd(source) and _has_simd(t):
+            lanes = f"{sign}{_whole(source, 'a')}"
+            body = f"{_whole(t, 'r')} = __builtin_convertvector({lanes}, {self.simd(t)});"
         else:
             body = self._by_lane(t, f"{sign}{_lane(source, 'a')}")
         name = f"{t.name}_from_{'bool_' if as_bool else ''}{source}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from packager.vector_c.helpers import COMPARISONS, Helpers, has_simd
+from packager.vector_c.helpers import COMPARISONS, Helpers, in_register
 from packager.vector_c.scope import Known, Signature
 from packager.vector_c.tokens import Token
 from packager.vector_c.types import Type, common
@@ -72,12 +72,12 @@ class Operations:
 
     def _pass(self, argument: Operand) -> None:
         """Make an operand the argument of a helper."""
-        if argument.vector is not None and has_simd(argument.vector):
+        if argument.vector is not None and in_register(argument.vector):
             self.wrap(argument, "(", ").simd")
 
     def _made(self, function: str, t: Type) -> tuple[str, str]:
         """What stands before and behind the arguments of a helper that gives a `t`."""
-        if has_simd(t):
+        if in_register(t):
             return f"(__extension__ ({self.helpers.type(t)}){{.simd = {function}(", ")})"
         return f"{function}(", ")"
 
@@ -161,7 +161,7 @@ class Operations:
             self.tokens[at].out = ","
             self.wrap(a, "&(")
             self._pass(b)
-            self.wrap(result, f"(*{self.helpers.update(op[:-1], a.vector)}(", "))")
+            self.wrap(result, f"{self.helpers.update(op[:-1], a.vector)}(")
         return result
 
     def prefix(self, op: str, at: int, a: Operand) -> Operand:
@@ -177,9 +177,10 @@ class Operations:
             self.drop(at, at)
             self.wrap(a, "&(")
             one = self.helpers.broadcast(a.vector)
-            self.wrap(result, f"(*{self.helpers.update(op[0], a.vector)}(", f", {one}(1)))")
+            self.wrap(result, f"{self.helpers.update(op[0], a.vector)}(", f", {one}(1))")
             result.type = a.vector
         elif op == "+":
+            self.drop(at, at)
             result.type = a.vector
         else:
             if op == "~" and a.vector.kind == "float":
@@ -195,8 +196,7 @@ class Operations:
         result = Operand(a.first, at, a.type)
         if a.vector is not None:
             self.drop(at, at)
-            self.wrap(a, "&(")
-            self._call(self.helpers.postfix(op[0], a.vector), (), result, a.vector)
+            self.wrap(result, f"{self.helpers.postfix(op[0], a.vector)}(&(", "))")
         return result
 
     def conditional(self, c: Operand, question: int, a: Operand, colon: int, b: Operand) -> Operand:
@@ -265,7 +265,7 @@ class Operations:
         if lanes is None or max(lanes) >= t.lanes:
             self.refuse(at, f"{t.pointer(-t.pointers)} has no {token.text!r}; its lanes are s0 to s{t.lanes - 1:x}")
         if len(lanes) == 1:
-            token.out = f"s{lanes[0]:x}"
+            token.out = f"lane[{lanes[0]}]"
             result.type = t.lane
         elif t.pointers:
             self.refuse(at, f"->{token.text}: several lanes of a pointer; write (*pointer).{token.text}")
@@ -292,12 +292,13 @@ class Operations:
     ) -> Operand:
         """`callee(arguments)`; `marks` are its parentheses and commas."""
         result = Operand(callee.first, marks[-1])
-        if signature is not None:
-            for argument, t in zip(arguments, signature.parameters):
+        parameters = signature.parameters if signature is not None else []
+        vectors = [a.vector for a in arguments if a.vector is not None]
+        if signature is not None and (not vectors or any(t is not None and t.is_vector for t in parameters)):
+            for argument, t in zip(arguments, parameters):
                 self.convert(argument, t)
             result.type = signature.result
             return result
-        vectors = [a.vector for a in arguments if a.vector is not None]
         if not vectors or not callee.name:
             return result
         if callee.name in ("min", "max") and len(arguments) == 2:

@@ -14,7 +14,8 @@ typedef __UINT64_TYPE__ mblob_uint64_t;
 typedef float mblob_float;
 typedef double mblob_double;
 #ifdef MBLOB_VECTOR_HALF
-/* IEEE 754 binary16 <-> binary32, to the nearest, ties to even. */
+/* IEEE 754 binary16 <-> binary32 `x`, to the nearest, ties to even. binary64 `x` goes to binary32 `f` first, with the
+ * last bit set if anything is lost ("to odd"): then rounding twice is rounding once. */
 #define MBLOB_VECTOR_WIDEN                                                                                   \
   mblob_uint32_t sign = (mblob_uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, fraction = h & 1023u; \
   union { mblob_uint32_t u; float f; } r;                                                                    \
@@ -41,15 +42,23 @@ typedef double mblob_double;
   dropped = bits & ((1u << shift) - 1);                                                                      \
   result += dropped > half_way || (dropped == half_way && (result & 1u));                                    \
   return (mblob_uint16_t)(sign | result);
+#define MBLOB_VECTOR_TO_ODD                                                                                  \
+  union { float f; mblob_uint32_t u; } odd;                                                                  \
+  odd.f = (float)x;                                                                                          \
+  if (odd.f != x && x == x) odd.u = (odd.u - ((odd.f > x) == (x > 0))) | 1u;
 #if defined(__clang__) || (defined(__ARM_FP16_FORMAT_IEEE) && !defined(__FLT16_MAX__))
 typedef __fp16 mblob_half;
 #if defined(__clang__) && __clang_major__ < 15 && (defined(__x86_64__) || defined(__i386__))
-/* What this clang calls to convert __fp16; libgcc has it for ARM only. */
+/* What this clang calls to convert __fp16: libgcc has the first two for ARM only, the third with another ABI. */
 #ifdef __cplusplus
 extern "C" {
 #endif
 __attribute__((weak, visibility("hidden"))) float __gnu_h2f_ieee(mblob_uint16_t h) { MBLOB_VECTOR_WIDEN }
 __attribute__((weak, visibility("hidden"))) mblob_uint16_t __gnu_f2h_ieee(float x) { MBLOB_VECTOR_NARROW }
+__attribute__((weak, visibility("hidden"))) mblob_uint16_t __truncdfhf2(double x) {
+  MBLOB_VECTOR_TO_ODD
+  return __gnu_f2h_ieee(odd.f);
+}
 #ifdef __cplusplus
 }
 #endif
@@ -64,7 +73,10 @@ class mblob_half {
 
  public:
   mblob_half() = default;
-  mblob_half(float x) : bits_(narrow(x)) {}
+  mblob_half(double x) {
+    MBLOB_VECTOR_TO_ODD
+    bits_ = narrow(odd.f);
+  }
   operator float() const { return widen(bits_); }
   mblob_half &operator+=(float x) { return *this = *this + x; }
   mblob_half &operator-=(float x) { return *this = *this - x; }
@@ -76,5 +88,6 @@ class mblob_half {
 #endif
 #undef MBLOB_VECTOR_WIDEN
 #undef MBLOB_VECTOR_NARROW
+#undef MBLOB_VECTOR_TO_ODD
 #endif
 extern int mblob_vector_definitions_here;
