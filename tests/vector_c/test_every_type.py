@@ -86,7 +86,6 @@ def export(
     modules[0].export_library(path, cc=compiler, options=options)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("compiler", "fmt"), BUILDS)
 def test_every_operation_on_every_vector_is_numpys(tmp_path: Path, require: Require, compiler: str, fmt: str) -> None:
     require(compiler)
@@ -97,7 +96,6 @@ def test_every_operation_on_every_vector_is_numpys(tmp_path: Path, require: Requ
             check(library, scalar, n)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("compiler", "fmt"), BUILDS[:2])
 def test_optimized_it_is_the_same(tmp_path: Path, require: Require, compiler: str, fmt: str) -> None:
     require(compiler)
@@ -118,7 +116,6 @@ for scalar in SOME_TYPES:
 """
 
 
-@pytest.mark.slow
 def test_sanitizers_find_nothing(tmp_path: Path, root: Path, require: Require) -> None:
     flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O0", "-g0"]
     export(tmp_path / "x.so", require("gcc"), "c", flags, SOME_TYPES, SOME_WIDTHS)
