@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,17 @@ def language(node: SourceNode) -> str:
     return "c++" if node.fmt in ("cc", "cpp") else "c"
 
 
+_OWN_CONTEXT = re.compile(r"\bvoid\s*\*\s*__tvm_module_ctx\s*(?:=|;)")
+
+
+def source_macros(node: SourceNode) -> list[str]:
+    """Macros that our headers need to know about a source: in C++ whether TVM defined `__tvm_module_ctx` in it."""
+    if language(node) != "c++":
+        return []
+    own = any("extern" not in line or "=" in line for line in node.text().splitlines() if _OWN_CONTEXT.search(line))
+    return ["MBLOB_OWN_MODULE_CTX"] if own else []
+
+
 def compile_command(
     tools: Toolchain, node: SourceNode, source: Path, output: str, options: Sequence[str], work: Path,
     describe: bool = False,
@@ -34,7 +46,8 @@ def compile_command(
     if kind == "cuda":
         return (*tools.nvcc, "-O2", "-Xcompiler", "-fPIC", include, *own, "-c", str(source), "-o", output)
     head = _head(tools, kind, source, work, describe)
-    return (*head, include, *own, "-x", kind, "-c", str(source), "-o", output)
+    macros = [f"-D{name}" for name in source_macros(node)]
+    return (*head, include, *macros, *own, "-x", kind, "-c", str(source), "-o", output)
 
 
 def preprocess_command(
@@ -49,7 +62,8 @@ def preprocess_command(
     kind = language(node)
     own = compile_options((*options, *node.options))
     head = _head(tools, kind, source, work, describe=False)
-    return (*head, *first, f"-I{include_dir()}", *own, "-x", kind, "-E", str(source), "-o", output)
+    macros = [f"-D{name}" for name in source_macros(node)]
+    return (*head, *first, f"-I{include_dir()}", *macros, *own, "-x", kind, "-E", str(source), "-o", output)
 
 
 def compile_preprocessed_command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from packager.commands import language, preprocess_command
+from packager.commands import language, preprocess_command, source_macros
 from packager.nodes import SourceNode
 from packager.processes import Job, run_all
 from packager.toolchain import Toolchain
@@ -64,10 +64,12 @@ def standalone_text(node: SourceNode, name: str) -> str:
     from packager.vector_c.mentions import mentions
 
     text = node.text()
-    if language(node) == "cuda" or not mentions(text):
-        return text
-    from packager.vector_c.definitions import standalone
-    from packager.vector_c.rewrite import rewrite
+    macros = "".join(f"#define {macro}\n" for macro in source_macros(node))
+    if language(node) != "cuda" and mentions(text):
+        from packager.vector_c.definitions import standalone
+        from packager.vector_c.rewrite import rewrite
 
-    made = rewrite(text, name)
-    return text if made is None else standalone(made, name)
+        made = rewrite(text, name)
+        if made is not None:
+            return macros + standalone(made, name)
+    return f'{macros}#line 1 "{name}"\n{text}' if macros else text

@@ -48,6 +48,6 @@ def _is_thing(before: Token | None, after: Token | None) -> bool:
     )
     if following == "(":  # a constructor, or a function of this name
         return names_it and before is not None and before.kind == "name" and not before.text.isupper()
-    if following in (")", ","):
+    if following in (")", ",", "["):
         return names_it
     return True

@@ -152,13 +152,32 @@ def test_half_numbers_beside_half_vectors(tmp_path: Path, require: Require, comp
     assert wide.tolist() == [65504, *scaled.astype(np.float32).tolist()]
 
 
-def test_the_context_that_tvms_host_code_forgets_is_there(tmp_path: Path) -> None:
+CONTEXTS = {
+    "0.5": "extern void* __tvm_module_ctx = NULL;",
+    "0.7": "void* __tvm_module_ctx = NULL;",
+    "0.8": "",
+    "0.9 with AOT": '#ifdef __cplusplus\nextern "C"\n#endif\nvoid* __tvm_module_ctx = NULL;',
+    "another source's": '#ifdef __cplusplus\nextern "C" {\n#endif\nextern void* __tvm_module_ctx;\n'
+                        "#ifdef __cplusplus\n}\n#endif",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("era", CONTEXTS)
+def test_tvms_host_code_has_the_context_whether_it_defines_one_or_forgets_it(
+    tmp_path: Path, require: Require, era: str, compiler: str
+) -> None:
+    require(compiler)
     text = """// tvm target: c -keys=cpu
 #define TVM_EXPORTS
 #include "tvm/runtime/c_runtime_api.h"
 #include "tvm/runtime/c_backend_api.h"
+CONTEXT
 static void* vectors_double_packed = NULL;
-TVM_DLL int32_t f(void* args, int* type_codes, int num_args, void* ret, int* ret_code, void* resource) {
+#ifdef __cplusplus
+extern "C"
+#endif
+TVM_DLL int32_t NAME(void* args, int* type_codes, int num_args, void* ret, int* ret_code, void* resource) {
   if (vectors_double_packed == NULL) {
     if (TVMBackendGetFuncFromEnv(__tvm_module_ctx, "vectors.double", &vectors_double_packed) != 0) return -1;
   }
@@ -167,12 +186,14 @@ TVM_DLL int32_t f(void* args, int* type_codes, int num_args, void* ret, int* ret
   stack[0].v_float64 = (v + v).s1;
   return TVMFuncCall(vectors_double_packed, stack, code, 1, (TVMValue*)ret, ret_code);
 }
-"""
+""".replace("CONTEXT", CONTEXTS[era])
     mblob.register_func("vectors.double", lambda x: 2 * x, override=True)
-    for fmt, linkage in (("c", ""), ("cc", 'extern "C" ')):
-        code = text.replace("TVM_DLL int32_t", f"{linkage}TVM_DLL int32_t")
-        mblob.csource_module(code, fmt=fmt).export_library(tmp_path / f"{fmt}.so")
-        assert mblob.load_module(tmp_path / f"{fmt}.so")["f"](np.array([1, 5], np.float32)) == 20
+    fmt = "cc" if "++" in compiler else "c"
+    root, other = (mblob.csource_module(text.replace("NAME", name), fmt=fmt) for name in ("f", "g"))
+    root.import_module(other)
+    root.export_library(tmp_path / "x.so", cc=compiler)
+    loaded = mblob.load_module(tmp_path / "x.so")
+    assert [loaded[name](np.array([1, 5], np.float32)) for name in ("f", "g")] == [20, 20]
 
 
 # -- names of users -------------------------------------------------------------------------------------
@@ -212,10 +233,13 @@ def test_a_name_that_a_header_declares_is_its_own_and_other_vectors_are_rewritte
     assert list(p) == [0, 6]
 
 
-def test_sources_without_such_names_are_compiled_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text", ["int f(void) { return 1; }", "/* half of float4 */ int f(void) { return 1; } // half\n", OWN["a struct"]]
+)
+def test_sources_without_vectors_are_compiled_once(tmp_path: Path, text: str) -> None:
     (tmp_path / "cc").write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/log\nexec gcc "$@"\n')
     (tmp_path / "cc").chmod(0o755)
-    mblob.csource_module("int f(void) { return 1; }").export_library(tmp_path / "x.so", cc=str(tmp_path / "cc"))
+    mblob.csource_module(text).export_library(tmp_path / "x.so", cc=str(tmp_path / "cc"))
     assert " -E " not in (tmp_path / "log").read_text()
 
 

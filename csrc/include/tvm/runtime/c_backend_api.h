@@ -18,14 +18,17 @@ typedef int (*TVMBackendPackedCFunc)(TVMValue *args, int *type_codes, int num_ar
 #if MBLOB_KERNEL_MODE
 
 /* Code from TVM's C generator names this variable without declaring it (0.8) or defines it itself (0.7, and
- * 0.9 on for AOT). In C the two merge; in C++ only the use of the name defines it. */
+ * 0.9 on for AOT). In C the two merge; in C++ only the use of the name defines it, unless the source says with
+ * MBLOB_OWN_MODULE_CTX that it does so itself. */
 #ifdef __cplusplus
-extern TVM_DLL void *__tvm_module_ctx;
+extern TVM_DLL __attribute__((weak)) void *__tvm_module_ctx;
+#ifndef MBLOB_OWN_MODULE_CTX
 static inline int mblob_get_func_with_ctx(void *mod_node, const char *func_name, TVMFunctionHandle *out) {
   MBLOB_DEFINE_SLOT(__tvm_module_ctx);
   return TVMBackendGetFuncFromEnv(mod_node, func_name, out);
 }
 #define TVMBackendGetFuncFromEnv mblob_get_func_with_ctx
+#endif
 #else
 TVM_DLL __attribute__((weak)) void *__tvm_module_ctx;
 #endif
