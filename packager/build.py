@@ -12,7 +12,8 @@ from packager.errors import BuildError
 from packager.export import export_library
 from packager.host_modules import csource_module, static_library
 from packager.inputs import check_output
-from packager.payload_modules import blob_module, safetensors_module
+from packager.params import read_params
+from packager.payload_modules import blob_module, graph_executor_factory, safetensors_module
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class BuildPlan:
         packed: functions whose packed form takes the bare name (["name"]: all).
         blobs: (key, file); each becomes an import of the root.
         weights: safetensors files; each becomes an import of the root.
+        graph: JSON of a graph whose operators are functions of the library. Its executor's factory is the root
+            then, and imports the library.
+        params: the graph's parameters: a safetensors file, or one of `save_param_dict`.
+        name: of the factory's function.
         options: of all compilations and the link.
         cc, target, dialect, embed, index, digest, system_lib, prefix: as of `export_library`.
         manifest: the file that all this stands in, None without one.
@@ -41,6 +46,9 @@ class BuildPlan:
     packed: Sequence[str] = ()
     blobs: Sequence[tuple[str, Path]] = ()
     weights: Sequence[Path] = ()
+    graph: Path | None = None
+    params: Path | None = None
+    name: str = "default"
     options: Sequence[str] = ()
     cc: str | None = None
     target: str | None = None
@@ -62,6 +70,8 @@ def build(plan: BuildPlan) -> None:
     """
     if plan.manifest is not None:
         check_output(plan.output, [("the manifest", plan.manifest)])
+    inputs = [("the graph", plan.graph), ("the parameters", plan.params)]
+    check_output(plan.output, [(what, path) for what, path in inputs if path is not None])
     export_library(
         module_of(plan), plan.output, dialect=plan.dialect, embed=plan.embed, index=plan.index, digest=plan.digest,
         cc=plan.cc, target=plan.target, options=list(plan.options), system_lib=plan.system_lib, prefix=plan.prefix,
@@ -74,8 +84,28 @@ def module_of(plan: BuildPlan) -> Module:
     Raises:
         BuildError: nothing to pack, or `imports` names something that is not there.
     """
-    if not (plan.kernels or plan.objects or plan.blobs or plan.weights):
-        raise BuildError("nothing to pack: expected kernels, objects, blobs or weights")
+    if not (plan.kernels or plan.objects or plan.blobs or plan.weights or plan.graph):
+        raise BuildError("nothing to pack: expected kernels, objects, blobs, weights or a graph")
+    library = _with_imports(plan)
+    if plan.graph is None:
+        if plan.params is not None:
+            raise BuildError("params are those of a graph, and there is none; without, pack them as weights")
+        return library
+    factory = _factory(plan.graph, plan.params, plan.name)
+    factory.import_module(library)
+    return factory
+
+
+def _factory(graph: Path, params: Path | None, name: str) -> Module:
+    try:
+        text = graph.read_text(encoding="utf-8")
+        return graph_executor_factory(text, read_params(params) if params is not None else None, name)
+    except (BuildError, UnicodeDecodeError) as exc:
+        raise BuildError(f"{graph}: {exc}") from None
+
+
+def _with_imports(plan: BuildPlan) -> Module:
+    """The library with what it imports."""
     root = _host(plan)
     named: dict[str, Module] = {"library": root}
     for key, path in plan.blobs:

@@ -6,6 +6,9 @@
     functions = ["void vadd(const float *a, const float *b, float *c, int64_t n)"]
     packed = ["vadd"]                          # whose packed form takes the bare name; "name": all
     weights = ["model.safetensors"]            # or one text
+    graph = "graph.json"                       # whose operators are functions of the library
+    params = "model.safetensors"               # of the graph
+    name = "default"                           # of the function that makes its executor
     options = ["-O3"]                          # or one text
     cc = "gcc"
     target = "x86_64-linux-gnu"
@@ -38,10 +41,11 @@ from packager.build import BuildPlan
 from packager.errors import BuildError
 from packager.options import as_options
 
-_TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix")
+_TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix", "name")
 _FLAGS = ("index", "system_lib")
 _PATHS = ("kernels", "objects", "weights")
-_KEYS = ("output", *_PATHS, "functions", "packed", "blobs", "imports", "options", *_FLAGS, *_TEXTS)
+_FILES = ("graph", "params")
+_KEYS = ("output", *_PATHS, *_FILES, "functions", "packed", "blobs", "imports", "options", *_FLAGS, *_TEXTS)
 
 
 def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
@@ -71,6 +75,9 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
     for key in _PATHS:
         if key in table:
             values[key] = [folder / item for item in _texts(path, key, table[key])]
+    for key in _FILES:
+        if key in table:
+            values[key] = folder / _text(path, key, table[key])
     for key in ("functions", "packed"):
         if key in table:
             values[key] = _texts(path, key, table[key])

@@ -22,25 +22,14 @@ REQUIRED = 0.97
 
 def classify(library: str, images: np.ndarray) -> np.ndarray:
     """The digit on each image: uint8 [n,8,8] with pixels 0..16 -> int32 [n]."""
-    net = mblob.load_module(library)
-    w = net.imported_modules[0].tensors
-    n, c, hidden, classes = len(images), 16, 64, 10
-
-    x = np.empty((n, 8, 8), np.float32)
-    net["normalize"](x.size, images, x)
-    conv = np.empty((n, c, 8, 8), np.float32)
-    net["conv3x3"](n, 8, 8, c, x, w["conv.weight"], w["conv.bias"], conv)
-    net["relu"](conv.size, conv)
-    pooled = np.empty((n, c, 4, 4), np.float32)
-    net["maxpool2x2"](n * c, 4, 4, conv.reshape(n * c, 4, 2, 4, 2), pooled.reshape(n * c, 4, 4))
-    h = np.empty((n, hidden), np.float32)
-    net["dense"](n, c * 16, hidden, pooled.reshape(n, c * 16), w["hidden.weight"], w["hidden.bias"], h)
-    net["relu"](h.size, h)
-    logits = np.empty((n, classes), np.float32)
-    net["dense"](n, hidden, classes, h, w["output.weight"], w["output.bias"], logits)
-    best = np.empty(n, np.int32)
-    net["argmax"](n, classes, logits, best)
-    return best
+    factory = mblob.load_module(library)
+    model = mblob.graph_executor.GraphModule(factory["default"](mblob.cpu(0)))
+    digits = np.empty(len(images), np.int32)
+    for i in range(len(images)):
+        model.set_input("image", images[i : i + 1])
+        model.run()
+        model.get_output(0, digits[i : i + 1])
+    return digits
 
 
 def main() -> int:

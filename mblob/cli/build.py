@@ -36,6 +36,10 @@ def configure(verbs: Any) -> None:
                      help="prototype of a C function: its arguments will be checked")  # fmt: skip
     add.add_argument("--blob", metavar="KEY=FILE", action="append", default=[], help="any bytes, under a type key")
     add.add_argument("--weights", metavar="FILE", action="append", default=[], help="safetensors file")
+    model = parser.add_argument_group("a model: a graph over the functions that go in")
+    model.add_argument("--graph", metavar="FILE", help="JSON of the graph")
+    model.add_argument("--params", metavar="FILE", help="its parameters: safetensors, or of save_param_dict")
+    model.add_argument("--name", metavar="NAME", help="of the function that makes its executor (default: default)")
     how = parser.add_argument_group("how it is made")
     how.add_argument("--dialect", choices=("classic", "ffi"),
                      help="classic: for TVM 0.5-0.20 (default). ffi, for 0.22 and later, is not in this version",
@@ -88,9 +92,10 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
     plan = BuildPlan(output=output or Path()) if args.manifest is None else load(args.manifest, output)
     changes: dict[str, Any] = {
         name: getattr(args, name)
-        for name in ("dialect", "embed", "digest", "cc", "target", "prefix")
+        for name in ("dialect", "embed", "digest", "cc", "target", "prefix", "name")
         if getattr(args, name) is not None
     }
+    changes.update((name, Path(getattr(args, name))) for name in ("graph", "params") if getattr(args, name) is not None)
     if args.no_index:
         changes["index"] = False
     if args.system_lib:

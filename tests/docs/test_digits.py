@@ -34,54 +34,67 @@ def test_the_held_back_images_show_each_digit_about_equally_often(here: Path) ->
     assert counts.max() <= 38
 
 
-def test_the_weights_are_the_committed_file_in_place(net: mblob.Module, here: Path) -> None:
-    (weights,) = net.imported_modules
-    assert weights.type_key == "safetensors"
-    assert bytes(weights.payload) == (here / "weights.safetensors").read_bytes()
-    shapes = {name: tuple(tensor.shape) for name, tensor in weights.tensors.items()}
-    assert shapes == {
-        "conv.weight": (16, 3, 3), "conv.bias": (16,), "hidden.weight": (64, 256), "hidden.bias": (64,),
-        "output.weight": (10, 64), "output.bias": (10,),
+def test_the_parameters_are_the_committed_weights(net: mblob.Module, here: Path) -> None:
+    assert net.type_key == "GraphExecutorFactory"
+    assert [m.type_key for m in net.imported_modules] == ["library"]
+    weights = mblob.safetensors_module(here / "weights.safetensors")
+    assert dict(net.tensors).keys() == {
+        "conv.weight", "conv.bias", "hidden.weight", "hidden.bias", "output.weight", "output.bias"
     }  # fmt: skip
+    data = bytes(weights.payload)
+    for name, tensor in net.tensors.items():
+        assert tensor.numpy().tobytes() in data, name
+
+
+def test_the_model_tells_what_it_takes_and_gives(net: mblob.Module) -> None:
+    model = mblob.graph_executor.GraphModule(net["default"](mblob.cpu(0)))
+    assert model.get_input_info() == ({"image": (1, 8, 8)}, {"image": "uint8"})
+    assert model.get_output_info() == (
+        {"digit:0": (1,), "logits:1": (1, 10)}, {"digit:0": "int32", "logits:1": "float32"}
+    )  # fmt: skip
 
 
 def test_each_kernel_computes_what_numpy_does(net: mblob.Module) -> None:
     rng = np.random.default_rng(1)
-    x, w, b = (rng.normal(size=s).astype("float32") for s in ((2, 5, 7), (3, 3, 3), (3,)))
-    y = np.empty((2, 3, 5, 7), "float32")
-    net["conv3x3"](2, 5, 7, 3, x, w, b, y)
+    pixels, image = rng.integers(0, 17, (1, 8, 8)).astype("uint8"), np.empty((1, 8, 8), "float32")
+    net["normalize"](pixels, image)
+    np.testing.assert_array_equal(image, pixels.astype("float32") / 16)
+
+    x, w, b = (rng.normal(size=s).astype("float32") for s in ((1, 8, 8), (16, 3, 3), (16,)))
+    y = np.empty((1, 16, 8, 8), "float32")
+    net["conv_relu"](x, w, b, y)
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
-    np.testing.assert_allclose(y, np.einsum("nijab,cab->ncij", windows, w) + b[:, None, None], atol=1e-5)
+    conv = np.einsum("nijab,cab->ncij", windows, w) + b[:, None, None]
+    np.testing.assert_allclose(y, np.maximum(conv, 0), atol=1e-5)
 
-    expected = np.maximum(y, 0)
-    net["relu"](y.size, y)
-    np.testing.assert_array_equal(y, expected)
+    largest = np.empty((1, 16, 4, 4), "float32")
+    net["max_pool"](conv.astype("float32"), largest)
+    np.testing.assert_array_equal(largest, conv.astype("float32").reshape(1, 16, 4, 2, 4, 2).max(axis=(3, 5)))
 
-    cells, largest = rng.normal(size=(6, 2, 2, 3, 2)).astype("float32"), np.empty((6, 2, 3), "float32")
-    net["maxpool2x2"](6, 2, 3, cells, largest)
-    np.testing.assert_array_equal(largest, cells.max(axis=(2, 4)))
-
-    x, w, b = (rng.normal(size=s).astype("float32") for s in ((4, 9), (5, 9), (5,)))
-    y = np.empty((4, 5), "float32")
-    net["dense"](4, 9, 5, x, w, b, y)
+    x, w, b = (rng.normal(size=s).astype("float32") for s in ((1, 64), (10, 64), (10,)))
+    y, best = np.empty((1, 10), "float32"), np.empty(1, "int32")
+    net["dense"](x, w, b, y)
     np.testing.assert_allclose(y, x @ w.T + b, atol=1e-5)
+    net["argmax"](y, best)
+    assert best == y.argmax()
 
-    best = np.empty(4, "int32")
-    net["argmax"](4, 5, y, best)
-    np.testing.assert_array_equal(best, y.argmax(axis=1))
+    x, w, b = (rng.normal(size=s).astype("float32") for s in ((1, 256), (64, 256), (64,)))
+    y = np.empty((1, 64), "float32")
+    net["dense_relu"](x, w, b, y)
+    np.testing.assert_allclose(y, np.maximum(x @ w.T + b, 0), atol=1e-4)
 
 
 def test_argmax_takes_the_first_of_equals(net: mblob.Module) -> None:
     best = np.empty(1, "int32")
-    net["argmax"](1, 3, np.array([[1, 2, 2]], "float32"), best)
+    net["argmax"](np.array([[1, 2, 2, 0, 0, 0, 0, 0, 0, 2]], "float32"), best)
     assert best.tolist() == [1]
 
 
 def test_a_shape_that_the_prototype_does_not_allow_is_refused(net: mblob.Module) -> None:
-    x, w, b, y = np.zeros((4, 9), "f4"), np.zeros((5, 8), "f4"), np.zeros(5, "f4"), np.full((4, 5), 7, "f4")
-    with pytest.raises(mblob.KernelError, match=r"dense: argument 4 \(weight\).*9"):
-        net["dense"](4, 9, 5, x, w, b, y)
+    x, w, b, y = np.zeros((1, 64), "f4"), np.zeros((10, 63), "f4"), np.zeros(10, "f4"), np.full((1, 10), 7, "f4")
+    with pytest.raises(mblob.KernelError, match=r"dense: argument 1 \(weight\): expected shape \(10, 64\)"):
+        net["dense"](x, w, b, y)
     assert (y == 7).all()
 
 

@@ -145,11 +145,11 @@ TEN_LINES = """\
 #include <mblob.h>
 #include <stdio.h>
 int main(int argc, char **argv) {
-  unsigned char pixels[3] = {0, 8, 16};
-  float image[3];
+  unsigned char pixels[64] = {0, 8, 16};
+  float image[64];
   mblob_module *net;
   if (argc < 2 || mblob_open(argv[1], NULL, &net)) return 1;
-  if (mblob_call(net, "normalize", "int,uint8[3],float32[3]", (int64_t)3, pixels, image)) return 2;
+  if (mblob_call(net, "normalize", "uint8[1,8,8],float32[1,8,8]", pixels, image)) return 2;
   printf("%g %g %g\\n", (double)image[0], (double)image[1], (double)image[2]), mblob_module_release(net);
 }
 """
