@@ -198,7 +198,7 @@ def test_what_tvm_compiled_runs_from_cxx(require: Require, compat: Path, golden:
     assert "num_args should be 3" in done.stdout
 
 
-AOT = r"""
+EXECUTOR = r"""
 #include <tvm/runtime/module.h>
 #include <tvm/runtime/ndarray.h>
 #include <fstream>
@@ -216,18 +216,26 @@ int main(int, char **argv) {
   model.GetFunction("run")();
   NDArray y = get_output(0);
   CHECK(y.Shape() == (ShapeTuple{1, 10})) << y.Shape();
+  NDArray copy = NDArray::Empty(y.Shape(), y.DataType(), dev);
+  get_output(0, copy);
+  for (int i = 0; i < 10; ++i) CHECK_EQ(static_cast<float *>(y->data)[i], static_cast<float *>(copy->data)[i]);
+  const int outputs = model.GetFunction("get_num_outputs")();
+  CHECK_EQ(outputs, 1);
   std::ofstream(argv[3], std::ios::binary).write(static_cast<const char *>(y->data), 40);
 }
 """
 
 
-def test_an_executor_of_tvm_runs_from_cxx(require: Require, compat: Path, golden: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["aot_mlp.so", "mlp_llvm.so"])
+def test_executors_of_tvm_run_from_cxx(
+    require: Require, compat: Path, golden: Path, tmp_path: Path, name: str
+) -> None:
     np = pytest.importorskip("numpy")
     network = np.load(golden / "mlp_llvm.npz")
     (tmp_path / "in.bin").write_bytes(network["data"].tobytes())
-    (tmp_path / "aot.cpp").write_text(AOT)
-    run(require("c++"), "-std=c++17", tmp_path / "aot.cpp", "-o", tmp_path / "aot", *flags(compat))
-    run(tmp_path / "aot", golden / "aot_mlp.so", tmp_path / "in.bin", tmp_path / "out.bin", env=in_prefix(compat))
+    (tmp_path / "host.cpp").write_text(EXECUTOR)
+    run(require("c++"), "-std=c++17", tmp_path / "host.cpp", "-o", tmp_path / "host", *flags(compat))
+    run(tmp_path / "host", golden / name, tmp_path / "in.bin", tmp_path / "out.bin", env=in_prefix(compat))
     found = np.frombuffer((tmp_path / "out.bin").read_bytes(), "float32").reshape(1, 10)
     np.testing.assert_allclose(found, network["out"], rtol=1e-5)
 
