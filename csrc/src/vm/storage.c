@@ -1,5 +1,6 @@
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "error.h"
 #include "vm/values.h"
@@ -92,6 +93,7 @@ static struct vm_storage *make(size_t size, size_t alignment) {
     free(storage);
     return NULL;
   }
+  memset(data, 0, size); /* a program that reads before it writes must not see what others left there */
   *storage = (struct vm_storage){.data = data, .size = size, .alignment = alignment};
   return storage;
 }
