@@ -34,7 +34,7 @@ def test_the_help_of_each_verb_has_an_example(pack, verb: str) -> None:
         "inspect",
         "inspect a.so --nope",
         "inspect a.so --tree --json",
-        "run x.so",
+        "run",
         "build -o",
     ],
 )

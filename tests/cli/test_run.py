@@ -108,7 +108,7 @@ MISTAKES = {
     "a key that is needed": (["vadd", "both.npz", "a.npy", "float32[8]", "8"], 2, "a, b"),
     "a key of a single array": (["vadd", "a.npy:x", "a.npy", "float32[8]", "8"], 2, "'x'"),
     "a file that is no array": (["vadd", "text.npy", "a.npy", "float32[8]", "8"], 2, "text.npy"),
-    "an input of a graph": (["data=a.npy"], 2, "data=a.npy"),
+    "an input of a graph": (["data=a.npy"], 2, "no model with inputs"),
     "an output folder that is missing": (
         ["vadd", "a.npy", "a.npy", "float32[8]", "8", "-o", "no/out.npz"], 5, "no",
     ),

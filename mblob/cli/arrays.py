@@ -1,0 +1,164 @@
+"""Arrays and numbers on the command line: what words stand for, and the file that outputs go to."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mblob.cli.report import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+_OUTPUT = re.compile(r"([a-z]+[0-9]*)\[([0-9, ]*)\]")  # float32[2,3]
+_INPUT = re.compile(r"(.+\.np[yz])(?::(.+))?")  # x.npy, x.npz, x.npz:key
+_LABEL = re.compile(r"([A-Za-z_][\w.]*)=(.+)", re.DOTALL)  # data=x.npy
+_MAX_DIMENSION = 1 << 48  # of an output; more elements than any machine addresses
+
+
+def split_label(word: str) -> tuple[str, str] | None:
+    """Name and value of a word such as `data=x.npy`; None for others, and for a file that has such a name."""
+    match = _LABEL.fullmatch(word)
+    found = _INPUT.fullmatch(word)
+    if match is None or (found is not None and Path(found[1]).exists()):
+        return None
+    return match[1], match[2]
+
+
+def load_numpy() -> Any:
+    """The numpy module: arrays on the command line are its files and its types.
+
+    Raises:
+        IncompatibleError: it is not installed.
+    """
+    try:
+        import numpy
+    except ImportError:
+        from mblob.errors import IncompatibleError
+
+        raise IncompatibleError("an array on the command line needs numpy: pip install numpy") from None
+    return numpy
+
+
+def read_arguments(words: list[str]) -> tuple[list[Any], dict[str, np.ndarray[Any, Any]]]:
+    """The values that `words` stand for, and those among them that are outputs, by name (out0, out1, ...).
+
+    A function's arguments are told by their place; names in front of them are for the reader.
+    """
+    values: list[Any] = []
+    outputs: dict[str, np.ndarray[Any, Any]] = {}
+    for position, given in enumerate(words):
+        value: Any
+        label = split_label(given)
+        word = given if label is None else label[1]
+        if (match := _OUTPUT.fullmatch(word)) is not None:
+            value = outputs[f"out{len(outputs)}"] = make_output(position, *match.groups())
+        elif (match := _INPUT.fullmatch(word)) is not None:
+            value = read_array(position, *match.groups())
+        else:
+            value = read_number(position, word)
+        values.append(value)
+    return values, outputs
+
+
+def read_value(position: int, word: str) -> Any:
+    """The array or number that a word stands for, where no output can stand."""
+    match = _INPUT.fullmatch(word)
+    return read_number(position, word) if match is None else read_array(position, *match.groups())
+
+
+def make_output(position: int, dtype: str, shape: str) -> np.ndarray[Any, Any]:
+    """An array of zeros for an argument such as `float32[2,3]`; `float32[]` has no dimensions."""
+    np = load_numpy()
+    where = f"argument {position} ({dtype}[{shape}])"
+    try:
+        sizes = [int(s) for s in shape.split(",")] if shape.strip() else []
+        kind = np.dtype(dtype)
+        if kind.kind not in "biuf":
+            raise ValueError
+    except (TypeError, ValueError):
+        raise UsageError(f"{where}: expected a number type of numpy and a shape, such as float32[2,3]") from None
+    try:
+        if any(s > _MAX_DIMENSION for s in sizes):
+            raise MemoryError
+        return np.zeros(sizes, kind)  # type: ignore[no-any-return]
+    except (MemoryError, ValueError):  # more bytes than numpy counts
+        raise UsageError(f"{where}: this machine has no memory for an array of that shape") from None
+
+
+def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any]:
+    """The array in a .npy file, or the one called `key` in a .npz file (no key is needed if it is alone)."""
+    import zipfile
+
+    np = load_numpy()
+    where = f"argument {position} ({file})"
+    try:
+        found = np.load(file, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{where}: not a readable numpy file: {error}") from None
+    if isinstance(found, np.ndarray):
+        if key is not None:
+            raise UsageError(f"{where}: a single array has no keys, found {key!r}")
+        return found  # type: ignore[no-any-return]
+    with found:
+        names = ", ".join(found.files) or "none"
+        if key is None:
+            if len(found.files) != 1:
+                raise UsageError(f"{where}: holds {len(found.files)} arrays ({names}): name one, {file}:NAME")
+            key = found.files[0]
+        if key not in found.files:
+            raise UsageError(f"{where}: has no array {key!r}; it has: {names}")
+        try:
+            return _as_array(found, key)
+        except (ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise UsageError(f"{where}: array {key!r} is not readable: {error}") from None
+
+
+def _as_array(archive: Mapping[str, Any], key: str) -> np.ndarray[Any, Any]:
+    value = archive[key]
+    if not isinstance(value, load_numpy().ndarray):
+        raise ValueError("it is no array")
+    return value  # type: ignore[no-any-return]
+
+
+def read_number(position: int, word: str) -> int | float:
+    """An integer (also 0x10) or a float."""
+    for kind in (lambda text: int(text, 0), float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    raise UsageError(f"argument {position}: expected x.npy, x.npz:key, a number, or DTYPE[SHAPE], found {word!r}")
+
+
+def write_outputs(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Write the arrays beside `path` and rename: an old file there stays whole until the new one is.
+
+    Raises:
+        OSError: about `path`, whatever name the file had when it failed.
+    """
+    try:
+        _write_beside(path, outputs)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
+
+
+def _write_beside(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    np = load_numpy()
+    arrays: dict[str, Any] = dict(outputs)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            np.savez(file, **arrays)
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

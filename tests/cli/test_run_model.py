@@ -1,0 +1,151 @@
+"""`mblob-pack run model.so NAME=x.npy`: models of every kind, what it tells, and what each mistake says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SOURCE = """
+void twice(const float x[2], float y[2]) { y[0] = 2 * x[0]; y[1] = 2 * x[1]; }
+void add(const float x[2], const float b[2], float y[2]) { y[0] = x[0] + b[0]; y[1] = x[1] + b[1]; }
+"""
+GRAPH = {
+    "nodes": [
+        {"op": "null", "name": "x", "inputs": []},
+        {"op": "null", "name": "b", "inputs": []},
+        {
+            "op": "tvm_op", "name": "double", "inputs": [[0, 0, 0]],
+            "attrs": {"func_name": "twice", "num_inputs": "1", "num_outputs": "1", "flatten_data": "0"},
+        },
+        {
+            "op": "tvm_op", "name": "sum", "inputs": [[2, 0, 0], [1, 0, 0]],
+            "attrs": {"func_name": "add", "num_inputs": "2", "num_outputs": "1", "flatten_data": "0"},
+        },
+    ],
+    "arg_nodes": [0, 1],
+    "heads": [[3, 0, 0]],
+    "node_row_ptr": [0, 1, 2, 3, 4],
+    "attrs": {
+        "dltype": ["list_str", ["float32"] * 4],
+        "storage_id": ["list_int", [0, 1, 2, 3]],
+        "shape": ["list_shape", [[2]] * 4],
+    },
+}  # fmt: skip
+PROTOTYPES = (
+    "void twice(const float x[2], float y[2])", "void add(const float x[2], const float b[2], float y[2])"
+)  # fmt: skip
+
+
+@pytest.fixture
+def model(pack, tmp_path: Path) -> Path:
+    """model.so: y = 2 x + b, packed from flags; x.npy."""
+    import mblob
+
+    (tmp_path / "k.c").write_text(SOURCE)
+    (tmp_path / "graph.json").write_text(json.dumps(GRAPH))
+    (tmp_path / "b.params").write_bytes(mblob.save_param_dict({"b": np.array([10, 20], "f4")}))
+    np.save(tmp_path / "x.npy", np.array([1, 2], "f4"))
+    functions = [word for prototype in PROTOTYPES for word in ("--function", prototype)]
+    done = pack("build", "--kernel", "k.c", *functions, "--graph", "graph.json", "--params", "b.params",
+                "--name", "small", "-o", "model.so")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "model.so"
+
+
+def test_a_graph_runs_and_tells_what_it_did(pack, model: Path, tmp_path: Path) -> None:
+    done = pack("run", model, "x=x.npy", "--name", "small", "-o", "out.npz", "--repeat", "3", "--profile")
+    assert (done.returncode, done.stderr) == (0, "")
+    first, double, total, output = done.stdout.splitlines()
+    assert first.startswith("ran GraphExecutorFactory 3 times: mean ")
+    assert double.split()[:2] == ["2", "double"]
+    assert double.endswith("twice")
+    assert total.split()[:2] == ["3", "sum"]
+    assert output == "out0 (sum:0) = float32[2] in out.npz"
+    with np.load(tmp_path / "out.npz") as out:
+        np.testing.assert_array_equal(out["out0"], [12, 24])
+
+
+def test_without_a_file_the_outputs_are_printed(pack, model: Path) -> None:
+    done = pack("run", model, "x=x.npy", "--name", "small", "--parallel", "2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "out0 (sum:0) = float32[2] [12. 24.]"
+
+
+def test_json_has_times_nodes_and_outputs(pack, model: Path) -> None:
+    done = pack("run", model, "x=x.npy", "--name", "small", "--json", "--profile")
+    report = json.loads(done.stdout)
+    assert (report["schema"], report["model"], report["runs"]) == ("mblob/run/1", "GraphExecutorFactory", 1)
+    assert set(report["seconds"]) == {"mean", "median", "min", "max"}
+    assert [(n["name"], n["function"]) for n in report["nodes"]] == [("double", "twice"), ("sum", "add")]
+    assert report["outputs"] == [{"name": "out0", "node": "sum:0", "dtype": "float32", "shape": [2]}]
+
+
+@pytest.mark.parametrize("name", ["mlp_llvm", "mlp_c", "aot_mlp", "vm_mlp"])
+def test_models_of_tvm_agree_with_what_it_computed(pack, golden: Path, tmp_path: Path, name: str) -> None:
+    expected = golden / f"{'mlp_c' if name == 'mlp_c' else 'mlp_llvm'}.npz"
+    done = pack("run", golden / f"{name}.so", f"data={expected}:data", "-o", "out.npz")
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "out.npz") as out, np.load(expected) as wanted:
+        np.testing.assert_allclose(out["out0"], wanted["out"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--name", "small"], "the model takes x float32[2]; not given: x float32[2]"),
+        (["x=x.npy"], "has no function 'default'"),
+        (["y=x.npy", "x=x.npy", "--name", "small"], "input 'y'"),
+        (["x=x.npy", "x=x.npy", "--name", "small"], "argument 1: input 'x' is given twice"),
+        (["x=x.npy", "x.npy", "--name", "small"], "argument 1: a model takes inputs by name"),
+        (["x=wide.npy", "--name", "small"], "expected float32, found float64; the model takes x float32[2]"),
+        (["x=long.npy", "--name", "small"], "the model takes x float32[2]"),
+        (["x=5", "--name", "small"], "the model takes x float32[2]"),
+        (["x=none.npy", "--name", "small"], "none.npy"),
+        (["x=x.npy", "--repeat", "0"], "--repeat"),
+        (["twice", "x.npy", "float32[2]", "--profile"], "--profile"),
+    ],
+)
+def test_mistakes_are_one_line(pack, error_line, model: Path, tmp_path: Path, words: list[str], text: str) -> None:
+    np.save(tmp_path / "wide.npy", np.zeros(2))
+    np.save(tmp_path / "long.npy", np.zeros(3, "f4"))
+    done = pack("run", model, *words)
+    assert done.returncode == (5 if "none.npy" in text else 2)
+    assert text in error_line(done)
+    assert done.stdout == ""
+
+
+def test_a_library_without_a_model_says_so(pack, error_line, deploy: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(2, "f4"))
+    done = pack("run", deploy, "data=x.npy")
+    assert done.returncode == 2
+    assert "no model with inputs; name a function to call" in error_line(done)
+
+
+def test_a_machine_has_no_operators_to_profile(pack, error_line, golden: Path) -> None:
+    done = pack("run", golden / "vm_mlp.so", f"data={golden / 'mlp_llvm.npz'}:data", "--profile")
+    assert done.returncode == 2
+    assert "graph executors" in error_line(done)
+
+
+def test_names_before_a_functions_arguments_are_for_the_reader(pack, model: Path) -> None:
+    done = pack("run", model, "twice", "x=x.npy", "y=float32[2]")
+    assert (done.returncode, done.stdout) == (0, "out0 = float32[2] [2. 4.]\n")
+
+
+def test_a_graph_that_is_no_json_names_the_file(pack, error_line, tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text("void f(void) {}\n")
+    (tmp_path / "bad.json").write_text("{")
+    done = pack("build", "--kernel", "k.c", "--graph", "bad.json", "-o", "o.so")
+    assert done.returncode == 2
+    assert "bad.json: " in error_line(done)
+    done = pack("build", "--kernel", "k.c", "--params", "k.c", "-o", "o.so")
+    assert done.returncode == 2
+    assert "params are those of a graph" in error_line(done)
+    (tmp_path / "graph.json").write_text(json.dumps(GRAPH))
+    done = pack("build", "--kernel", "k.c", "--graph", "graph.json", "--params", "k.c", "-o", "o.so")
+    assert done.returncode == 1
+    assert "k.c: " in error_line(done)
+    assert not (tmp_path / "o.so").exists()
