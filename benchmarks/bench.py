@@ -1,4 +1,4 @@
-"""Measure packing, loading and calling; write benchmarks/RESULTS.md.
+"""Measure packing, loading, calling and models; write benchmarks/RESULTS.md.
 
     python benchmarks/bench.py [--quick] [--output FILE]
 
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -183,6 +183,43 @@ def running(folder: Path, pairs: int) -> list[Row]:
     ]  # fmt: skip
 
 
+def first_output(folder: Path, pairs: int) -> Row:
+    """From the path of a packed model (the digits) to its first output: open, make an executor, set, run, get."""
+    root = Path(__file__).resolve().parent.parent
+    path = folder / "digits.so"
+    subprocess.run(
+        [sys.executable, "-m", "mblob.cli.main", "build", str(root / "examples/digits/digits.toml"), "-o", str(path)],
+        check=True,
+    )
+    image = np.load(root / "examples/digits/test_images.npy")[:1]
+    digit = np.empty(1, np.int32)
+    unload = ctypes.CDLL(None).dlclose
+    unload.argtypes = [ctypes.c_void_p]
+
+    def ours() -> None:
+        model = mblob.graph_executor.GraphModule(mblob.load_module(path)["default"](mblob.cpu(0)))
+        model.set_input("image", image)
+        model.run()
+        model.get_output(0, digit)
+
+    def bare() -> None:
+        unload(ctypes.CDLL(str(path))._handle)
+
+    ours()
+    pairs_found = ((wall_seconds(ours), wall_seconds(bare)) for _ in range(pairs))
+    return measure("first output of the digits model, warm, wall", "dlopen and dlclose", pairs_found)
+
+
+def runtime_size(folder: Path) -> str:
+    """A line on the size of the runtime library without debug information."""
+    import loader
+
+    stripped = folder / "libmblob.so"
+    source = next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.*"))
+    subprocess.run(["strip", "-o", str(stripped), str(source)], check=True)
+    return f"libmblob, stripped: {stripped.stat().st_size / 1000:.0f} kB."
+
+
 def human_time(seconds: float) -> str:
     """A duration with a unit that suits it."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
@@ -191,7 +228,7 @@ def human_time(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-def report(rows: list[Row], command: str) -> str:
+def report(rows: list[Row], notes: Sequence[str], command: str) -> str:
     """The results as Markdown."""
     lines = [
         "# Results",
@@ -210,7 +247,7 @@ def report(rows: list[Row], command: str) -> str:
         f"| {r.ratio:.2f} | {r.pairs} |"
         for r in rows
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *notes]) + "\n"
 
 
 def main() -> None:
@@ -225,7 +262,9 @@ def main() -> None:
         rows += [loading(folder, mib, 20 * pairs) for mib in sizes]
         rows.append(calling(folder, 3 * pairs, 20_000))
         rows += running(folder, pairs)
-    text = report(rows, shlex.join(["python", "benchmarks/bench.py", *sys.argv[1:]]))
+        rows.append(first_output(folder, 20 * pairs))
+        notes = [runtime_size(folder)]
+    text = report(rows, notes, shlex.join(["python", "benchmarks/bench.py", *sys.argv[1:]]))
     args.output.write_text(text)
     print(text, end="")
 
