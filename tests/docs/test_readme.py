@@ -54,6 +54,10 @@ def test_make_demo_classifies_the_held_back_images_in_both_languages(output: str
     assert percent_python == f"{100 * int(right_python) / 360:.1f}"
 
 
+def test_the_model_of_the_demo_runs(output: str) -> None:
+    assert "digit: [9]" in output
+
+
 def test_make_test_runs_pytest(output: str) -> None:
     assert "-m pytest" in output
 
