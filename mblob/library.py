@@ -159,8 +159,8 @@ class Library:
 
     @cached_property
     def plain_functions(self) -> list[str]:
-        """Names of plain C functions that the table lists, sorted."""
-        return sorted(row.name for row in self.function_table if row.abi == "plain")
+        """Names of plain C functions that the table lists and the library has, sorted."""
+        return sorted(r.name for r in self.function_table if r.abi == "plain" and self.elf.find(r.symbol))
 
     @cached_property
     def undefined(self) -> list[str]:

@@ -12,6 +12,7 @@ from mblob.elf import ElfFile
 from mblob.file_kind import ELF_MAGIC
 from packager.commands import compile_command, compile_preprocessed_command
 from packager.errors import BuildError
+from packager.given_functions import functions_of
 from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine, machine_of
 from packager.processes import Job, run_all
@@ -36,7 +37,7 @@ class HostFile:
         cuda: needs the CUDA runtime.
         own: made here, so it may be rewritten.
         generated: the packed forms, which have their final names.
-        functions: what a source that we compiled defines, as far as the compiler tells.
+        functions: what it defines, as far as debug information tells.
     """
 
     path: Path
@@ -90,7 +91,7 @@ def compile_all(
         run_all(jobs, work, lambda: import_module("packager.debug_info"))
     else:
         run_all(jobs, work)
-    return [_described(f) if f.path in described else f for f in files]
+    return [_described(f, ours=f.path in described) for f in files]
 
 
 def _source_file(node: SourceNode, i: int, work: Path) -> tuple[Path, str]:
@@ -107,15 +108,19 @@ def _describes(node: SourceNode, options: Sequence[str]) -> bool:
     return node.fmt != "cu" and not any(o.startswith(("-g", "-flto")) for o in own)
 
 
-def _described(file: HostFile) -> HostFile:
-    with file.path.open("rb") as opened:
-        if opened.read(4) != ELF_MAGIC:
-            return file
-    from packager.debug_info import functions
-
-    found = tuple(functions(file.path))
-    exclude_debug_sections(file.path, file.label)
+def _described(file: HostFile, ours: bool) -> HostFile:
+    """The file with what its debug information tells; if that is `ours`, it is not linked."""
+    if file.generated or (ours and not _is_elf(file.path)):
+        return file
+    found = functions_of(file.path, file.label)
+    if ours:
+        exclude_debug_sections(file.path, file.label)
     return replace(file, functions=found)
+
+
+def _is_elf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(ELF_MAGIC)) == ELF_MAGIC
 
 
 @dataclass(frozen=True)

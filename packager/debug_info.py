@@ -1,18 +1,19 @@
-"""What a compiled source says about its functions: their parameters, read from DWARF (versions 2 - 5) by pyelftools.
+"""What an object says about its functions: their parameters, read from DWARF (versions 2 - 5) by pyelftools.
 
-Only `packager.compile` imports this, when there is something to read: pyelftools takes its time to load.
+Only `packager.given_functions` imports this, when there is something to read: pyelftools takes its time to load.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from elftools.common.exceptions import DWARFError, ELFError
-from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
+
+from mblob.elf import ElfFile
+from packager.debug_sections import relocated
 
 _DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
 
@@ -23,6 +24,8 @@ _QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_ty
 _POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 # Their declarations are many, and none is a kernel.
 _LIBRARY_NAMESPACES = (b"std", b"__gnu_cxx", b"__gnu_debug", b"__cxxabiv1")
+_MANGLED = (b"_Z", b"_R")  # C++, Rust
+_TVM = b"TVM"  # who compiled: all its functions are packed ones, of whatever types
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class CType:
 
 @dataclass(frozen=True)
 class Function:
-    """A function that a source defines with external linkage, under its C name.
+    """A function that an object defines with external linkage and a name that is not mangled.
 
     Attributes:
         name: its symbol.
@@ -68,25 +71,34 @@ class Function:
         return "?" if any("?" in text for text in texts) else ", ".join(texts) or "void"
 
 
-def functions(path: Path) -> list[Function]:
-    """The functions that an object file defines; [] where its debug information is missing or not understood."""
+def functions(data: memoryview) -> list[Function]:
+    """The functions that an object file defines; [] where its debug information is missing or not understood.
+
+    Args:
+        data: the whole object.
+    """
     try:
-        with path.open("rb") as file:
-            elf = ELFFile(file)
-            if not elf.has_dwarf_info():
-                return []
-            return list(_all(elf.get_dwarf_info()))
-    except (DWARFError, ELFError, ConstructError, AssertionError, KeyError, ValueError, NotImplementedError):
-        # A kind of machine, relocation or form that pyelftools does not know. What is read here only makes
-        # messages better; the library is right without.
-        return []
+        elf = ElfFile(data)
+        if elf.section(".debug_info") is None:
+            return []
+        read = ELFFile(io.BytesIO(relocated(elf)))
+        return list(_all(read.get_dwarf_info(relocate_dwarf_sections=False)))
+    except Exception:  # pyelftools checks little, so damage makes it raise any of Python's errors
+        return []  # as if there were none
 
 
 def _all(dwarf: Any) -> Iterator[Function]:
+    left = dwarf.debug_info_sec.size  # an entry has a byte at least: more are a circle
     for unit in dwarf.iter_CUs():
-        scopes = [unit.get_top_DIE()]
+        top = unit.get_top_DIE()
+        if _text(top, "DW_AT_producer") == _TVM:
+            continue
+        scopes = [top]
         while scopes:
             for die in scopes.pop().iter_children():
+                left -= 1
+                if left < 0:
+                    raise ValueError("entries in a circle")
                 if die.tag == "DW_TAG_namespace" and _name(die) not in _LIBRARY_NAMESPACES:
                     scopes.append(die)
                 elif die.tag == "DW_TAG_subprogram":
@@ -99,9 +111,8 @@ def _function(die: Any, pointer_size: int) -> Function | None:
     if "DW_AT_declaration" in die.attributes:
         return None
     declared = die.get_DIE_from_attribute("DW_AT_specification") if "DW_AT_specification" in die.attributes else die
-    mangled = "DW_AT_linkage_name" in declared.attributes or "DW_AT_linkage_name" in die.attributes
-    name = _name(declared)
-    if mangled or not name or "DW_AT_external" not in declared.attributes:
+    name = _text(die, "DW_AT_linkage_name") or _text(declared, "DW_AT_linkage_name") or _name(declared)
+    if not name or name.startswith(_MANGLED) or "DW_AT_external" not in declared.attributes:
         return None
     parameters: list[CType] = []
     variadic = False
@@ -114,9 +125,13 @@ def _function(die: Any, pointer_size: int) -> Function | None:
     return Function(name.decode(errors="replace"), result, tuple(parameters), variadic, pointer_size)
 
 
+def _text(die: Any, attribute: str) -> bytes:
+    found = die.attributes.get(attribute)
+    return found.value if found is not None and isinstance(found.value, bytes) else b""
+
+
 def _name(die: Any) -> bytes:
-    found = die.attributes.get("DW_AT_name")
-    return found.value if found is not None else b""
+    return _text(die, "DW_AT_name")
 
 
 def _referred(die: Any) -> Any:

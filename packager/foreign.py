@@ -10,13 +10,15 @@ from typing import Any
 from mblob.archive import is_archive
 from mblob.classic import SYMBOL
 from mblob.errors import ToolchainError
+from mblob.functions_table import Row
 from mblob.paths import include_dir
 from packager import objects, system_lib
 from packager.compile import HostFile, compile_all, object_file, probe, write_source
 from packager.devc_c import write_c
 from packager.elf_writer import section_for, write_object
 from packager.errors import BuildError
-from packager.host_checks import check_functions, check_prototypes, hide_plain_functions
+from packager.given_functions import functions_of
+from packager.host_checks import check_functions, check_prototypes, hide_plain_functions, plain_functions
 from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine
 from packager.request import Request
@@ -82,9 +84,10 @@ def _system_files(request: Request, fcompile: FCompile, object_format: str, work
 
 def _files(request: Request, fcompile: FCompile, object_format: str, work: Path) -> list[Path]:
     """The inputs of a shared library: the caller's, host modules, packed forms, packed modules."""
-    files = [*request.addons, *_host_files(request, object_format, work)]
-    if (forms := request.packed_forms()) is not None:
-        source = forms + table(rows_of(request.wrapped()))
+    host, plain = _host_files(request, object_format, work)
+    files = [*request.addons, *host]
+    if rows := [*rows_of(request.wrapped()), *plain]:
+        source = (request.packed_forms() or "") + table(rows)
         files.append(write_source(source, work / "mblob_functions.c"))
     packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)
     if packed is not None:
@@ -99,20 +102,24 @@ def _include_dirs(request: Request) -> list[Path]:
     return [include_dir(), *dict.fromkeys(folders)]
 
 
-def _host_files(request: Request, object_format: str, work: Path) -> list[Path]:
-    """One file per host module, `lib<i>.<ext>` as TVM names them: sources as sources."""
+def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[Path], list[Row]]:
+    """One file per host module, `lib<i>.<ext>` as TVM names them: sources as sources.
+
+    Also the rows of plain functions without a prototype, as far as the debug information of objects tells.
+    """
     wrapped = request.wrapped()
     if any(w.takes_name for w in wrapped):
         return _renamed_objects(request, work)
     files = []
     for i, node in enumerate(request.contents.host):
         files.append(_host_file(node, i, object_format, work))
-    looked = [HostFile(f, f.name) for f in files if f.suffix in (".o", ".a")]
+    looked = [HostFile(f, f.name, functions=functions_of(f, f.name)) for f in files if f.suffix in (".o", ".a")]
     contents = [(f, objects.read(f.path, f.label)) for f in looked]
     objects.check_duplicates([(f.label, c) for f, c in contents])
     if len(contents) == len(files):  # what sources define is seen by the caller's compiler first
         check_functions(wrapped, contents)
-    return files
+    check_prototypes(wrapped, looked)
+    return files, plain_functions(wrapped, contents)
 
 
 def _host_file(node: HostNode, i: int, object_format: str, work: Path) -> Path:
@@ -126,7 +133,7 @@ def _host_file(node: HostNode, i: int, object_format: str, work: Path) -> Path:
     return copy
 
 
-def _renamed_objects(request: Request, work: Path) -> list[Path]:
+def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], list[Row]]:
     """Objects instead of sources: a function whose packed form takes its name is renamed in the object."""
     wrapped = request.wrapped()
     tools = find(request.cc, request.target)
@@ -134,7 +141,8 @@ def _renamed_objects(request: Request, work: Path) -> list[Path]:
     known = [(f, objects.read(f.path, f.label)) for f in made]
     check_functions(wrapped, known)
     check_prototypes(wrapped, [f for f, _ in known])
-    return [f.path for f in hide_plain_functions(wrapped, known, work)]
+    plain = plain_functions(wrapped, known)
+    return [f.path for f in hide_plain_functions(wrapped, known, work)], plain
 
 
 # -- the blob -------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mblob.functions_table import Row
@@ -38,7 +39,7 @@ def check_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, 
 
 
 def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[HostFile]) -> None:
-    """Refuse a prototype that says something else than the source does.
+    """Refuse a prototype that says something else than the source does, as far as debug information tells.
 
     Raises:
         BuildError: naming the function and the difference.
@@ -115,7 +116,7 @@ def hide_plain_functions(
         if not f.own:  # the caller's file stays as it is
             copy = work / f"hidden{i}.o"
             shutil.copyfile(f.path, copy)
-            f = HostFile(copy, f.label, f.cxx, f.cuda)
+            f = replace(f, path=copy, own=True)
         rename_symbols(f.path, names, f.label)
         renamed.append(f)
     return renamed

@@ -66,7 +66,8 @@ def static_library(
 
     Args:
         library: a path to a `.o` or `.a`, or the bytes of one.
-        functions, packed: as of `csource_module`.
+        functions, packed: as of `csource_module`. A plain C function needs its prototype here, or debug information
+            (`cc -g`): without either it is taken for a packed one, as TVM's compilers write them, and called as such.
 
     Raises:
         OSError: no file at the path.

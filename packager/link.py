@@ -25,6 +25,7 @@ from packager.compile import (
 from packager.devc_c import write_c
 from packager.elf_writer import BlobSection, placeholder, section_for, write_object
 from packager.errors import BuildError
+from packager.given_functions import functions_of
 from packager.host_checks import (
     check_exports,
     check_functions,
@@ -151,7 +152,8 @@ def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path],
             addon.stat()  # a missing file is an OSError that names it
             line.append(addon.absolute())
             if addon.suffix in (".o", ".a"):
-                look.append(HostFile(addon.absolute(), str(addon), own=False))
+                told = functions_of(addon.absolute(), str(addon))
+                look.append(HostFile(addon.absolute(), str(addon), own=False, functions=told))
     return line, look
 
 

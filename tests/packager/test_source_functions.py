@@ -66,6 +66,11 @@ def test_a_plain_function_is_never_called_as_a_packed_one(tmp_path: Path) -> Non
         mblob.load_module(tmp_path / "x.so")["vadd"]
 
 
+def test_thread_local_variables_do_not_hide_the_functions(tmp_path: Path) -> None:
+    mblob.csource_module("__thread int t;\nint next(void) { return ++t; }\n").export_library(tmp_path / "x.so")
+    assert list(table(tmp_path / "x.so")) == ["next plain"]
+
+
 def test_listed_and_other_functions_share_a_table(tmp_path: Path) -> None:
     root = mblob.csource_module(VADD_C + "int one(void) { return 1; }\n", functions=[VADD])
     root.import_module(mblob.csource_module("int two(int x) { return x; }\n"))
@@ -135,9 +140,8 @@ def test_the_folder_of_the_build_leaves_no_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not ELF", b"\x7fELF\x02\x01\x01" + bytes(57)])
-def test_an_object_that_tells_nothing_has_no_functions(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "x.o").write_bytes(content)
-    assert functions(tmp_path / "x.o") == []
+def test_an_object_that_tells_nothing_has_no_functions(content: bytes) -> None:
+    assert functions(memoryview(content)) == []
 
 
 @pytest.mark.parametrize("options", ["-flto", "-g0"])
