@@ -27,6 +27,7 @@ _HOME = {
     "LoaderMissingError": "mblob.errors:LoaderMissingError",
     "ToolchainError": "mblob.errors:ToolchainError",
     "KernelError": "mblob.errors:KernelError",
+    "UnreadableWarning": "mblob.errors:UnreadableWarning",
     # devices
     "Device": "mblob.devices:Device",
     "device": "mblob.devices:device",

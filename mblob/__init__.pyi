@@ -26,6 +26,7 @@ from mblob.errors import KernelError as KernelError
 from mblob.errors import LoaderMissingError as LoaderMissingError
 from mblob.errors import MblobError as MblobError
 from mblob.errors import ToolchainError as ToolchainError
+from mblob.errors import UnreadableWarning as UnreadableWarning
 from mblob.library import Library as Library
 from mblob.library import open_library
 from mblob.module import Module as Module

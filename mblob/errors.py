@@ -112,3 +112,7 @@ class ToolchainError(MblobError):
 
 class KernelError(MblobError):
     """A function of a library returned an error; the text is the function's own."""
+
+
+class UnreadableWarning(UserWarning):
+    """A library is written that mblob itself cannot open."""

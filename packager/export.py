@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from mblob.digest import ALGORITHMS
-from mblob.errors import MblobError
+from mblob.errors import MblobError, UnreadableWarning
 from mblob.module import Module
 from packager import foreign, link, output
 from packager import system_lib as system_library
@@ -58,7 +59,8 @@ def export_library(
         embed: "grow" (link a placeholder, then stream the modules in), "object" (an object file on the link
             line), "c" (C text), "append" (behind the linked file); "auto" is grow when we link, object for
             `fcompile`, c where the target has no ELF.
-        index: write the index behind the modules; False leaves TVM's own bytes.
+        index: write the index behind the modules; False leaves TVM's own bytes, in which nothing tells where a payload
+            of a type key that mblob does not know ends: TVM opens such a library if it has a loader, mblob does not.
         digest: of each payload, in the index: "crc32", "sha256" or "none".
         cc: the compiler command; by default $CC, cc, gcc or clang.
         target: a triple to build for.
@@ -71,6 +73,9 @@ def export_library(
 
     Returns:
         What `fcompile` returns, else None.
+
+    Warns:
+        UnreadableWarning: mblob cannot open what it writes: index=False, and a type key that it does not know.
 
     Raises:
         BuildError: the tree or an argument makes no sense.
@@ -99,6 +104,7 @@ def export_library(
     )  # fmt: skip
     check_options(request.options)
     check_output(path, [*files_of(mod), *(("an addon", addon) for addon in request.addons)])
+    _warn_of_unreadable(request)
     with output.replacing(path) as temporary, output.workspace(workspace_dir) as work:
         if fcompile is not None:
             return foreign.export(request, fcompile, temporary, work, kwargs)
@@ -109,6 +115,17 @@ def export_library(
         else:
             link.export_shared(request, temporary, work)
     return None
+
+
+def _warn_of_unreadable(request: Request) -> None:
+    keys = [] if request.fpack_imports else request.blob("").unbounded_keys
+    if keys:
+        warnings.warn(
+            f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index: nothing tells where"
+            " such a payload ends; leave index=False (--no-index) out, unless TVM alone shall open it",
+            UnreadableWarning,
+            stacklevel=3,
+        )
 
 
 def _check(dialect: str, embed: str, digest: str) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.progress import Meter
-from mblob.cli.report import UsageError
+from mblob.cli.report import UsageError, print_warning
 
 if TYPE_CHECKING:
     from packager.build import BuildPlan
@@ -46,7 +47,9 @@ def configure(verbs: Any) -> None:
                      )  # fmt: skip
     how.add_argument("--embed", choices=("auto", "grow", "object", "c", "append"), help="how the blob gets in")
     how.add_argument("--digest", choices=("crc32", "sha256", "none"), help="of each payload (default: crc32)")
-    how.add_argument("--no-index", action="store_true", help="leave TVM's bytes alone: no index, no digests")
+    how.add_argument("--no-index", action="store_true",
+                     help="leave TVM's bytes alone: no index, no digests; mblob then reads keys that it knows",
+                     )  # fmt: skip
     how.add_argument("--system-lib", action="store_true",
                      help="for static linking: -o names a .o, a .a or a .tar of objects")  # fmt: skip
     how.add_argument("--prefix", metavar="PREFIX", help="of the symbols of a system library, which is found by it")
@@ -59,14 +62,16 @@ def configure(verbs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make a plan of manifest and flags, and carry it out."""
-    from mblob.errors import MblobError
+    from mblob.errors import MblobError, UnreadableWarning
     from packager.build import build
     from packager.progress import listening
 
     plan = make_plan(args)
     meter = Meter(total_size(plan), sys.stderr, quiet=args.quiet)
     try:
-        with meter, listening(meter.advance):
+        with warnings.catch_warnings(), meter, listening(meter.advance):
+            warnings.simplefilter("always", UnreadableWarning)
+            warnings.showwarning = print_warning
             build(plan)
     except ValueError as error:
         if isinstance(error, MblobError):

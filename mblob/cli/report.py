@@ -7,6 +7,10 @@ import sys
 
 from mblob.errors import MblobError, ToolchainError
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import TextIO
+
 PROGRAM = "mblob-pack"
 USAGE = 2
 IO = 5
@@ -54,6 +58,14 @@ def print_error(error: BaseException) -> None:
             print(error.output.rstrip("\n"), file=sys.stderr)
     if hint:
         print(f"hint: {one_line(hint)}", file=sys.stderr)
+
+
+def print_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int,
+    file: TextIO | None = None, line: str | None = None,
+) -> None:  # fmt: skip
+    """Print one `warning:` line on stderr, in place of `warnings.showwarning`."""
+    print(f"{PROGRAM}: warning: {one_line(str(message))}", file=sys.stderr)
 
 
 def one_line(text: str) -> str:

@@ -209,3 +209,11 @@ def test_an_interrupted_build_leaves_nothing(kernel: Path, tmp_path: Path, sent:
     assert (tmp_path / "deploy.so").read_bytes() == b"the old one"
     assert names(scratch) == []
     assert names(tmp_path) == ["deploy.so", "scratch", "slow-cc", "started", "vadd.c"]
+
+
+def test_a_library_that_only_tvm_can_open_is_warned_of_on_one_line(pack, kernel: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"a" * 100)
+    done = pack("build", "--kernel", "vadd.c", "--blob", "raw=a.bin", "--no-index", "-o", "deploy.so")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "", 1)
+    assert done.stderr.startswith("mblob-pack: warning: mblob cannot open a library that has 'raw' and no index: ")
+    assert pack("inspect", "deploy.so").returncode == 1

@@ -265,3 +265,19 @@ def test_digests_are_recorded(tmp_path: Path, tree: mblob.Module) -> None:
     tree.export_library(tmp_path / "x.so", digest="sha256")
     with mblob.open(tmp_path / "x.so", verify="full") as lib:
         assert lib.entries[1].digest == hashlib.sha256(PAYLOAD).digest()
+
+
+@pytest.mark.parametrize("name", ["x.so", "x.tar"])
+def test_a_library_that_mblob_cannot_open_is_warned_of(tmp_path: Path, tree: mblob.Module, name: str) -> None:
+    tree.import_module(mblob.json_module("dnnl_json", "f", "{}"))
+    message = r"has 'my_key' and no index: .*; leave index=False .* out"
+    with pytest.warns(mblob.UnreadableWarning, match=message) as found:
+        tree.export_library(tmp_path / name, index=False)
+    assert len(found) == 1
+
+
+def test_keys_that_are_known_need_no_index(tmp_path: Path, vadd: mblob.Module) -> None:
+    vadd.import_module(mblob.json_module("dnnl_json", "f", "{}"))
+    vadd.export_library(tmp_path / "x.so", index=False)  # a warning would be an error here
+    with mblob.open(tmp_path / "x.so") as lib:
+        assert [e.type_key for e in lib.entries] == ["library", "dnnl_json"]
