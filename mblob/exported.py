@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mblob import functions_table
+from mblob import functions_table, note
 from mblob.elf import ElfFile
 from mblob.elf_records import STT_FUNC, STT_GNU_IFUNC
+from mblob.errors import DigestError, FormatError
 
 OUR_PREFIXES = ("__tvm_", "__TVM", "__mblob_")
 
@@ -23,10 +24,27 @@ def read_table(elf: ElfFile) -> list[functions_table.Row]:
     """Rows of `__mblob_functions`, [] without one.
 
     Raises:
-        FormatError: "function_table", "elf_dynamic".
+        FormatError: "function_table"; "function_table_missing": a note announces it; "elf_dynamic".
+        DigestError: it is not the one that the note announces.
     """
+    said = note.announced(elf)
+    expected = bool(said.flags & note.HAS_TABLE)
     symbol = elf.find(functions_table.SYMBOL)
-    return functions_table.decode(bytes(elf.bytes_of(symbol)[1])) if symbol else []
+    if symbol is None:
+        if expected:
+            raise FormatError(
+                f"{elf.name}: its note announces a table of functions, but {functions_table.SYMBOL} is missing: the"
+                " library is damaged, or its dynamic symbols were edited",
+                code="function_table_missing",
+            )
+        return []
+    data = bytes(elf.bytes_of(symbol)[1])
+    if expected and (crc := functions_table.checksum(data)) != said.table_crc:
+        raise DigestError(
+            f"{elf.name}: {functions_table.SYMBOL}: CRC-32 {crc:08x}, its note says {said.table_crc:08x}: the table of"
+            " functions is damaged"
+        )
+    return functions_table.decode(data)
 
 
 def packed_functions(elf: ElfFile, table: Sequence[functions_table.Row]) -> list[str]:

@@ -6,6 +6,7 @@ It tells plain C functions and packed ones apart, in a library with or without a
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -40,6 +41,11 @@ def encode(rows: Iterable[Row]) -> bytes:
     lines = [FIRST_LINE]
     lines += ["\t".join((r.name, r.symbol, r.abi, str(r.alignment), r.types)) for r in rows]
     return "\n".join(lines).encode() + b"\n\0"
+
+
+def checksum(data: bytes) -> int:
+    """CRC-32 of a table up to and including its terminating NUL; what the linker pads it with does not count."""
+    return zlib.crc32(data[: data.find(b"\0") + 1])
 
 
 def decode(data: bytes) -> list[Row]:

@@ -87,7 +87,7 @@ class Library:
     def _read(self, level: str, partial: bool = False) -> tuple[int, Blob | None]:
         if level not in classic.LEVELS:
             raise ValueError(f"verify: expected one of {', '.join(classic.LEVELS)}, found {level!r}")
-        expected = bool(self._note_flags & note.HAS_INDEX)
+        expected = bool(note.announced(self.elf).flags & note.HAS_INDEX)
         symbol = self.elf.find(classic.SYMBOL)
         if symbol is None:
             if expected:
@@ -103,13 +103,6 @@ class Library:
                 raise
             self._problem = error
             return offset, error.partial
-
-    @cached_property
-    def _note_flags(self) -> int:
-        for owner, kind, desc, _ in self.elf.notes():
-            if owner == b"mblob" and kind == note.TYPE:
-                return note.flags_of(desc, self.elf.byte_order)
-        return 0
 
     def _bytes(self) -> memoryview:
         if self._data is None:

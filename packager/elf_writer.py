@@ -114,7 +114,7 @@ class _Layout:
         self.order = machine.byte_order
         self.wide = machine.bits == 64
         flags = note.HAS_INDEX if has_index else 0
-        notes = [] if hidden else [(".note.mblob", note.encode(flags, self.order), 4)]
+        notes = [] if hidden else [(note.SECTION, note.encode(flags, self.order), 4)]
         if machine.properties:
             notes.append((".note.gnu.property", machine.properties, 8 if self.wide else 4))
         self.section = section

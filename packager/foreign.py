@@ -24,7 +24,7 @@ from packager.objects import Machine
 from packager.request import Request
 from packager.toolchain import find
 from packager.vector_sources import standalone_text
-from packager.wrappers import rows_of, table
+from packager.wrappers import announcement, rows_of, table
 
 FCompile = Callable[..., Any]
 
@@ -87,7 +87,7 @@ def _files(request: Request, fcompile: FCompile, object_format: str, work: Path)
     host, plain = _host_files(request, object_format, work)
     files = [*request.addons, *host]
     if rows := [*rows_of(request.wrapped()), *plain]:
-        source = (request.packed_forms() or "") + table(rows)
+        source = (request.packed_forms() or "") + table(rows) + announcement(rows)
         files.append(write_source(source, work / "mblob_functions.c"))
     packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)
     if packed is not None:

@@ -40,7 +40,7 @@ from packager.processes import Job, run_all
 from packager.request import Request
 from packager.slot_shims import generate as generate_shims
 from packager.toolchain import Toolchain, find
-from packager.wrappers import Wrapped, rows_of, table
+from packager.wrappers import Wrapped, announcement, rows_of, table
 
 MOLD_LIMIT = (1 << 31) - (1 << 26)  # above it mold 1.x writes unwind tables that wrap around, and says nothing
 
@@ -165,7 +165,7 @@ def _helpers(
     sources = []
     plain = plain_functions(wrapped, everything)
     if rows := [*rows_of(wrapped), *plain]:
-        sources.append(Generated("mblob_table", "the table of functions", table(rows)))
+        sources.append(Generated("mblob_table", "the table of functions", table(rows) + announcement(rows)))
     if missing := missing_slots(everything):
         sources.append(Generated("mblob_slots", "the runtime slots of mblob", generate_shims(missing)))
     return compile_generated(tools, sources, options, work)

@@ -103,7 +103,7 @@ _HEAD = [
 
 
 def _record(r: Registration) -> list[str]:
-    flags = note.HAS_INDEX if r.has_index else 0
+    flags = (note.HAS_INDEX if r.has_index else 0) | (note.HAS_TABLE if r.rows else 0)
     return [
         "struct record {",
         "  __UINT32_TYPE__ version, flags;",

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from mblob.functions_table import SYMBOL, Row, encode
+from mblob import note
+from mblob.functions_table import SYMBOL, Row, checksum, encode
 from packager.prototypes import Parameter, Prototype, Scalar
 
 HIDDEN_SUFFIX = "__plain"
@@ -68,6 +69,22 @@ def table(rows: Sequence[Row]) -> str:
         "/* Which exported functions are plain C and which are packed; docs/format.md, section 7. */\n"
         f'extern __attribute__((visibility("default"))) const char mblob_functions[] __asm__("{SYMBOL}");\n'
         f"__attribute__((used)) const char mblob_functions[] =\n{text};\n"
+    )
+
+
+def announcement(rows: Sequence[Row]) -> str:
+    """C source of the note that announces the function table; docs/format.md, section 6."""
+    name = note.NAME.ljust(8, b"\0").decode().replace("\0", "\\\\0")
+    descriptor = note.words(note.HAS_TABLE, checksum(encode(rows)))
+    numbers = [f"{number:#x}" for number in (len(note.NAME), 4 * len(descriptor), note.TYPE)]
+    return (
+        "#ifdef __ELF__ /* Says that there is this table, for those who do not find it. */\n"
+        f'__asm__(".pushsection {note.SECTION},\\"a\\",%note\\n"\n'
+        f'        ".balign 4\\n.4byte {", ".join(numbers)}\\n"\n'
+        f'        ".ascii \\"{name}\\"\\n"\n'
+        f'        ".4byte {", ".join(f"{word:#x}" for word in descriptor)}\\n"\n'
+        '        ".popsection");\n'
+        "#endif\n"
     )
 
 

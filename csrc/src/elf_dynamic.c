@@ -38,51 +38,6 @@ uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag) {
   return value;
 }
 
-static uint32_t word_at(const struct mb_elf *elf, uint64_t offset) {
-  uint32_t word;
-  memcpy(&word, elf->data + offset, sizeof(word));
-  return word;
-}
-
-/* ---- hash tables: how many symbols there are ------------------------------------------------------- */
-
-/* Bucket chains end inside the table: each index is below the count, so a walk of count steps must end. */
-static int sysv_hash(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count) {
-  uint64_t at = 0;
-  if (!mb_elf_offset(elf, vaddr, 8, &at)) return bad("the hash table lies outside the file");
-  uint64_t buckets = word_at(elf, at), chains = word_at(elf, at + 4);
-  if (!buckets || !mb_elf_offset(elf, vaddr, 8 + 4 * (buckets + chains), &at))
-    return bad("the hash table lies outside the file");
-  for (uint64_t i = 0; i < buckets + chains; i++)
-    if (word_at(elf, at + 8 + 4 * i) >= (chains ? chains : 1)) return bad("the hash table names no symbol");
-  *count = chains;
-  return MBLOB_OK;
-}
-
-/* The highest symbol of any bucket, then along its chain to the end. */
-static int gnu_hash(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count) {
-  uint64_t at = 0;
-  if (!mb_elf_offset(elf, vaddr, 16, &at)) return bad("the hash table lies outside the file");
-  uint64_t buckets = word_at(elf, at), first = word_at(elf, at + 4), bloom = word_at(elf, at + 8);
-  uint64_t head = 16 + bloom * sizeof(ElfW(Addr)), last = 0;
-  if (!buckets || !bloom || (bloom & (bloom - 1))) return bad("the hash table has an impossible shape");
-  if (!mb_elf_offset(elf, vaddr, head + 4 * buckets, &at)) return bad("the hash table lies outside the file");
-  for (uint64_t i = 0; i < buckets; i++) {
-    uint64_t symbol = word_at(elf, at + head + 4 * i);
-    if (symbol && symbol < first) return bad("the hash table names no symbol");
-    if (symbol > last) last = symbol;
-  }
-  *count = first;
-  if (last < first) return MBLOB_OK; /* nothing is exported, and how many are undefined is not told */
-  uint64_t chain = vaddr + head + 4 * buckets;
-  for (;; last++) {
-    if (!mb_elf_offset(elf, chain + 4 * (last - first), 4, &at)) return bad("a hash chain has no end");
-    if (word_at(elf, at) & 1) break;
-  }
-  *count = last + 1;
-  return MBLOB_OK;
-}
-
 /* ---- symbols ------------------------------------------------------------------------------------------ */
 
 static bool is_address(const ElfW(Sym) * symbol) {
@@ -121,10 +76,10 @@ static int read_tables(struct mb_elf *elf) {
   uint64_t entry = mb_elf_tag_or_zero(elf, DT_SYMENT);
   if (entry && entry != sizeof(ElfW(Sym))) return bad("symbols have another size");
   bool gnu = mb_elf_tag(elf, DT_GNU_HASH, &hash);
-  int status = gnu ? gnu_hash(elf, hash, &elf->symbol_count) : MBLOB_OK;
+  int status = gnu ? mb_elf_gnu_hash(elf, hash, &elf->symbol_count) : MBLOB_OK;
   if (!status && mb_elf_tag(elf, DT_HASH, &hash)) {
     uint64_t chains = 0;
-    status = sysv_hash(elf, hash, &chains);
+    status = mb_elf_sysv_hash(elf, hash, &chains);
     if (chains > elf->symbol_count) elf->symbol_count = chains; /* it counts undefined symbols as well */
   } else if (!status && !gnu) {
     status = bad("it has no hash table");
@@ -135,7 +90,8 @@ static int read_tables(struct mb_elf *elf) {
     return bad("the symbols lie outside the file");
   elf->symbols = elf->data + at;
   elf->symbol_limit = (elf->size - at) / sizeof(ElfW(Sym));
-  return check_symbols(elf);
+  status = check_symbols(elf);
+  return status ? status : mb_elf_check_hashes(elf);
 }
 
 /* ---- tags ------------------------------------------------------------------------------------ */

@@ -292,34 +292,3 @@ int mb_elf_object(const struct mb_elf *elf, const ElfW(Sym) * symbol, const char
   *out = (struct mb_slice){elf->data + offset, symbol->st_size};
   return MBLOB_OK;
 }
-
-/* ---- notes -------------------------------------------------------------------------------------------- */
-
-/* Notes pad name and descriptor to 4 bytes; in segments aligned to 8 (GNU properties) to 8. */
-static uint64_t padded(uint64_t size, uint64_t align) { return (size + align - 1) & ~(align - 1); }
-
-uint32_t mb_elf_note_flags(const struct mb_elf *elf) {
-  static const char owner[] = "mblob"; /* with its NUL */
-  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
-    ElfW(Phdr) s = mb_elf_segment(elf, i);
-    if (s.p_type != PT_NOTE) continue;
-    uint64_t align = s.p_align == 8 ? 8 : 4, at = 0;
-    while (s.p_filesz - at >= sizeof(ElfW(Nhdr))) {
-      ElfW(Nhdr) note;
-      const uint8_t *p = elf->data + s.p_offset + at;
-      memcpy(&note, p, sizeof(note));
-      uint64_t desc = padded(sizeof(note) + (uint64_t)note.n_namesz, align);
-      uint64_t total = padded(desc + (uint64_t)note.n_descsz, align);
-      if (desc > s.p_filesz - at || note.n_descsz > s.p_filesz - at - desc) break;
-      uint32_t words[2] = {0, 0};
-      if (note.n_type == 1 && note.n_namesz == sizeof(owner) && note.n_descsz >= sizeof(words) &&
-          memcmp(p + sizeof(note), owner, sizeof(owner)) == 0) {
-        memcpy(words, p + desc, sizeof(words));
-        if (words[0] >= 1) return words[1];
-      }
-      if (total > s.p_filesz - at) break;
-      at += total;
-    }
-  }
-  return 0;
-}

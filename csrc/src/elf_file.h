@@ -48,10 +48,14 @@ bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) * out);
 /* The bytes of an object in the file; MBLOB_E_FORMAT "elf_dynamic" if they are not all there. */
 int mb_elf_object(const struct mb_elf *elf, const ElfW(Sym) * symbol, const char *name, struct mb_slice *out);
 
-/* Flags of the note by which a library says that mblob wrote it (docs/format.md, section 6); 0 without
- * one. */
-uint32_t mb_elf_note_flags(const struct mb_elf *elf);
+/* elf_notes.c: what the notes of mblob in a library say together; nothing without one. */
+struct mb_announced {
+  uint32_t flags;
+  uint32_t table_crc; /* CRC-32 of the table of functions, with MB_NOTE_HAS_TABLE */
+};
 #define MB_NOTE_HAS_INDEX 1u
+#define MB_NOTE_HAS_TABLE 2u
+struct mb_announced mb_elf_announced(const struct mb_elf *elf);
 
 /* elf_dynamic.c: the dynamic section and the tables it points to. */
 int mb_elf_read_dynamic(struct mb_elf *elf);
@@ -60,6 +64,12 @@ bool mb_elf_tag(const struct mb_elf *elf, int64_t tag, uint64_t *value);
 uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag);
 /* Records MBLOB_E_FORMAT "elf_dynamic". */
 int mb_elf_bad_dynamic(const char *text);
+
+/* elf_hash.c: how many symbols there are, according to the hash table at `vaddr`; checks the whole table. */
+int mb_elf_sysv_hash(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count);
+int mb_elf_gnu_hash(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count);
+/* Whether each exported symbol is found through the hash tables. */
+int mb_elf_check_hashes(const struct mb_elf *elf);
 
 /* elf_relocations.c, elf_versions.c */
 int mb_elf_check_relocations(const struct mb_elf *elf);

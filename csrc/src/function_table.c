@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "digest.h"
 #include "error.h"
 
 #define FIRST_LINE "mblob functions 1"
@@ -56,17 +57,33 @@ static int read_rows(struct mb_function_table *table, size_t lines) {
   return table->text[0] ? 0 : bad("is not '" FIRST_LINE "'", 1);
 }
 
-int mb_function_table_read(struct mb_slice bytes, struct mb_function_table *out) {
+int mb_function_table_missing(const char *who) {
+  return mb_fail_format("function_table_missing", MB_UNKNOWN, MB_UNKNOWN,
+                        "its %s announces a table of functions, but " MB_FUNCTION_TABLE_SYMBOL
+                        " is missing: the library is damaged, or its symbols were edited",
+                        who);
+}
+
+static int check_crc(const uint8_t *data, size_t size, const uint32_t *expected) {
+  uint32_t crc = expected ? mb_crc32(0, data, size) : 0;
+  if (!expected || crc == *expected) return MBLOB_OK;
+  return mb_fail_digest(MB_UNKNOWN, "%s: CRC-32 %08x, its note says %08x: the table of functions is damaged",
+                        MB_FUNCTION_TABLE_SYMBOL, crc, *expected);
+}
+
+int mb_function_table_read(struct mb_slice bytes, const uint32_t *crc, struct mb_function_table *out) {
   *out = (struct mb_function_table){0};
   const uint8_t *end = bytes.size ? memchr(bytes.data, 0, bytes.size) : NULL;
   if (!end) return bad("goes on without a terminating NUL", 1);
   size_t size = (size_t)(end - bytes.data), lines = 1;
+  int status = check_crc(bytes.data, size + 1, crc);
+  if (status) return status;
   if (!mb_is_utf8(bytes.data, size)) return bad("or a later one is not UTF-8", 1);
   for (size_t i = 0; i < size; i++) lines += bytes.data[i] == '\n';
   out->text = malloc(size + 1);
   if (!out->text) return mb_fail_memory(size + 1);
   memcpy(out->text, bytes.data, size + 1);
-  int status = read_rows(out, lines);
+  status = read_rows(out, lines);
   if (status) mb_function_table_free(out);
   return status;
 }

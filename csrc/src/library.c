@@ -36,7 +36,7 @@ static const char *name_of(const struct mb_source *source) { return *source->pat
 /* Find the blob's bytes in the file; `out` is empty if there is no blob. */
 static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym) * symbol) {
   *out = (struct mb_slice){NULL, 0};
-  library->index_expected = mb_elf_note_flags(&library->elf) & MB_NOTE_HAS_INDEX;
+  library->index_expected = mb_elf_announced(&library->elf).flags & MB_NOTE_HAS_INDEX;
   library->has_blob = mb_elf_find(&library->elf, BLOB_SYMBOL, symbol);
   if (library->has_blob) return mb_elf_object(&library->elf, symbol, BLOB_SYMBOL, out);
   if (library->index_expected)
@@ -48,9 +48,12 @@ static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym)
 static int read_function_table(struct mb_library *library) {
   ElfW(Sym) symbol;
   struct mb_slice bytes;
-  if (!mb_elf_find(&library->elf, MB_FUNCTION_TABLE_SYMBOL, &symbol)) return MBLOB_OK;
+  struct mb_announced said = mb_elf_announced(&library->elf);
+  const uint32_t *crc = said.flags & MB_NOTE_HAS_TABLE ? &said.table_crc : NULL;
+  if (!mb_elf_find(&library->elf, MB_FUNCTION_TABLE_SYMBOL, &symbol))
+    return crc ? mb_function_table_missing("note") : MBLOB_OK;
   int status = mb_elf_object(&library->elf, &symbol, MB_FUNCTION_TABLE_SYMBOL, &bytes);
-  return status ? status : mb_function_table_read(bytes, &library->table);
+  return status ? status : mb_function_table_read(bytes, crc, &library->table);
 }
 
 /* ---- one opening --------------------------------------------------------------------------------------- */

@@ -192,7 +192,10 @@ static int read_parts(struct system_library *system, struct mb_library *library)
   int status = read_record(parts, &record);
   if (!status) status = find_blob(parts, &record, library);
   if (!status && parts->table)
-    status = mb_function_table_read((struct mb_slice){parts->table, room_at(parts->table)}, &library->table);
+    status = mb_function_table_read((struct mb_slice){parts->table, room_at(parts->table)}, NULL,
+                                    &library->table);
+  else if (!status && record.flags & MB_NOTE_HAS_TABLE)
+    status = mb_function_table_missing("record");
   return status;
 }
 

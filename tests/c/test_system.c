@@ -121,7 +121,7 @@ static void refuse_sizes_that_cannot_be(void) {
   static const uint8_t one_module[24] = {8, 0, 0, 0, 0, 0, 0, 0, 1};
   static const uint8_t nothing[16] = {8};
   static const struct record huge = {1, 0, 1u << 30}, old = {0, 0, 16}, with_index = {1, 1, 16},
-                             small = {1, 0, 12}, right = {1, 0, 16};
+                             with_table = {1, 2, 0}, small = {1, 0, 12}, right = {1, 0, 16};
   mblob_module *module;
   announce("endless___tvm_dev_mblob", endless);
   CHECK(strcmp(refused("endless_")->code, "size") == 0 && strstr(mblob_last_error(), "length prefix"));
@@ -139,6 +139,8 @@ static void refuse_sizes_that_cannot_be(void) {
   CHECK(strcmp(refused("lost_")->code, "index_footer") == 0);
   announce("gone___mblob_system_lib", &with_index);
   CHECK(strcmp(refused("gone_")->code, "index_footer") == 0);
+  announce("bare___mblob_system_lib", &with_table);
+  CHECK(strcmp(refused("bare_")->code, "function_table_missing") == 0 && strstr(mblob_last_error(), "record"));
   announce("small___tvm_dev_mblob", nothing);
   announce("small___mblob_system_lib", &small);
   CHECK(strcmp(refused("small_")->code, "truncated") == 0);

@@ -11,12 +11,14 @@ import pytest
 import mblob
 from mblob import note
 from mblob.elf import ElfFile
+from mblob.functions_table import Row, checksum, encode
 from packager import objects
 from packager.devc_c import to_c
 from packager.elf_writer import PAYLOAD_ALIGN, section_for, write_object
 from packager.objects import Machine
 from packager.output import FileSink
 from packager.rename import rename_symbols
+from packager.wrappers import announcement
 
 SYMBOL = "__tvm_dev_mblob"
 PAYLOAD = b"blob" * 1000 + b"!"
@@ -70,9 +72,31 @@ def test_our_own_reader_finds_note_and_symbol(tmp_path: Path) -> None:
     for machine in MACHINES.values():
         elf = ElfFile(memoryview(write(tmp_path / "devc.o", machine).read_bytes()))
         assert [s.name for s in elf.symtab if s.name] == [SYMBOL]
-        (found,) = [(owner, kind, desc) for owner, kind, desc, _ in elf.notes()]
-        assert found[:2] == (b"mblob", note.TYPE)
-        assert note.flags_of(found[2], elf.byte_order) == note.HAS_INDEX
+        (found,) = [(owner, kind, len(desc)) for owner, kind, desc, _ in elf.notes()]
+        assert found == (b"mblob", note.TYPE, 16)
+        assert note.announced(elf) == (note.HAS_INDEX, 0)
+
+
+@pytest.mark.parametrize("name", ["x86_64", "aarch64", "arm", "i386", "mips64", "powerpc64le", "riscv64", "s390x"])
+def test_assemblers_write_the_note_of_a_table(tmp_path: Path, require: Callable[[str], str], name: str) -> None:
+    rows = [Row("f", "f", "plain", 0, "int")]
+    (tmp_path / "a.c").write_text(announcement(rows))
+    command = [require("clang"), f"--target={name}-linux-gnu", "-c", "a.c"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    elf = ElfFile(memoryview((tmp_path / "a.o").read_bytes()))
+    assert note.announced(elf) == (note.HAS_TABLE, checksum(encode(rows)))
+    assert [(owner, kind, len(desc)) for owner, kind, desc, _ in elf.notes()] == [(b"mblob", note.TYPE, 16)]
+
+
+def test_notes_of_one_library_are_read_together(tmp_path: Path) -> None:
+    tables = [announcement([Row(name, name, "plain", 0, "int")]) for name in ("first", "other")]
+    (tmp_path / "a.c").write_text("".join(tables))
+    subprocess.run(["cc", "-c", "a.c"], cwd=tmp_path, check=True)
+    write(tmp_path / "devc.o", MACHINES["x86_64"])
+    subprocess.run(["cc", "-shared", "-o", "x.so", "a.o", "devc.o"], cwd=tmp_path, check=True)
+    elf = ElfFile(memoryview((tmp_path / "x.so").read_bytes()))
+    crc = checksum(encode([Row("first", "first", "plain", 0, "int")]))
+    assert note.announced(elf) == (note.HAS_INDEX | note.HAS_TABLE, crc)
 
 
 def test_on_x86_64_the_blob_is_large_data(tmp_path: Path) -> None:
