@@ -9,14 +9,16 @@ from pathlib import Path
 from packager.vector_c.rewrite import Rewritten
 
 SCALARS = Path(__file__).with_name("scalars.h")
-HALF_OPTION = "-DMBLOB_VECTOR_HALF"
+_HALF = "MBLOB_VECTOR_HALF"
+_NO_CLASSES = "MBLOB_NO_VECTOR_TYPES"  # our header has classes of these names, for C++ that nobody rewrites
 _PLACE = "extern int mblob_vector_definitions_here;"
 _ANY_HALF = re.compile(r"\bhalf")
 
 
 def preprocessor_options(source: str) -> list[str]:
     """What preprocesses a source so that `in_preprocessed` takes it."""
-    return ["-include", str(SCALARS), *([HALF_OPTION] if _ANY_HALF.search(source) else [])]
+    macros = (_NO_CLASSES, _HALF) if _ANY_HALF.search(source) else (_NO_CLASSES,)
+    return [*(f"-D{macro}" for macro in macros), "-include", str(SCALARS)]
 
 
 def user_part(preprocessed: str) -> tuple[str, str]:
@@ -32,8 +34,9 @@ def in_preprocessed(head: str, made: Rewritten) -> str:
 
 def standalone(made: Rewritten, file: str) -> str:
     """The whole text for a compiler that is not ours to ask: not preprocessed."""
-    half = f"#define {HALF_OPTION[2:]}\n" if made.uses_half else ""
-    return f'{half}{_scalars().replace(_PLACE, made.definitions)}#line 1 "{file}"\n{made.source}'
+    macros = (_NO_CLASSES, _HALF) if made.uses_half else (_NO_CLASSES,)
+    defined = "".join(f"#define {macro}\n" for macro in macros)
+    return f'{defined}{_scalars().replace(_PLACE, made.definitions)}#line 1 "{file}"\n{made.source}'
 
 
 @cache

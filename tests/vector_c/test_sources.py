@@ -338,6 +338,20 @@ def test_an_fcompile_gets_c_that_its_compiler_takes(tmp_path: Path, require: Req
     assert values.tolist() == [2, 0.5]
 
 
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_an_fcompile_may_be_a_cxx_compiler_and_our_header_has_the_same_names(
+    tmp_path: Path, require: Require, compiler: str
+) -> None:
+    require(compiler)
+
+    def fcompile(output: str, files: list[str], options: list[str]) -> None:
+        subprocess.run([compiler, "-std=c++17", "-shared", "-fPIC", "-o", output, *files, *options], check=True)
+
+    text = '#include <tvm/runtime/c_backend_api.h>\nextern "C" {\n' + ADD4 + "}\n"
+    mblob.csource_module(text, fmt="cc").export_library(tmp_path / "x.so", fcompile)
+    assert adds(tmp_path / "x.so")
+
+
 def test_strict_warnings_and_preprocessor_options_of_the_user_hold(tmp_path: Path, require: Require) -> None:
     (tmp_path / "config.h").write_text("typedef int from_config;\n")
     text = ADD4 + "from_config twice(void) { return 2 * N; }\n"

@@ -6,6 +6,10 @@
 
 #include <tvm/runtime/c_runtime_api.h>
 
+#if defined(__cplusplus) && __cplusplus >= 201703L && !defined(MBLOB_NO_VECTOR_TYPES)
+#include <tvm/runtime/vector_types.h>
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
