@@ -13,15 +13,18 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 RUFF := ruff==0.17.5
 MYPY := mypy==2.4.1
 
+include csrc/sources.mk
+
 # What the compiled parts are made of: a change of any of these rebuilds them.
 ENV_SOURCES := pyproject.toml setup.py csrc/flags.mk loader/_native_build.py \
-  $(shell find csrc/src csrc/include loader/_call -name '*.[ch]')
+  $(call some_files_in,csrc/src csrc/include loader/_call,%.c %.h)
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test lint check bench install clean runtime stale
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	@while IFS= read -r line; do case $$line in [a-z]*:*'## '*) \
+	  printf '  make %-10s %s\n' "$${line%%:*}" "$${line##*## }";; esac; done <$(firstword $(MAKEFILE_LIST))
 
 env: $(VENV)/ready ## .venv with mblob as it is in this tree, and what its tests need
 	@:
@@ -77,4 +80,4 @@ install: ## headers, libmblob and its pkg-config file: PREFIX=/usr/local DESTDIR
 clean: ## remove everything that the other targets make
 	@rm -rf $(VENV) build dist csrc/build loader/_lib loader/_native.c *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	@rm -f loader/*.so
-	@find mblob packager loader tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf $(call files_in,mblob packager loader tests examples benchmarks,%/__pycache__)
