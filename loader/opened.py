@@ -87,6 +87,10 @@ class OpenedNode(Node):
             raise RuntimeError(f"the module {self.type_key!r} is gone")
         return module
 
+    @property
+    def data(self) -> bool:
+        return bool(lib.mblob_module_is_data(self.handle))
+
     # -- content ----------------------------------------------------------------------------------------
 
     def payload(self) -> memoryview:

@@ -19,6 +19,7 @@ from mblob.model import Blob, Entry
 from mblob.module import LIBRARY
 
 SCHEMA = "mblob/inspect/1"
+FFI_BLOBS = ("__tvm_ffi__library_bin", "__tvm_ffi_library_bin")  # of 0.22 and later; of 0.21
 BLOB_SYMBOLS = {"classic": classic.SYMBOL, "ffi": "__tvm_ffi__library_bin"}
 
 
@@ -181,6 +182,8 @@ class Library:
             found.append(("executable_stack", "asks for an executable stack; glibc 2.41 and later refuse to load it"))
         if self.elf.e_type != ET_DYN:
             found.append(("not_shared", f"ELF type {self.elf.e_type}, a shared library has {ET_DYN}"))
+        if self.blob is None and any(s.is_defined and s.name in FFI_BLOBS for s in self.elf.dynsym):
+            found.append(("ffi_dialect", "its modules are in the ffi dialect of TVM 0.21 and later, which is not read"))
         remarks = [{"code": code, "severity": "warning", "message": text} for code, text in found]
         if self._problem is not None:
             remarks.insert(0, {"code": self._problem.code, "severity": "error", "message": str(self._problem)})

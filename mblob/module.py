@@ -25,6 +25,11 @@ class Node:
 
     type_key = ""
 
+    @property
+    def data(self) -> bool:
+        """Whether the payload is plain data that opens without a loader."""
+        return False
+
     def payload(self) -> memoryview:
         """The module's bytes, read-only; empty for host code."""
         return memoryview(b"")

@@ -15,9 +15,11 @@
 #define MBLOB_STATIC static __attribute__((unused))
 #define MBLOB_FORMAT(at) __attribute__((format(printf, at, at + 1)))
 
-/* Ranges of integer types, as far as an int64_t argument reaches. */
+/* Ranges of integer types in an int64_t argument. 64 bits without a sign arrive as the bits they are: callers who
+ * know the type have checked the number, others cannot tell -1 from 2^64 - 1. */
 #define MBLOB_SIGNED_MAX(T) ((int64_t)(UINT64_MAX >> (65 - 8 * sizeof(T))))
 #define MBLOB_SIGNED_MIN(T) (-MBLOB_SIGNED_MAX(T) - 1)
+#define MBLOB_UNSIGNED_MIN(T) (sizeof(T) < 8 ? 0 : INT64_MIN)
 #define MBLOB_UNSIGNED_MAX(T) ((int64_t)(UINT64_MAX >> (sizeof(T) < 8 ? 64 - 8 * sizeof(T) : 1)))
 
 #define MBLOB_ANY INT64_MIN /* a dimension that is not checked */

@@ -32,6 +32,7 @@ Only `output` (or `-o`) and something to pack are needed.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +41,7 @@ from typing import Any
 from packager.build import BuildPlan
 from packager.errors import BuildError
 from packager.options import as_options
+from packager.toolchain import command_words
 
 _TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix", "name")
 _FLAGS = ("index", "system_lib")
@@ -72,6 +74,8 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
     for key in _TEXTS:
         if key in table:
             values[key] = _text(path, key, table[key])
+    if "cc" in values:
+        values["cc"] = shlex.join(command_words(values["cc"], folder))
     for key in _PATHS:
         if key in table:
             values[key] = [folder / item for item in _texts(path, key, table[key])]

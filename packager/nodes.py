@@ -112,10 +112,14 @@ class PayloadNode(Node):
         self.type_key = type_key
         self.content = content
         self.text = text
-        self.data = data
+        self._data = data
         self.alignment = alignment
         self.align_at = align_at
         self._mapping: memoryview | None = None
+
+    @property
+    def data(self) -> bool:
+        return self._data
 
     def payload(self) -> memoryview:
         """The bytes: the caller's buffer or a mapping of the file, no copy. Pieces of an iterable are joined."""
@@ -152,7 +156,7 @@ def out_entry(module: Module) -> OutEntry:
     if module.type_key == safetensors.TYPE_KEY:
         data_offset = safetensors.data_offset(payload, payload.nbytes)
         return OutEntry(safetensors.TYPE_KEY, BytesPayload(payload), True, safetensors.ALIGNMENT, data_offset)
-    return OutEntry(module.type_key, BytesPayload(payload), bool(getattr(node, "data", False)))
+    return OutEntry(module.type_key, BytesPayload(payload), node.data)
 
 
 def check_serializable(root: Module) -> None:

@@ -22,13 +22,24 @@ def as_options(options: str | Sequence[str] | None, folder: Path | None = None) 
         return ()
     words = shlex.split(options) if isinstance(options, str) else [str(o) for o in options]
     base = Path.cwd() if folder is None else folder.absolute()
-    return tuple(_absolute(words, base))
+    return tuple(_absolute(_with_files(words, base), base))
+
+
+def _with_files(words: Sequence[str], base: Path) -> list[str]:
+    """The words, those of `@file` in place of it; what is in a file named by a file stays as it is."""
+    made: list[str] = []
+    for word in words:
+        path = base / word[1:]
+        made += shlex.split(path.read_text()) if word[:1] == "@" and path.is_file() else [word]
+    return made
 
 
 # Options that name a file or folder: in the same word, behind "=", or in the next word.
-_JOINED = ("-isystem", "-iquote", "-idirafter", "-include", "-imacros", "-isysroot", "-I", "-L", "-B", "-T", "@")
+_JOINED = ("-isystem", "-iquote", "-idirafter", "-include", "-imacros", "-isysroot", "-I", "-L", "-B", "-T",
+           "-Wl,-L,", "-Wl,-L", "-Wp,-I,", "-Wp,-I")  # fmt: skip
 _EQUALS = ("--sysroot", "-specs", "-fplugin", "-fprofile-use", "-Wl,--version-script", "-Wl,--dynamic-list", "-Wl,-T")
-_NEXT = (*(o for o in _JOINED if o != "@"), "--sysroot", "-iprefix")
+_WRITTEN = ("-Wl,-Map=", "-Wl,-Map,")  # need not be there
+_NEXT = (*(o for o in _JOINED if "," not in o), "--sysroot", "-iprefix")
 _ANY_WORD = ("-o", "-x", "-Xlinker", "-Xassembler", "-Xpreprocessor", "-z", "-u", "-D", "-U", "-MF", "-MT", "--param")
 
 
@@ -46,6 +57,10 @@ def _absolute_word(word: str, previous: str, base: Path) -> str:
         return _absolute_path(word, base)
     if previous in _ANY_WORD:
         return word
+    for option in _WRITTEN:
+        if word.startswith(option):
+            path, comma, rest = word[len(option) :].partition(",")
+            return option + os.path.normpath(base / path) + comma + rest
     for option in _EQUALS:
         if word.startswith((option + "=", option + ",")):
             at = len(option) + 1

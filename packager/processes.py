@@ -127,6 +127,26 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
                 command=job.command,
                 output=output,
             )
+        check_written(job.command, output, cwd, job.culprit)
+
+
+def check_written(command: Sequence[str], output: str, cwd: Path, culprit: str) -> Path | None:
+    """The file that a command named by `-o`, after it said that all went well; None without such a word.
+
+    Raises:
+        ToolchainError: it did not write it.
+    """
+    words = list(command)
+    if "-o" not in words[:-1]:
+        return None
+    target = cwd / words[words.index("-o") + 1]
+    if not target.exists() or not target.stat().st_size:
+        raise ToolchainError(
+            f"{culprit}: the tool ended well but wrote nothing to {target.name}; is {words[0]} what it should be?",
+            command=command,
+            output=output,
+        )
+    return target
 
 
 _TELLING = re.compile(r"error|undefined reference|cannot find|multiple definition|relocation", re.IGNORECASE)

@@ -12,7 +12,9 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from mblob.errors import IncompatibleError, ToolchainError
-from packager.processes import Command, Processes, check_space, first_error
+from mblob.file_kind import ELF_MAGIC
+from packager.errors import BuildError
+from packager.processes import Command, Processes, check_space, check_written, first_error
 
 C_COMPILERS = ("cc", "gcc", "clang")
 CXX_COMPILERS = ("c++", "g++", "clang++")
@@ -58,7 +60,7 @@ class Toolchain:
         Raises:
             ToolchainError: there is none.
         """
-        command = _command(os.environ.get("NVCC", "")) or ("nvcc",)
+        command = command_words(os.environ.get("NVCC", "")) or ("nvcc",)
         if not shutil.which(command[0]):
             raise ToolchainError(
                 f"no CUDA compiler found: {command[0]} is not installed; a .cu source needs nvcc ($NVCC)"
@@ -75,6 +77,11 @@ class Toolchain:
         if status:
             check_space(command, output, cwd)
             raise ToolchainError(f"the link failed: {first_error(output, status)}", command=command, output=output)
+        written = check_written(command, output, cwd, "the link failed")
+        if written is not None and written.suffix == ".so":
+            with written.open("rb") as file:
+                if file.read(4) != ELF_MAGIC:
+                    raise ToolchainError("the link failed: its output is no ELF file", command=command, output=output)
 
     def linker_name(self, options: Sequence[str], cwd: Path) -> str:
         """Which linker the compiler uses with these options: "bfd", "gold", "lld", "mold", or "" if unknown."""
@@ -90,7 +97,7 @@ def cxx_siblings(cc: Command) -> list[Command]:
     """Commands of the C++ side of a C compiler, likeliest first; of a C++ compiler it is the compiler itself."""
     found: list[Command] = []
     if cc[0] in C_COMPILERS and os.environ.get("CXX"):
-        found.append(_command(os.environ["CXX"]))
+        found.append(command_words(os.environ["CXX"]))
     at = _compiler_word(cc)
     head, slash, base = cc[at].rpartition("/")
     if "++" in base:
@@ -111,13 +118,25 @@ def _compiler_word(command: Command) -> int:
     return 0
 
 
-def _command(text: str | Sequence[str]) -> Command:
+def command_words(text: str | Sequence[str], folder: Path | None = None) -> Command:
     """The words of a command. Programs given by a relative path are the caller's, who stands in another folder
-    than the one we compile in."""
-    words = shlex.split(text) if isinstance(text, str) else list(text)
+    than the one we compile in.
+
+    Args:
+        folder: what paths are relative to; by default the working directory.
+
+    Raises:
+        BuildError: a quotation that does not end.
+    """
+    try:
+        words = shlex.split(text) if isinstance(text, str) else list(text)
+    except ValueError as exc:
+        raise BuildError(f"the command {text!r}: {exc}") from None
+    base = Path.cwd() if folder is None else folder.absolute()
     for i in {0, _compiler_word(tuple(words))} if words else ():
-        if os.sep in words[i]:
-            words[i] = str(Path(words[i]).absolute())
+        found = words[i] if os.sep in words[i] else shutil.which(words[i])  # PATH may have relative folders
+        if found and not Path(found).is_absolute():
+            words[i] = str((base if os.sep in words[i] else Path.cwd()) / found)
     return tuple(words)
 
 
@@ -139,8 +158,8 @@ def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> To
         IncompatibleError: `cc` compiles for another target.
     """
     if cc is not None:
-        return _checked(_command(cc), target, "cc=")
-    own = _command(os.environ.get("CC", ""))
+        return _checked(command_words(cc), target, "cc=")
+    own = command_words(os.environ.get("CC", ""))
     if own and not target:
         return _checked(own, None, "$CC")
     tried: list[Command] = [c for c in (own, *((name,) for name in C_COMPILERS)) if c]

@@ -161,7 +161,7 @@ def _range(s: Scalar) -> str:
     if s.kind == "char":
         return "(char)-1 < 0 ? -128 : 0, (char)-1 < 0 ? 127 : 255"
     if s.kind == "uint":
-        return f"0, MBLOB_UNSIGNED_MAX({s.name})"
+        return f"MBLOB_UNSIGNED_MIN({s.name}), MBLOB_UNSIGNED_MAX({s.name})"
     return f"MBLOB_SIGNED_MIN({s.name}), MBLOB_SIGNED_MAX({s.name})"
 
 

@@ -438,3 +438,13 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
         host.import_module(mblob.blob_module("my_key", b"payload"))
         host.export_library(tmp_path / f"{name}.so")
     assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
+
+
+def test_data_of_a_loaded_library_stays_data(tmp_path: Path) -> None:
+    first = mblob.csource_module("int g(void) { return 1; }")
+    first.import_module(mblob.blob_module("my_data", b"payload"))
+    first.export_library(tmp_path / "a.so")
+    second = mblob.csource_module("int g(void) { return 1; }")
+    second.import_module(mblob.load_module(tmp_path / "a.so").imported_modules[0])
+    second.export_library(tmp_path / "b.so")
+    assert bytes(mblob.load_module(tmp_path / "b.so").imported_modules[0].payload) == b"payload"

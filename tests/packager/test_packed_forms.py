@@ -114,7 +114,7 @@ def test_empty_tensors_may_have_no_data(vadd_lib: PackedLibrary) -> None:
         ("int16_t", (-32768, 32767), (-32769, 32768)),
         ("uint32_t", (0, 2**32 - 1), (-1, 2**32)),
         ("int64_t", (-(2**63), 2**63 - 1), ()),
-        ("uint64_t", (0, 2**63 - 1), (-1,)),
+        ("uint64_t", (0, 2**63 - 1, -(2**63), -1), ()),  # the bits of 2^63 and 2^64 - 1
         ("bool", (0, 1, True), (-1, 2)),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,14 @@ def test_paths_in_options(folder: Path) -> None:
     assert list(as_options(words)) == [*expected, f"-Wl,--version-script={source},-z,now", source]
 
 
+def test_words_of_a_file_and_for_the_linker(folder: Path) -> None:
+    (folder / "words").write_text("-Iinc '-DA=b c'")
+    assert as_options(["@words", "@none"]) == (f"-I{folder}/inc", "-DA=b c", "@none")
+    given = ("-Wl,-Linc", "-Wl,-L,inc", "-Wp,-Iinc", "-Wl,-Map=out.map")
+    inc = str(folder / "inc")
+    assert as_options(given) == (f"-Wl,-L{inc}", f"-Wl,-L,{inc}", f"-Wp,-I{inc}", f"-Wl,-Map={folder}/out.map")
+
+
 def test_words_that_are_no_paths_stay(folder: Path) -> None:
     (folder / "inc" / "now").touch()
     words = [
@@ -82,9 +91,19 @@ def test_words_that_are_no_paths_stay(folder: Path) -> None:
 def test_a_manifest_is_seen_from_its_own_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("model.toml").write_text(
         'kernels = ["k.c"]\noutput = "o.so"\nfunctions = ["void add(float *x)"]\noptions = ["-Iinc"]\n'
+        'cc = "./mycc"\n'
     )
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")
     assert main(["build", "../model.toml"]) == 0
     monkeypatch.chdir(folder)
+    assert added() == 3
+
+
+def test_a_relative_folder_in_the_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "tools").mkdir()
+    (folder / "mycc").rename(folder / "tools" / "relcc")
+    monkeypatch.setenv("PATH", f"tools:{os.environ['PATH']}")
+    host = mblob.csource_module("k.c", functions=["void add(float *x)"])
+    host.export_library("o.so", cc="relcc", options=["-Iinc"])
     assert added() == 3
