@@ -1,8 +1,8 @@
 """Fixtures for all tests, and the rule that CI skips nothing.
 
-`require("valgrind")` gives the tool's path. Where it is missing the test is skipped, by name; with CI set a
-skip is a failure, except one whose reason starts with "no GPU" or "no golden" (TVM's own libraries, which are
-not part of this repository).
+`require("valgrind")` gives the tool's path. Where it is missing the test is skipped, by name; so is a test that
+runs one of `OPTIONAL` without asking. With CI set a skip is a failure, except one whose reason starts with
+"no GPU" or "no golden" (TVM's own libraries, which are not part of this repository).
 """
 
 from __future__ import annotations
@@ -20,12 +20,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MAY_SKIP = ("no GPU", "no golden")
+# Programs that only tests run: mblob needs a shell, make and a C compiler with its assembler, linker and ar.
+OPTIONAL = ("bash", "c++", "g++", "nm", "objcopy", "objdump", "patchelf", "readelf", "strip", "tar")
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     outcome: Any = yield
-    _refuse_skip(outcome.get_result())
+    report = outcome.get_result()
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, FileNotFoundError) and error.filename in OPTIONAL and shutil.which(error.filename) is None:
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {error.filename} is not installed")
+    _refuse_skip(report)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -54,6 +61,24 @@ def require() -> Callable[[str], str]:
         if path is None:
             pytest.skip(f"{tool} is not installed")
         return path
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def processes_with() -> Callable[[str], list[str]]:
+    """`processes_with(text)`: command lines of running processes that have `text` in them."""
+
+    def find(text: str) -> list[str]:
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:  # it has ended
+                continue
+            if any(text in word for word in words):
+                found.append(" ".join(words))
+        return found
 
     return find
 

@@ -204,7 +204,9 @@ def test_an_interrupted_build_leaves_nothing(kernel: Path, tmp_path: Path, sent:
         _, stderr = build.communicate(timeout=30)
     finally:
         build.kill()
-    assert build.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}[sent], stderr
+    # Python ends by SIGINT itself when that came within its own exec(), of dataclasses; shells call both 130.
+    code = {-signal.SIGINT: 130}.get(build.returncode, build.returncode)
+    assert code == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}[sent], stderr
     assert "Traceback" not in stderr
     assert (tmp_path / "deploy.so").read_bytes() == b"the old one"
     assert names(scratch) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -103,7 +104,8 @@ def test_what_must_be_linked_first_is_exit_code_3_and_says_what_to_do(
 ) -> None:
     subprocess.run(["cc", "-c", "-fPIC", "vadd.c", "-o", "k.o"], cwd=tmp_path, check=True)
     subprocess.run(["ar", "rc", "k.a", "k.o"], cwd=tmp_path, check=True)
-    subprocess.run(["tar", "cf", "k.tar", "k.o"], cwd=tmp_path, check=True)
+    with tarfile.open(tmp_path / "k.tar", "w") as tar:
+        tar.add(tmp_path / "k.o", "k.o")
     done = pack("inspect", name)
     assert (done.returncode, done.stdout) == (3, "")
     line = error_line(done)

@@ -111,7 +111,7 @@ def test_the_commands_of_the_examples_page_run(
         "PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig",
         "LD_LIBRARY_PATH": f"{prefix}/lib",
     }
-    done = subprocess.run(["bash", "-euc", text], cwd=work, env=env, capture_output=True, text=True)
+    done = subprocess.run(["sh", "-euc", text], cwd=work, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "11 22 33\nlibrary\n11\n22\n33\n11 22 33\n10\n11 22 33\n"
 

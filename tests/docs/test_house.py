@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import mblob
+
 SKIPPING = """
+import os
+import subprocess
 import pytest
+
+def run_without_path(tool):
+    os.environ["PATH"] = "/nowhere"
+    subprocess.run([tool])
 
 def test_it(require):
     {statement}
@@ -26,6 +36,9 @@ def test_it(require):
         ("pytest.skip('no GPU here')", "true", "1 skipped"),
         ("pytest.skip('no golden libraries')", "true", "1 skipped"),
         ("pytest.skip('later')", "true", "1 failed"),
+        ("run_without_path('readelf')", "", "1 skipped"),
+        ("run_without_path('readelf')", "true", "1 failed"),
+        ("run_without_path('no-such-tool')", "", "1 failed"),
     ],
 )
 def test_in_ci_only_a_gpu_and_the_golden_libraries_may_be_missing(
@@ -49,8 +62,42 @@ def test_make_help_lists_every_target_for_people(root: Path) -> None:
 def test_make_env_does_nothing_when_it_is_fresh(root: Path) -> None:
     if not (root / ".venv" / "ready").exists():
         subprocess.run(["make", "env"], cwd=root, check=True, stdout=subprocess.DEVNULL)
-    done = subprocess.run(["make", "-n", "env"], cwd=root, capture_output=True, text=True, check=True)
+    command = ["make", "--no-print-directory", "-n", "env"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ":"
+
+
+@pytest.fixture
+def bare(root: Path, tmp_path: Path, require: Callable[[str], str]) -> Path:
+    """A copy of csrc, and a folder of programs for a PATH: what a machine that compiles has, without find and sed."""
+    for tool in ("make", "sh", "cat", "cc", "ar", "mkdir", "printf"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / tool).symlink_to(require(tool))
+    shutil.copytree(root / "csrc", tmp_path / "csrc", ignore=shutil.ignore_patterns("build"))
+    return tmp_path
+
+
+def make_bare(bare: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(bare / "bin" / "make"), "-C", str(bare / "csrc"), *words]
+    return subprocess.run(command, env={"PATH": str(bare / "bin")}, capture_output=True, text=True, check=False)
+
+
+def test_make_finds_the_sources_by_itself(bare: Path) -> None:
+    done = make_bare(bare, "-n")
+    assert (done.returncode, done.stderr) == (0, "")
+    sources = sorted((bare / "csrc" / "src").rglob("*.c"))
+    assert len(sources) > 50
+    assert all(f" -c src/{p.relative_to(bare / 'csrc' / 'src')} " in done.stdout for p in sources)
+    assert f"Version: {mblob.__version__}" in done.stdout
+
+
+@pytest.mark.parametrize(("lost", "message"), [("src", "no %.c in src"), ("include", "no MBLOB_VERSION|no %.h in")])
+def test_make_links_no_library_of_nothing(bare: Path, lost: str, message: str) -> None:
+    shutil.rmtree(bare / "csrc" / lost)
+    done = make_bare(bare)
+    assert done.returncode != 0
+    assert re.search(message, done.stderr)
+    assert not (bare / "csrc" / "build").exists()
 
 
 def test_make_check_is_lint_then_test(root: Path) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.programs import ROOT, run
+from tests.e2e.programs import ROOT, make_c_tests, run
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the C test programs (plain/) and their libraries (lib/)."""
     build = tmp_path_factory.mktemp("c_tests")
-    run("make", "-s", "-j2", "-C", ROOT / "tests" / "c", "programs", f"BUILD={build}")
+    make_c_tests("programs", f"BUILD={build}")
     return build
 
 

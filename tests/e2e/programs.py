@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,3 +15,9 @@ def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)  # type: ignore[call-overload]
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+def make_c_tests(*words: object) -> None:
+    """Run make in tests/c; without a C++ compiler what is written in C++ is left out."""
+    cxx = os.environ.get("CXX") or ("c++" if shutil.which("c++") else "")
+    run("make", "-s", "-j2", "-C", ROOT / "tests" / "c", f"CXX={cxx}", *words)

@@ -328,8 +328,9 @@ TVM_DLL_EXPORT_PACKED_FUNC(count, [](tvm::runtime::TVMArgs args, tvm::runtime::T
 """
 
 
-def test_kernels_are_exported_from_cxx_functions(tmp_path: Path) -> None:
+def test_kernels_are_exported_from_cxx_functions(tmp_path: Path, require: Callable[[str], str]) -> None:
     """As C sources of external code generators do it."""
+    require("c++")
     np = pytest.importorskip("numpy")
     mblob.csource_module(KERNEL, fmt="cc").export_library(tmp_path / "k.so")
     library = mblob.load_module(tmp_path / "k.so")

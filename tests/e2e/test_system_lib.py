@@ -7,6 +7,7 @@ import os
 import struct
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,7 +45,10 @@ def libraries(folder: Path, suffix: str, options: tuple[str, ...] = (), **more: 
     for prefix, bias in LIBRARIES.items():
         path = library(folder / f"{prefix}{suffix}", prefix, bias, options, **more)
         if suffix == ".tar":
-            run("tar", "-xf", path, "--one-top-level", cwd=folder)
+            (folder / prefix).mkdir()
+            with tarfile.open(path) as tar:
+                for member in tar:
+                    (folder / prefix / member.name).write_bytes(tar.extractfile(member).read())
             words += sorted(map(str, (folder / prefix).iterdir()))
         else:
             words.append(str(path))

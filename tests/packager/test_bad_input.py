@@ -67,12 +67,11 @@ def test_a_compiler_that_is_no_compiler(old: Path, vadd: mblob.Module) -> None:
 
 
 @pytest.fixture
-def only_gcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def only_gcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, require: Callable[[str], str]) -> None:
     """A PATH with nothing but a C compiler for this machine."""
     (tmp_path / "bin").mkdir()
     for tool in ("gcc", "as", "ld"):
-        real = subprocess.run(["which", tool], capture_output=True, text=True, check=True).stdout.strip()
-        (tmp_path / "bin" / tool).symlink_to(real)
+        (tmp_path / "bin" / tool).symlink_to(require(tool))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
 
@@ -338,7 +337,9 @@ def test_what_is_no_module(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["compile", "link", "payload"])
-def test_an_interrupt_ends_compilers_and_leaves_nothing(tmp_path: Path, root: Path, where: str) -> None:
+def test_an_interrupt_ends_compilers_and_leaves_nothing(
+    tmp_path: Path, root: Path, processes_with: Callable[[str], list[str]], where: str
+) -> None:
     """Ctrl-C as a terminal sends it to the process; its compilers are in groups of their own."""
     mark = "-dumpmachine|empty" if where == "payload" else "-shared" if where == "link" else "-c"
     (tmp_path / "slow-cc").write_text(
@@ -372,8 +373,7 @@ def test_an_interrupt_ends_compilers_and_leaves_nothing(tmp_path: Path, root: Pa
     assert b"KeyboardInterrupt" in errors
     assert (tmp_path / "x.so").read_bytes() == OLD
     assert sorted(p.name for p in tmp_path.iterdir()) == ["TMPDIR", "slow-cc", "started", "x.so"]
-    running = subprocess.run(["pgrep", "-f", str(tmp_path / "slow-cc")], capture_output=True, text=True, check=False)
-    assert running.stdout == ""
+    assert processes_with(str(tmp_path / "slow-cc")) == []
 
 
 def test_prototypes_of_two_modules_must_agree(old: Path, vadd: mblob.Module) -> None:
