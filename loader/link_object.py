@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -23,11 +22,11 @@ from loader.object_check import check_object
 from mblob.errors import FormatError, ToolchainError
 from mblob.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.paths import include_dir
+from mblob.tool_output import first_error
 
 OBJECT_SUFFIXES = (".o", ".obj", ".a")
 SOURCE_SUFFIXES = (".c", ".cc", ".cpp", ".cxx")  # TVM puts devc.c into its tars
 _COMPILERS = ("c++", "g++", "clang++", "cc", "gcc", "clang")  # C++ first: objects may need its library
-_TELLING = re.compile(r"error|undefined reference|cannot find|multiple definition|relocation", re.IGNORECASE)
 
 
 @contextmanager
@@ -133,7 +132,7 @@ def _link(inputs: Sequence[str], library: str, name: str) -> None:
         raise ToolchainError(f"{name}: {command[0]} does not run: {exc}", command=command) from None
     if status:
         raise ToolchainError(
-            f"{name}: {command[0]} could not link it: {_first_error(output) or f'exit status {status}'}",
+            f"{name}: {command[0]} could not link it: {first_error(output) or f'exit status {status}'}",
             command=command,
             output=output,
         )
@@ -152,10 +151,3 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
                 os.killpg(process.pid, signal.SIGKILL)
             raise
     return process.returncode, output
-
-
-def _first_error(output: str) -> str:
-    """The line of a linker's output that says most."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    own = [line for line in lines if not line.startswith("collect2:")]  # it only repeats that the linker failed
-    return next((line for line in own if _TELLING.search(line)), next(iter([*own, *lines]), ""))

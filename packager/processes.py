@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mblob.errors import ToolchainError
+from mblob.tool_output import first_error
 
 Command = tuple[str, ...]
 
@@ -123,7 +124,7 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
         if status:
             check_space(job.command, output, cwd)
             raise ToolchainError(
-                f"{job.culprit}: does not compile: {first_error(output, status)}",
+                f"{job.culprit}: does not compile: {failure(output, status)}",
                 command=job.command,
                 output=output,
             )
@@ -149,17 +150,9 @@ def check_written(command: Sequence[str], output: str, cwd: Path, culprit: str) 
     return target
 
 
-_TELLING = re.compile(r"error|undefined reference|cannot find|multiple definition|relocation", re.IGNORECASE)
-
-
-def first_error(output: str, status: int) -> str:
-    """The line of a tool's output that says most, for a one-line message."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    # The compiler driver only repeats that the linker failed.
-    own = [line for line in lines if not line.startswith("collect2:")]
-    told = next((line for line in own if _TELLING.search(line)), None)
-    ended = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
-    return told or next(iter([*own, *lines]), ended)
+def failure(output: str, status: int) -> str:
+    """What a tool that failed said, in one line."""
+    return first_error(output) or (f"ended by signal {-status}" if status < 0 else f"exit status {status}")
 
 
 _FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)

@@ -14,7 +14,7 @@ from pathlib import Path
 from mblob.errors import IncompatibleError, ToolchainError
 from mblob.file_kind import ELF_MAGIC
 from packager.errors import BuildError
-from packager.processes import Command, Processes, check_space, check_written, first_error
+from packager.processes import Command, Processes, check_space, check_written, failure
 
 C_COMPILERS = ("cc", "gcc", "clang")
 CXX_COMPILERS = ("c++", "g++", "clang++")
@@ -76,7 +76,7 @@ class Toolchain:
         status, output = Processes().run(command, cwd)
         if status:
             check_space(command, output, cwd)
-            raise ToolchainError(f"the link failed: {first_error(output, status)}", command=command, output=output)
+            raise ToolchainError(f"the link failed: {failure(output, status)}", command=command, output=output)
         written = check_written(command, output, cwd, "the link failed")
         if written is not None and written.suffix == ".so":
             with written.open("rb") as file:
@@ -211,7 +211,7 @@ def _dumpmachine(command: Command) -> str:
     words = output.split()
     if status or not words:
         raise ToolchainError(
-            f"{' '.join(command)}: is no working C compiler: -dumpmachine says {first_error(output, status)}",
+            f"{' '.join(command)}: is no working C compiler: -dumpmachine says {failure(output, status)}",
             command=(*command, "-dumpmachine"), output=output,
         )  # fmt: skip
     return words[-1]
