@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import sys
 import warnings
 from pathlib import Path
@@ -56,6 +57,7 @@ def configure(verbs: Any) -> None:
     how.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
     how.add_argument("--target", metavar="TRIPLE", help="machine to build for, such as aarch64-linux-gnu")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal")
+    parser.add_argument("--json", action="store_true", help="one JSON object, schema mblob/build/1, on stdout")
     parser.usage = "mblob-pack build [model.toml] -o deploy.so [options] [-- CFLAGS...]"
     parser.set_defaults(run=run)
 
@@ -77,6 +79,9 @@ def run(args: argparse.Namespace) -> int:
         if isinstance(error, MblobError):
             raise
         raise UsageError(str(error)) from error
+    if args.json:
+        report = {"schema": "mblob/build/1", "file": str(plan.output), "size": plan.output.stat().st_size}
+        print(json.dumps(report, indent=2))
     return 0
 
 

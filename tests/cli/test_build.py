@@ -219,3 +219,9 @@ def test_a_library_that_only_tvm_can_open_is_warned_of_on_one_line(pack, kernel:
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "", 1)
     assert done.stderr.startswith("mblob-pack: warning: mblob cannot open a library that has 'raw' and no index: ")
     assert pack("inspect", "deploy.so").returncode == 1
+
+
+def test_json_tells_what_was_written(pack, kernel: Path, tmp_path: Path) -> None:
+    done = pack("build", "--kernel", "vadd.c", "-o", "deploy.so", "--json")
+    size = (tmp_path / "deploy.so").stat().st_size
+    assert json.loads(done.stdout) == {"schema": "mblob/build/1", "file": "deploy.so", "size": size}
