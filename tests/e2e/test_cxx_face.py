@@ -231,7 +231,8 @@ def test_executors_of_tvm_run_from_cxx(
     require: Require, compat: Path, golden: Path, tmp_path: Path, name: str
 ) -> None:
     np = pytest.importorskip("numpy")
-    network = np.load(golden / "mlp_llvm.npz")
+    with np.load(golden / "mlp_llvm.npz") as file:
+        network = dict(file)
     (tmp_path / "in.bin").write_bytes(network["data"].tobytes())
     (tmp_path / "host.cpp").write_text(EXECUTOR)
     run(require("c++"), "-std=c++17", tmp_path / "host.cpp", "-o", tmp_path / "host", *flags(compat))
