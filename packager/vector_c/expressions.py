@@ -142,6 +142,9 @@ class Expressions:
         if text in _UNEVALUATED and self._text(at + 1) == "(":
             closing = self._matching(at + 1)
             return self._push(frame, Operand(at, closing), closing + 1)
+        if text == "sizeof":  # of an expression without brackets
+            frame.operators.append(Operator("prefix", text, at))
+            return at + 1
         t = self._names.type_named(text) if not self._names.variable_known(text) else None
         if t is not None and t.is_vector and self._text(at + 1) == "(":
             frames.append(Frame("construct", at, type=t, callee=Operand(at, at)))
@@ -242,7 +245,7 @@ class Expressions:
             return self._do.construct(t, cast.at, cast.end, at, frame.items)
         made = Operand(frame.opening, at)
         if frame.items and len(frame.items) == len(frame.commas) + 1:
-            made.type = frame.items[-1].type
+            made.type, made.picked = frame.items[-1].type, frame.items[-1].picked
         return made
 
     # -- reduction --------------------------------------------------------------------------------------

@@ -25,12 +25,14 @@ class Operand:
         first, last: indices of its tokens.
         type: its type; None if that is no business of ours.
         name: of a plain name, the name.
+        picked: several lanes of a vector, `v.xy`: a copy of them.
     """
 
     first: int
     last: int
     type: Known = None
     name: str = ""
+    picked: bool = False
 
     @property
     def vector(self) -> Type | None:
@@ -154,6 +156,7 @@ class Operations:
         result = Operand(a.first, b.last, a.type)
         if a.vector is None:
             return result
+        self._check_written(a, at)
         self.convert(b, a.vector.plain())
         if op != "=":
             if op[:-1] in ("%", "&", "|", "^", "<<", ">>") and a.vector.kind == "float":
@@ -167,6 +170,8 @@ class Operations:
     def prefix(self, op: str, at: int, a: Operand) -> Operand:
         """`op a` for everything but casts."""
         result = Operand(at, a.last)
+        if op in ("++", "--", "&"):
+            self._check_written(a, at)
         if op == "*" and a.type is not None and a.type.pointers:
             result.type = a.type.pointer(-1)
         elif op == "&" and a.type is not None:
@@ -194,6 +199,7 @@ class Operations:
     def postfix(self, op: str, a: Operand, at: int) -> Operand:
         """`a++`, `a--`."""
         result = Operand(a.first, at, a.type)
+        self._check_written(a, at)
         if a.vector is not None:
             self.drop(at, at)
             self.wrap(result, f"{self.helpers.postfix(op[0], a.vector)}(&(", "))")
@@ -273,7 +279,13 @@ class Operations:
             self.drop(at - 1, at)
             result.type = Type(t.scalar, len(lanes))
             self._call(self.helpers.swizzle(t, lanes), (a,), result, result.type)
+            result.picked = True
         return result
+
+    def _check_written(self, a: Operand, at: int) -> None:
+        """Refuse to write to a copy."""
+        if a.picked:
+            self.refuse(at, "several lanes can be read at once, not written; write one after the other")
 
     def subscript(self, a: Operand, opening: int, closing: int) -> Operand:
         """`a[...]`: an element, or a lane."""

@@ -102,6 +102,26 @@ void f(float *p, float *out) {
     np.testing.assert_allclose(np.array(out), [1, np.e, np.exp(-2), 7], rtol=1e-6)
 
 
+@pytest.mark.parametrize("compiler", ["gcc", "g++", "clang"])
+def test_sizeof_needs_no_brackets(tmp_path: Path, require: Require, compiler: str) -> None:
+    code = """#include <string.h>
+void f(const float *x, float *y, long long *size) {
+  float5 v, w[2];
+  memcpy(&v, x, sizeof v);
+  memset(w, 0, sizeof w);
+  w[1] = v * 2.0f;
+  memcpy(y, w, sizeof w);
+  *size = (long long)(sizeof v + sizeof w[0] * 2 + sizeof *x);
+}
+"""
+    require(compiler)
+    lib = built(tmp_path, code, cc=compiler)
+    out, size = floats(*range(10)), (ctypes.c_longlong * 1)()
+    lib.f(floats(1, 2, 3, 4, 5), out, size)
+    assert list(out) == [0] * 5 + [2, 4, 6, 8, 10]
+    assert size[0] == 20 + 40 + 4
+
+
 def test_a_scalar_condition_evaluates_one_side(tmp_path: Path) -> None:
     code = "*(float4*)out = c ? *(float4*)p : float4(1, 2, 3, 4);"
     lib = built(tmp_path, f"void f(int c, float *p, float *out) {{ {code} }}")
@@ -286,6 +306,11 @@ def test_a_debugger_sees_the_lines_of_the_source(tmp_path: Path, require: Requir
         ("void f(float3 v) { ~v; }", r"float3: ~ is for vectors of integers"),
         ("float4 f(float3 v) { return v; }", r"a vector of 3 lanes \(float3\) where float4 is expected"),
         ("void f(float4 c, float2 v) { v = c ? v : v; }", r"condition of 4 lanes chooses among vectors of 2"),
+        ("float4 v;\nvoid f(float2 x) { v.xy = x; }", r"x\.c:2: several lanes can be read at once, not written"),
+        ("void f(float4 v) { (v.hi) *= v.lo; }", r"several lanes can be read"),
+        ("void f(float4 v) { v.s01++; }", r"several lanes can be read"),
+        ("void f(float4 v) { --v.even; }", r"several lanes can be read"),
+        ("void f(float4 v) { g(&v.lo); }", r"several lanes can be read"),
         ('# 7 "a/b.h"\nfloat2 a; float3 b;\nint c = a * b;', r"a/b\.h:8: float2 \* float3"),
     ],
 )  # fmt: skip
