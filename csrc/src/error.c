@@ -93,8 +93,10 @@ int mb_fail_digest(int64_t entry, const char *format, ...) {
 }
 
 int mb_fail_memory(size_t size) {
-  record(MBLOB_E_MEMORY, NULL);
-  (void)size;
+  char *text = NULL;
+  /* A small text may still be had where much was asked for. */
+  if (size && asprintf(&text, "%s: %zu bytes", out_of_memory, size) < 0) text = NULL;
+  record(MBLOB_E_MEMORY, text);
   return MBLOB_E_MEMORY;
 }
 
@@ -124,7 +126,7 @@ void mb_set_kernel_error(const char *text) { record(MBLOB_E_KERNEL, strdup(text 
 
 void mb_error_prefix(const char *context) {
   char *text = NULL;
-  if (!*context || !state.message || asprintf(&text, "%s: %s", context, state.message) < 0) return;
+  if (!*context || !state.info.message || asprintf(&text, "%s: %s", context, state.info.message) < 0) return;
   free(state.message);
   free(state.full);
   state.full = NULL;

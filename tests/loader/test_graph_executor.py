@@ -263,3 +263,12 @@ def test_a_benchmark_has_the_shape_of_tvms(model: Any) -> None:
     assert result.min <= result.mean <= result.max
     assert result.std >= 0
     assert "mean (ms)" in str(result)
+
+
+def test_a_value_too_large_for_any_machine_is_named(library: Path) -> None:
+    lying = graph()
+    lying["attrs"]["shape"][1][3] = [2**46]
+    lying["attrs"]["shape"][1][4] = [2**46]
+    lying["attrs"]["shape"][1][5] = [2**46]
+    with pytest.raises(MemoryError, match=r"memory of .*'scaled'.*: out of memory: 281474976710656 bytes"):
+        graph_executor.create(lying, mblob.load_module(library).imported_modules[0])
