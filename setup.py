@@ -16,6 +16,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 CSRC = ROOT / "csrc"
+PLUGINS = sorted(p.name for p in (CSRC / "plugins").iterdir() if p.is_dir() and p.name != "common")
 SHIPPED = ("include", "src")  # of csrc, as mblob/csrc: the packager compiles against the headers
 
 
@@ -30,6 +31,11 @@ SONAME = FLAGS["SONAME"][0]
 C_FLAGS = [*FLAGS["COMPILE"], "-O2"]
 
 
+def plugin_file(name: str) -> str:
+    """What the plug-in of a folder in csrc/plugins is called, as csrc/Makefile does."""
+    return f"libmblob-{name}.so"
+
+
 class BuildExt(build_ext):
     """Builds libmblob into `loader/_lib` first; both extensions link against that one copy.
 
@@ -40,6 +46,8 @@ class BuildExt(build_ext):
         folder = Path(self.get_ext_fullpath("loader._call")).parent / "_lib"
         folder.mkdir(parents=True, exist_ok=True)
         self._build_runtime(folder)
+        for name in PLUGINS:
+            self._build_plugin(name, folder)
         for extension in self.extensions:
             extension.extra_compile_args += self._debug_flags()
             extension.extra_link_args += [
@@ -51,36 +59,47 @@ class BuildExt(build_ext):
         super().build_extensions()
 
     def copy_extensions_to_source(self) -> None:
-        """For editable installs: the runtime goes beside the extensions."""
+        """For editable installs: the runtime and its plug-ins go beside the extensions."""
         super().copy_extensions_to_source()
-        target = ROOT / "loader" / "_lib" / SONAME
-        target.parent.mkdir(exist_ok=True)
-        fresh = target.with_suffix(".new")
-        shutil.copy2(Path(self.build_lib) / "loader" / "_lib" / SONAME, fresh)
-        fresh.replace(target)
+        built, target = Path(self.build_lib) / "loader" / "_lib", ROOT / "loader" / "_lib"
+        target.mkdir(exist_ok=True)
+        for name in (SONAME, *(plugin_file(p) for p in PLUGINS)):
+            fresh = target / f"{name}.new"
+            shutil.copy2(built / name, fresh)
+            fresh.replace(target / name)
 
     def _debug_flags(self) -> list[str]:
         """A wheel carries no debug information, though Python's own CFLAGS ask for it; a checkout does."""
         return [] if self.inplace or self.editable_mode else ["-g0"]
 
-    def _build_runtime(self, folder: Path) -> None:
+    def _compile(self, sources: list[Path]) -> list[str]:
+        """Objects of C files of the tree."""
+
         def compile_one(source: Path) -> str:
             objects = self.compiler.compile(
                 [str(source.relative_to(ROOT))],
                 output_dir=self.build_temp,
-                include_dirs=["csrc/include", "csrc/src"],
+                include_dirs=["csrc/include", "csrc/src", "csrc/plugins/common"],
                 extra_postargs=[*C_FLAGS, *self._debug_flags()],
             )
             return str(objects[0])
 
-        sources = sorted((CSRC / "src").rglob("*.c"))
         with ThreadPoolExecutor(2) as pool:
-            objects = list(pool.map(compile_one, sources))
-        # A new file, not the old one overwritten: a process may have it mapped.
-        target = folder / SONAME
-        fresh = folder / f"{SONAME}.new"
-        self.compiler.link_shared_object(objects, str(fresh), extra_postargs=[*FLAGS["LINK"], *FLAGS["LDLIBS"]])
+            return list(pool.map(compile_one, sources))
+
+    def _link(self, objects: list[str], target: Path, options: list[str]) -> None:
+        """A new file, not the old one overwritten: a process may have it mapped."""
+        fresh = target.with_name(f"{target.name}.new")
+        self.compiler.link_shared_object(objects, str(fresh), extra_postargs=[*options, *FLAGS["LDLIBS"]])
         fresh.replace(target)
+
+    def _build_runtime(self, folder: Path) -> None:
+        self._link(self._compile(sorted((CSRC / "src").rglob("*.c"))), folder / SONAME, FLAGS["LINK"])
+
+    def _build_plugin(self, name: str, folder: Path) -> None:
+        own = [p for part in ("common", name) for p in sorted((CSRC / "plugins" / part).glob("*.c"))]
+        shared = [CSRC / "src" / p for p in FLAGS["PLUGIN_SHARED"]]
+        self._link(self._compile([*own, *shared]), folder / plugin_file(name), [*FLAGS["PLUGIN_LINK"], "-lm"])
 
 
 class BuildPy(build_py):

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include <dlpack/dlpack.h>
+#include <mblob/plugin.h>
 #include <tvm/runtime/c_runtime_api.h>
 
 #define MBLOB_ABI_VERSION 1 /* raised when something below changes incompatibly */
@@ -224,6 +225,23 @@ typedef struct mblob_loader {
 
 /* Register (or replace) the process-wide loader of a type key. NULL callbacks remove it. */
 MBLOB_API int mblob_register_loader(const mblob_loader *loader);
+
+/* Register a plug-in that is linked into this program (mblob/plugin.h); it must stay in memory. One of the same name is
+ * replaced for modules that are opened from now on. MBLOB_E_INCOMPATIBLE: built for another MBLOB_PLUGIN_ABI. */
+MBLOB_API int mblob_register_plugin(const mblob_plugin *plugin);
+
+/* A plug-in that was found, as mblob_plugins tells it. Borrowed for the call of `visit`. */
+typedef struct mblob_plugin_found {
+  uint32_t struct_size;
+  const char *name, *version, *type_keys, *devices, *needs; /* as the plug-in's table says; "" if it cannot be read */
+  const char *origin; /* "process", "library PATH", or the file */
+  const char *problem; /* why it cannot be used, "" if nothing is known against it */
+} mblob_plugin_found;
+/* Visit the plug-ins of this process and those in files where they are looked for, in the order in which they count. No
+ * code of a file runs. `visit` returns 0 to go on; what it returned last is the result. */
+MBLOB_API int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found), void *context);
+/* Start the plug-in `name` of that list and let it describe itself: one line, cut to `size`. */
+MBLOB_API int mblob_plugin_describe(const char *name, char *text, size_t size);
 
 /* Make a module that no file holds. For each name it is asked, `loader->function` is called with `self`; what it
  * gave is kept. `loader->close` (may be NULL) is called with `self` when the last reference to the module and
