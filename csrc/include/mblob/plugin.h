@@ -118,6 +118,8 @@ typedef struct mblob_device_api {
   int (*count)(int *out);
   /* A number to *number, or a text to text[0..size). MBLOB_E_NOT_FOUND: the kind is not known here. */
   int (*attribute)(int device_id, int kind, int64_t *number, char *text, size_t size);
+  /* The calling thread's device of this kind from now on (`__tvm_set_device`); 0 until then. */
+  int (*set_device)(int device_id);
   int (*allocate)(int device_id, uint64_t size, uint64_t alignment, void **out);
   int (*free)(int device_id, void *data); /* waits until no work uses it */
   /* When it returns the source may change, and the host's destination has its bytes. */
