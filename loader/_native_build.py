@@ -17,6 +17,7 @@ INCLUDE = ROOT / "csrc" / "include"
 # Types of dlpack.h and tvm/runtime/c_runtime_api.h that mblob.h uses; "..." leaves layouts to the compiler.
 TVM_TYPES = """
 typedef struct { ...; } DLTensor;
+typedef struct { ...; } mblob_plugin;
 typedef union { int64_t v_int64; double v_float64; void *v_handle; const char *v_str; ...; } TVMValue;
 typedef void *TVMRetValueHandle;
 typedef int (*TVMPackedCFunc)(TVMValue *, int *, int, TVMRetValueHandle, void *);

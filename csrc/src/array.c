@@ -1,4 +1,4 @@
-/* Counted tensors in host memory, and TVM's C API for them. */
+/* Counted tensors, in the memory of any device, and TVM's C API for them. */
 #define _GNU_SOURCE
 #include "array.h"
 
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <tvm/runtime/c_runtime_api.h>
 
+#include "device/device.h"
 #include "error.h"
-#include "workspace.h"
 
 #define NDIM_LIMIT 64
 
@@ -34,7 +34,7 @@ void mb_array_release(DLTensor *handle) {
   if (array->release)
     array->release(array->owner);
   else
-    free(array->view.data);
+    (void)mb_device_free(array->view.device, array->view.data);
   free(array);
 }
 
@@ -58,16 +58,7 @@ static bool is_compact(const DLTensor *t) {
   return true;
 }
 
-bool mb_is_host_memory(DLDevice device) {
-  if (device.device_type == kDLCPU || device.device_type == kDLCUDAHost || device.device_type == kDLROCMHost)
-    return true;
-  (void)mb_fail(MBLOB_E_INCOMPATIBLE, "no runtime for device type %d is in this process",
-                (int)device.device_type);
-  return false;
-}
-
 static bool is_copyable(const DLTensor *t) {
-  if (!mb_is_host_memory(t->device)) return false;
   if (is_compact(t)) return true;
   (void)mb_fail(MBLOB_E_ARGUMENT, "array: its strides are not compact");
   return false;
@@ -90,10 +81,7 @@ static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice 
 static int alloc_data(struct array *array) {
   size_t size = 0;
   if (!mb_data_size(&array->view, &size)) return MBLOB_E_ARGUMENT;
-  if (size > PTRDIFF_MAX - MB_TENSOR_ALIGNMENT) return mb_fail_memory(size);
-  size_t rounded = (size + MB_TENSOR_ALIGNMENT) / MB_TENSOR_ALIGNMENT * MB_TENSOR_ALIGNMENT;
-  array->view.data = aligned_alloc(MB_TENSOR_ALIGNMENT, rounded);
-  return array->view.data ? MBLOB_OK : mb_fail_memory(size);
+  return mb_device_allocate(array->view.device, size, 0, &array->view.data);
 }
 
 int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits, int dtype_lanes,
@@ -103,8 +91,8 @@ int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_
   struct array *array = NULL;
   if (!out) return result(mb_fail(MBLOB_E_ARGUMENT, "TVMArrayAlloc: out is NULL"));
   *out = NULL;
-  if (!mb_is_host_memory(device)) return -1;
-  int status = new_array(shape, ndim, dtype, device, &array);
+  int status = mb_device_check(device);
+  if (!status) status = new_array(shape, ndim, dtype, device, &array);
   if (!status) status = alloc_data(array);
   if (status)
     free(array);
@@ -133,33 +121,36 @@ int TVMArrayFree(TVMArrayHandle handle) {
 
 /* ---- copying --------------------------------------------------------------------------------- */
 
-static char *start_of(const DLTensor *t) { return (char *)t->data + t->byte_offset; }
+/* Memory of the caller: `nbytes` bytes of the host, as a tensor to copy from or to. */
+static DLTensor host_bytes(const void *data) {
+  return (DLTensor){.data = (void *)(uintptr_t)data, .device = {kDLCPU, 0}};
+}
 
-static int copy_bytes(const DLTensor *t, size_t nbytes, void *to, const void *from) {
+static int copy_bytes(const DLTensor *t, size_t nbytes, const DLTensor *from, const DLTensor *to, void *stream) {
   size_t size = 0;
   if (!is_copyable(t) || !mb_data_size(t, &size)) return -1;
   if (size != nbytes)
     return result(mb_fail(MBLOB_E_ARGUMENT, "array: has %zu bytes, the copy %zu", size, nbytes));
-  if (size) memmove(to, from, size);
-  return 0;
+  return result(mb_device_copy_tensor(from, to, size, stream));
 }
 
 int TVMArrayCopyFromBytes(TVMArrayHandle handle, void *data, size_t nbytes) {
   if (!handle || (!data && nbytes)) return result(mb_fail(MBLOB_E_ARGUMENT, "array: nothing to copy"));
-  return copy_bytes(handle, nbytes, start_of(handle), data);
+  const DLTensor host = host_bytes(data);
+  return copy_bytes(handle, nbytes, &host, handle, NULL);
 }
 
 int TVMArrayCopyToBytes(TVMArrayHandle handle, void *data, size_t nbytes) {
   if (!handle || (!data && nbytes)) return result(mb_fail(MBLOB_E_ARGUMENT, "array: nothing to copy"));
-  return copy_bytes(handle, nbytes, data, start_of(handle));
+  const DLTensor host = host_bytes(data);
+  return copy_bytes(handle, nbytes, handle, &host, NULL);
 }
 
 int TVMArrayCopyFromTo(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle stream) {
   size_t from_size = 0;
-  (void)stream;
   if (!from || !to) return result(mb_fail(MBLOB_E_ARGUMENT, "array: nothing to copy"));
   if (!is_copyable(from) || !mb_data_size(from, &from_size)) return -1;
-  return copy_bytes(to, from_size, start_of(to), start_of(from));
+  return copy_bytes(to, from_size, from, to, stream);
 }
 
 /* ---- DLPack ---------------------------------------------------------------------------------- */
@@ -169,7 +160,7 @@ static void release_import(void *owner) { TVMDLManagedTensorCallDeleter(owner); 
 int TVMArrayFromDLPack(DLManagedTensor *from, TVMArrayHandle *out) {
   if (!from || !out) return result(mb_fail(MBLOB_E_ARGUMENT, "TVMArrayFromDLPack: an argument is NULL"));
   *out = NULL;
-  if (!is_copyable(&from->dl_tensor)) return -1;
+  if (!is_copyable(&from->dl_tensor) || mb_device_check(from->dl_tensor.device)) return -1;
   return result(mb_array_view(&from->dl_tensor, from, release_import, out));
 }
 

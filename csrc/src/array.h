@@ -1,4 +1,4 @@
-/* array.h - counted tensors in host memory: what TVMArrayHandle and kTVMNDArrayHandle point to. */
+/* array.h - counted tensors: what TVMArrayHandle and kTVMNDArrayHandle point to. */
 #ifndef MB_ARRAY_H
 #define MB_ARRAY_H
 
@@ -12,8 +12,6 @@ void mb_array_release(DLTensor *array);
  * `release(owner)` is called when the last reference goes; on failure the owner stays the caller's. */
 int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner), DLTensor **out);
 
-/* Whether this process can read the device's memory; recorded if not. */
-bool mb_is_host_memory(DLDevice device);
 /* Bytes of compact data, bits rounded up over all lanes of an element; false (recorded) if there are too
  * many. */
 bool mb_data_size(const DLTensor *t, size_t *out);

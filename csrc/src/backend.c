@@ -35,22 +35,14 @@ int TVMBackendGetFuncFromEnv(void *mod_node, const char *func_name, TVMFunctionH
   return 0;
 }
 
-static bool is_host(int device_type) {
-  if (device_type == kDLCPU || device_type == kDLCUDAHost || device_type == kDLROCMHost) return true;
-  (void)mb_fail(MBLOB_E_KERNEL, "workspace: no runtime for device type %d is in this process", device_type);
-  return false;
-}
-
 void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes, int dtype_code_hint,
                                int dtype_bits_hint) {
-  (void)device_id, (void)dtype_code_hint, (void)dtype_bits_hint;
-  return is_host(device_type) ? mb_workspace_alloc(nbytes) : NULL;
+  (void)dtype_code_hint, (void)dtype_bits_hint;
+  return mb_workspace_alloc((DLDevice){(DLDeviceType)device_type, device_id}, nbytes);
 }
 
 int TVMBackendFreeWorkspace(int device_type, int device_id, void *ptr) {
-  (void)device_id;
-  if (!ptr) return 0;
-  return is_host(device_type) ? mb_workspace_free(ptr) : -1;
+  return ptr ? mb_workspace_free((DLDevice){(DLDeviceType)device_type, device_id}, ptr) : 0;
 }
 
 int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cdata, int num_task) {

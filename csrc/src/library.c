@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "plugin/plugins.h"
 #include "source_file.h"
 
 #define BLOB_SYMBOL MB_BLOB_SYMBOL
@@ -105,6 +106,7 @@ static int load(struct mb_library *library, const mblob_open_options *options, m
   if (!status) status = find_blob(library, &bytes, &symbol);
   if (!status && library->has_blob) status = read_blob(library, bytes.data, bytes.size, options, &blob);
   if (!status) status = read_function_table(library);
+  if (!status) status = mb_carried_read(library);
   /* A tree built on the file's mapping tells now what would fail later: loaders that are missing. */
   struct mb_tree *trial = NULL;
   if (!status) status = mb_tree_new(library, library->has_blob ? &blob : NULL, bytes.data, options, &trial);
@@ -115,6 +117,7 @@ static int load(struct mb_library *library, const mblob_open_options *options, m
     library->blob_size = symbol.st_size;
   }
   if (!status) status = add_tree(library, library->has_blob ? &blob : NULL, options, out);
+  if (!status) mb_plugin_carried_devices(library);
   mb_blob_free(&blob);
   return status;
 }
@@ -195,6 +198,7 @@ static void free_remains(struct mb_library *library) {
 static void unload(struct mb_library *library) {
   free_functions(&library->functions);
   mb_function_table_free(&library->table);
+  mb_carried_free(library);
   if (library->handle) library->resident = mb_library_unlink(library);
   if (!library->resident) {
     struct mb_library **link = &libraries;
@@ -383,4 +387,12 @@ int mblob_module_create(const mblob_loader *loader, void *self, mblob_module **o
   else
     *out = &library->trees->modules[0];
   return status;
+}
+
+int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context) {
+  int result = 0;
+  lock_list();
+  for (const struct mb_library *l = libraries; !result && l; l = l->next) result = mb_carried_visit(l, visit, context);
+  pthread_mutex_unlock(&list_lock);
+  return result;
 }

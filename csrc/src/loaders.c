@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "builtin.h"
+#include "plugin/plugins.h"
 #include "runtime.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -80,21 +81,56 @@ int mblob_register_loader(const mblob_loader *loader) {
   return status;
 }
 
-/* The loader for a module: of its opening, else of the process, else our own. */
-static bool find_loader(const mblob_module *module, mblob_loader *out) {
+/* ---- whose loader ---------------------------------------------------------------------------- */
+
+/* Each source tells whether it has the key of a module. `out` NULL: no code that is not here yet may run for the
+ * answer. */
+
+static enum mb_found given(const mblob_module *module, mblob_loader *out) {
   for (size_t i = 0; i < module->tree->loader_count; i++)
     if (strcmp(module->tree->loaders[i].type_key, module->type_key) == 0) {
-      *out = module->tree->loaders[i];
-      return true;
+      if (out) *out = module->tree->loaders[i];
+      return MB_PRESENT;
     }
+  return MB_ABSENT;
+}
+
+static enum mb_found registered(const mblob_module *module, mblob_loader *out) {
   pthread_mutex_lock(&registry_lock);
   size_t at = place_in_registry(module->type_key);
   bool found = at < registry_count;
-  if (found) *out = registry[at];
+  if (found && out) *out = registry[at];
   pthread_mutex_unlock(&registry_lock);
-  if (!found) return mb_builtin_loader(module->type_key, out);
-  out->type_key = module->type_key; /* the registry's copy may go */
-  return true;
+  if (found && out) out->type_key = module->type_key; /* the registry's copy may go */
+  return found ? MB_PRESENT : MB_ABSENT;
+}
+
+static enum mb_found carried(const mblob_module *module, mblob_loader *out) {
+  const mblob_runtime *runtime = NULL;
+  enum mb_found found = mb_plugin_carried(module->library, module->type_key, out ? &runtime : NULL);
+  if (runtime) *out = mb_plugin_loader(runtime);
+  return found;
+}
+
+static enum mb_found builtin(const mblob_module *module, mblob_loader *out) {
+  mblob_loader unused;
+  return mb_builtin_loader(module->type_key, out ? out : &unused) ? MB_PRESENT : MB_ABSENT;
+}
+
+static enum mb_found in_files(const mblob_module *module, mblob_loader *out) {
+  const mblob_runtime *runtime = NULL;
+  enum mb_found found = mb_plugin_in_files(module->type_key, out ? &runtime : NULL);
+  if (runtime) *out = mb_plugin_loader(runtime);
+  return found;
+}
+
+/* In the order in which they count (mblob/plugin.h). */
+static enum mb_found find_loader(const mblob_module *module, mblob_loader *out) {
+  static enum mb_found (*const sources[])(const mblob_module *, mblob_loader *) = {given, registered, carried, builtin,
+                                                                                   in_files};
+  enum mb_found found = MB_ABSENT;
+  for (size_t i = 0; found == MB_ABSENT && i < sizeof(sources) / sizeof(*sources); i++) found = sources[i](module, out);
+  return found;
 }
 
 static char *available(const mblob_module *module) {
@@ -124,11 +160,16 @@ static int missing(const mblob_module *module) {
   for (size_t i = 0; i < sizeof(hints) / sizeof(*hints); i++)
     if (in_list(module->type_key, hints[i].keys)) who = hints[i].hint;
   char *list = available(module), *hint = NULL;
-  if (asprintf(&hint,
-               "%s; register one with mblob_register_loader (Python: mblob.register_loader), or open with "
-               "missing=stub",
-               who) < 0)
-    hint = NULL;
+  size_t size = 0;
+  FILE *text = open_memstream(&hint, &size);
+  if (text) {
+    (void)fprintf(text,
+                  "%s; register one with mblob_register_loader (Python: mblob.register_loader), let the library carry a "
+                  "plug-in for it, put one on MBLOB_PLUGIN_PATH (now %s), or open with missing=stub",
+                  who, getenv("MBLOB_PLUGIN_PATH") ? getenv("MBLOB_PLUGIN_PATH") : "not set");
+    mb_plugin_candidates(module->type_key, text);
+    (void)fclose(text);
+  }
   int status = mb_fail_loader(module->type_key, (int64_t)module->index, list ? list : "", hint ? hint : who,
                               "no loader for type key '%s' (entry %zu); loaders: %s; %s", module->type_key,
                               module->index, list && *list ? list : "none", hint ? hint : who);
@@ -138,14 +179,19 @@ static int missing(const mblob_module *module) {
 }
 
 int mb_loader_check(const mblob_module *module) {
-  mblob_loader loader;
-  return find_loader(module, &loader) ? MBLOB_OK : missing(module);
+  enum mb_found found = find_loader(module, NULL);
+  return found == MB_PRESENT ? MBLOB_OK : found == MB_BROKEN ? mblob_last_error_info()->status : missing(module);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static int run_open(mblob_module *module) {
-  if (!find_loader(module, &module->loader)) return missing(module);
+  enum mb_found found = find_loader(module, &module->loader);
+  if (found == MB_ABSENT) return missing(module);
+  if (found == MB_BROKEN) {
+    module->loader.function = NULL; /* tried again at the next use */
+    return mblob_last_error_info()->status;
+  }
   mblob_module_info info = {.struct_size = sizeof(info),
                             .type_key = module->type_key,
                             .index = module->index,
@@ -182,7 +228,7 @@ static int ensure_open(mblob_module *module) {
                    module->type_key);
   int status = run_open(module);
   pthread_mutex_lock(&library->lock);
-  bool absent = status == MBLOB_E_LOADER && !module->loader.function;
+  bool absent = status && !module->loader.function;
   module->opening = !status ? MB_OPENED : absent ? MB_UNOPENED : MB_FAILED;
   if (module->opening == MB_FAILED) mb_error_save(&module->failure);
   pthread_cond_broadcast(&library->opened);
@@ -210,8 +256,9 @@ static int keep(mblob_module *module, const char *name, mblob_function *target, 
 }
 
 static bool may_have_functions(const mblob_module *module) {
-  mblob_loader ignored;
-  return module->is_created || mb_module_needs_loader(module) || find_loader(module, &ignored);
+  /* Plain data may have a loader here; plug-ins are not looked for on its account. */
+  return module->is_created || mb_module_needs_loader(module) || given(module, NULL) || registered(module, NULL) ||
+         builtin(module, NULL);
 }
 
 int mb_loader_find(mblob_module *module, const char *name, mblob_function **out) {

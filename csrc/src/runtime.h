@@ -183,6 +183,7 @@ struct mb_library {
   uint64_t blob_size;
   bool index_expected;
   struct mb_function_table table;
+  struct mb_carried *carried; /* plug-ins in the file (plugin/plugins.h); fixed once it is loaded */
   struct mb_context context;
 
   struct mb_tree *trees;

@@ -59,7 +59,7 @@ typedef struct mblob_host {
 
   /* Results of `call`, through its `ret`. Text and bytes are copied; a tensor or function is retained. Nothing set: None. */
   int (*return_value)(void *ret, TVMValue value, int code);
-  int (*return_strings)(void *ret, const char *const *texts, size_t count); /* a list of texts */
+  int (*return_strings)(void *ret, const char *const *texts, size_t count); /* a text: the JSON list of them */
 
   /* Functions of the module's imports (and its own), of the registry; released by function_release. */
   int (*module_function)(struct mblob_module *module, const char *name, int query_imports, struct mblob_function **out);

@@ -1,0 +1,78 @@
+/* Plug-ins that a packed library carries itself (export_library(..., carry=...)): tables among its exported symbols. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin/plugins.h"
+
+struct mb_carried {
+  struct mb_carried *next;
+  char *symbol;
+  struct mb_plugin_head head;
+  const mblob_plugin *started; /* NULL until it is */
+};
+
+static pthread_mutex_t carried_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+static int add(void *context, const char *symbol, struct mb_slice bytes) {
+  struct mb_carried **end = context, *one = calloc(1, sizeof(*one));
+  if (one) one->symbol = strdup(symbol);
+  if (!one || !one->symbol) {
+    free(one);
+    return mb_fail_memory(sizeof(*one));
+  }
+  mb_plugin_read_head(bytes, symbol, &one->head);
+  while (*end) end = &(*end)->next;
+  *end = one;
+  return MBLOB_OK;
+}
+
+int mb_carried_read(struct mb_library *library) { return mb_plugin_symbols(&library->elf, add, &library->carried); }
+
+void mb_carried_free(struct mb_library *library) {
+  while (library->carried) {
+    struct mb_carried *one = library->carried;
+    library->carried = one->next;
+    free(one->symbol);
+    free(one);
+  }
+}
+
+/* With the lock. */
+static int start(struct mb_library *library, struct mb_carried *one) {
+  ElfW(Sym) symbol;
+  if (one->started) return MBLOB_OK;
+  const mblob_plugin *table = library->handle ? mb_library_symbol(library, one->symbol, &symbol) : NULL;
+  if (!table) return mb_fail(MBLOB_E_INCOMPATIBLE, "plug-in '%s': its library is not in memory", one->head.name);
+  int status = mb_plugin_start(table, *library->source.path ? library->source.path : "memory");
+  if (!status) one->started = table;
+  return status;
+}
+
+enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key, const mblob_runtime **out) {
+  struct mb_carried *one = library->carried;
+  while (one && (*one->head.problem || !mb_plugin_lists(one->head.type_keys, type_key))) one = one->next;
+  if (!one) return MB_ABSENT;
+  if (!out) return MB_PRESENT;
+  pthread_mutex_lock(&carried_lock);
+  int status = start(library, one);
+  pthread_mutex_unlock(&carried_lock);
+  if (!status) *out = mb_plugin_runtime(one->started, type_key);
+  return status ? MB_BROKEN : MB_PRESENT;
+}
+
+void mb_plugin_carried_devices(struct mb_library *library) {
+  bool started = false;
+  pthread_mutex_lock(&carried_lock);
+  for (struct mb_carried *one = library->carried; one; one = one->next)
+    started |= *one->head.devices && !*one->head.problem && !start(library, one);
+  pthread_mutex_unlock(&carried_lock);
+  if (started) mb_library_retain(library);
+}
+
+int mb_carried_visit(const struct mb_library *library, mb_plugin_visitor visit, void *context) {
+  int result = 0;
+  for (const struct mb_carried *one = library->carried; !result && one; one = one->next)
+    result = visit(context, &one->head, *library->source.path ? library->source.path : "memory");
+  return result;
+}

@@ -1,0 +1,72 @@
+/* The table that plug-ins get. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <tvm/runtime/c_backend_api.h>
+
+#include "array.h"
+#include "device/device.h"
+#include "json.h"
+#include "plugin/plugins.h"
+#include "return_value.h"
+#include "thread_pool.h"
+
+static int return_value(void *ret, TVMValue value, int code) { return mb_return_set(ret, value, code); }
+
+struct loop {
+  int (*task)(int task_id, int task_count, void *data);
+  void *data;
+};
+
+static int run_task(int task_id, TVMParallelGroupEnv *env, void *data) {
+  const struct loop *loop = data;
+  return loop->task(task_id, env->num_task, loop->data);
+}
+
+static int parallel(int (*task)(int task_id, int task_count, void *data), void *data, int task_count) {
+  struct loop loop = {task, data};
+  if (task_count <= 0) return MBLOB_OK;
+  return mb_parallel_launch(run_task, &loop, task_count) ? mblob_last_error_info()->status : MBLOB_OK;
+}
+
+static int return_strings(void *ret, const char *const *texts, size_t count) {
+  char *list = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&list, &size);
+  if (!out) return mb_fail_memory(0);
+  for (size_t i = 0; i < count; i++) {
+    (void)fputs(i ? ", " : "[", out);
+    mb_json_write_text(out, texts[i]);
+  }
+  (void)fputs(count ? "]" : "[]", out);
+  (void)fclose(out);
+  int status = list ? mb_return_set(ret, (TVMValue){.v_str = list}, kTVMStr) : mb_fail_memory(size);
+  free(list);
+  return status;
+}
+
+static int module_function(mblob_module *module, const char *name, int query_imports, mblob_function **out) {
+  return mblob_module_function(module, name, query_imports, out);
+}
+
+static const mblob_host table = {
+    .struct_size = sizeof(mblob_host),
+    .abi_version = MBLOB_PLUGIN_ABI,
+    .version = MBLOB_VERSION,
+    .set_error = mblob_set_error,
+    .last_error = mblob_last_error,
+    .return_value = return_value,
+    .return_strings = return_strings,
+    .module_function = module_function,
+    .global_function = mblob_get_global,
+    .function_call = mblob_function_call,
+    .function_release = mblob_function_release,
+    .allocate = mb_device_allocate,
+    .free = mb_device_free,
+    .copy = mb_device_copy,
+    .array_retain = mb_array_retain,
+    .array_release = mb_array_release,
+    .parallel = parallel,
+};
+
+const mblob_host *mb_plugin_host_table(void) { return &table; }

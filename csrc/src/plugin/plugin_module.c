@@ -1,0 +1,82 @@
+/* Modules and functions made of what plug-ins give. An instance lives until it was closed and the last of its functions is
+ * gone: functions may be given back after the module is closed. */
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "plugin/plugins.h"
+
+struct instance {
+  const mblob_runtime *runtime;
+  mblob_module_info info;
+  void *self;
+  atomic_size_t users; /* the module, and each function */
+};
+
+struct bound {
+  struct instance *instance;
+  void *function;
+};
+
+static void release(struct instance *instance) {
+  if (atomic_fetch_sub_explicit(&instance->users, 1, memory_order_acq_rel) != 1) return;
+  if (instance->runtime->close) instance->runtime->close(instance->self);
+  free(instance);
+}
+
+static int call(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+  const struct bound *b = resource;
+  return b->instance->runtime->call(b->instance->self, b->function, args, codes, count, ret);
+}
+
+static void give_back(void *resource) {
+  struct bound *b = resource;
+  if (b->instance->runtime->release) b->instance->runtime->release(b->instance->self, b->function);
+  release(b->instance);
+  free(b);
+}
+
+static int open_module(void *context, const mblob_module_info *info, void **self) {
+  struct instance *instance = calloc(1, sizeof(*instance));
+  if (!instance) return mb_fail_memory(sizeof(*instance));
+  instance->runtime = context;
+  instance->info = *info;
+  atomic_init(&instance->users, 1);
+  int status = instance->runtime->open(mb_plugin_host_table(), &instance->info, &instance->self);
+  if (status)
+    free(instance);
+  else
+    *self = instance;
+  return status;
+}
+
+static int find_function(void *self, const char *name, mblob_function **out) {
+  struct instance *instance = self;
+  void *function = NULL;
+  int status = instance->runtime->function(instance->self, name, &function);
+  if (status || !function) return status;
+  struct bound *b = malloc(sizeof(*b));
+  if (b) {
+    *b = (struct bound){instance, function};
+    atomic_fetch_add_explicit(&instance->users, 1, memory_order_relaxed);
+    status = mblob_function_create(call, b, give_back, out);
+    if (!status) return MBLOB_OK;
+    atomic_fetch_sub_explicit(&instance->users, 1, memory_order_relaxed); /* the module holds another */
+    free(b);
+  } else {
+    status = mb_fail_memory(sizeof(*b));
+  }
+  if (instance->runtime->release) instance->runtime->release(instance->self, function);
+  return status;
+}
+
+static void close_module(void *self) { release(self); }
+
+mblob_loader mb_plugin_loader(const mblob_runtime *runtime) {
+  return (mblob_loader){.struct_size = sizeof(mblob_loader),
+                        .type_key = runtime->type_key,
+                        .context = (void *)(uintptr_t)runtime,
+                        .open = open_module,
+                        .function = find_function,
+                        .close = close_module};
+}

@@ -1,0 +1,139 @@
+/* Tables of plug-ins: their texts are read from a file, because no code of it may run before it is needed; all of
+ * them is checked when it is in memory. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device.h"
+#include "plugin/plugins.h"
+
+/* Copy a text of the table; false if it does not end inside its member. */
+static bool take(char *to, const uint8_t *bytes, size_t offset, size_t size) {
+  memcpy(to, bytes + offset, size);
+  bool ends = memchr(to, 0, size) != NULL;
+  to[ends ? strlen(to) : 0] = 0;
+  return ends;
+}
+
+#define TAKE(member) take(out->member, bytes.data, offsetof(mblob_plugin, member), sizeof(out->member))
+
+void mb_plugin_read_head(struct mb_slice bytes, const char *symbol, struct mb_plugin_head *out) {
+  *out = (struct mb_plugin_head){.name = ""};
+  (void)snprintf(out->name, sizeof(out->name), "%.31s", symbol + strlen(MBLOB_PLUGIN_SYMBOL));
+  uint32_t abi = 0, size = 0;
+  if (bytes.size >= 8) {
+    memcpy(&abi, bytes.data, 4);
+    memcpy(&size, bytes.data + 4, 4);
+  }
+  if (abi != MBLOB_PLUGIN_ABI) {
+    (void)snprintf(out->problem, sizeof(out->problem), "it is built for version %u of the plug-in interface, here is %d", abi,
+                   MBLOB_PLUGIN_ABI);
+    return;
+  }
+  if (bytes.size < sizeof(mblob_plugin) || size < sizeof(mblob_plugin)) {
+    (void)snprintf(out->problem, sizeof(out->problem), "its table has %llu bytes, expected at least %zu",
+                   (unsigned long long)(bytes.size < size ? bytes.size : size), sizeof(mblob_plugin));
+    return;
+  }
+  char name[sizeof(out->name)];
+  bool texts = take(name, bytes.data, offsetof(mblob_plugin, name), sizeof(name));
+  texts &= TAKE(version) & TAKE(type_keys) & TAKE(devices) & TAKE(needs);
+  if (*name) memcpy(out->name, name, sizeof(name));
+  if (!texts) (void)snprintf(out->problem, sizeof(out->problem), "a text in its table does not end");
+}
+
+/* ---- lists --------------------------------------------------------------------------------------- */
+
+bool mb_plugin_lists(const char *list, const char *item) {
+  size_t size = strlen(item);
+  for (const char *p = list; size && (p = strstr(p, item)); p++)
+    if ((p == list || p[-1] == ',' || p[-1] == ' ') && (p[size] == ',' || !p[size])) return true;
+  return false;
+}
+
+bool mb_plugin_lists_number(const char *list, int number) {
+  char text[16];
+  (void)snprintf(text, sizeof(text), "%d", number);
+  return mb_plugin_lists(list, text);
+}
+
+/* ---- in files ---------------------------------------------------------------------------------- */
+
+int mb_plugin_symbols(const struct mb_elf *elf,
+                      int (*visit)(void *context, const char *symbol, struct mb_slice bytes), void *context) {
+  int result = 0;
+  for (uint64_t i = 1; !result && i < elf->symbol_count; i++) {
+    ElfW(Sym) symbol = mb_elf_symbol(elf, i);
+    const char *name = mb_elf_symbol_name(elf, &symbol);
+    struct mb_slice bytes;
+    if (!mb_elf_is_exported(&symbol) || strncmp(name, MBLOB_PLUGIN_SYMBOL, strlen(MBLOB_PLUGIN_SYMBOL)) != 0)
+      continue;
+    if (mb_elf_object(elf, &symbol, name, &bytes)) bytes = (struct mb_slice){NULL, 0};
+    result = visit(context, name, bytes);
+  }
+  return result;
+}
+
+/* ---- in memory ------------------------------------------------------------------------------- */
+
+static int broken(const mblob_plugin *plugin, const char *origin, const char *problem) {
+  return mb_fail(MBLOB_E_INCOMPATIBLE, "plug-in '%.31s' (%s): %s", plugin->name, origin, problem);
+}
+
+static size_t count_items(const char *list) {
+  size_t items = *list != 0;
+  for (; *list; list++) items += *list == ',';
+  return items;
+}
+
+/* Its tables must be those that its texts promise: the texts are what it was chosen by. */
+static int check_tables(const mblob_plugin *plugin, const char *origin) {
+  char text[128];
+  if ((plugin->runtime_count && !plugin->runtimes) || (plugin->device_api_count && !plugin->device_apis))
+    return broken(plugin, origin, "a table is NULL");
+  if (count_items(plugin->type_keys) != plugin->runtime_count || count_items(plugin->devices) != plugin->device_api_count)
+    return broken(plugin, origin, "its texts list other keys or devices than its tables");
+  for (uint32_t i = 0; i < plugin->runtime_count; i++) {
+    const mblob_runtime *r = &plugin->runtimes[i];
+    if (!r->type_key || !r->open || !r->function || !r->call) {
+      (void)snprintf(text, sizeof(text), "the runtime of '%.60s' has no type key, open, function or call",
+                     r->type_key ? r->type_key : "?");
+      return broken(plugin, origin, text);
+    }
+    if (!mb_plugin_lists(plugin->type_keys, r->type_key)) {
+      (void)snprintf(text, sizeof(text), "its text does not list the key '%.60s' of its table", r->type_key);
+      return broken(plugin, origin, text);
+    }
+  }
+  for (uint32_t i = 0; i < plugin->device_api_count; i++)
+    if (!mb_plugin_lists_number(plugin->devices, plugin->device_apis[i].device_type))
+      return broken(plugin, origin, "its text does not list a device type of its table");
+  return MBLOB_OK;
+}
+
+int mb_plugin_start(const mblob_plugin *plugin, const char *origin) {
+  struct mb_plugin_head head;
+  mb_plugin_read_head((struct mb_slice){(const uint8_t *)plugin, sizeof(*plugin)}, MBLOB_PLUGIN_SYMBOL, &head);
+  if (*head.problem) return mb_fail(MBLOB_E_INCOMPATIBLE, "plug-in '%s' (%s): %s", head.name, origin, head.problem);
+  int status = check_tables(plugin, origin);
+  if (status) return status;
+  uint64_t before = mb_error_serial();
+  status = plugin->start ? plugin->start(mb_plugin_host_table()) : MBLOB_OK;
+  if (status) {
+    char context[320];
+    if (mb_error_serial() == before) (void)mb_fail(status, "it did not start and gave no reason");
+    (void)snprintf(context, sizeof(context), "plug-in '%s' (%.255s)", head.name, origin);
+    mb_error_prefix(context);
+    return mblob_last_error_info()->status;
+  }
+  for (uint32_t i = 0; !status && i < plugin->device_api_count; i++)
+    status = mb_device_register(&plugin->device_apis[i]);
+  return status;
+}
+
+const mblob_runtime *mb_plugin_runtime(const mblob_plugin *plugin, const char *type_key) {
+  for (uint32_t i = 0; i < plugin->runtime_count; i++)
+    if (strcmp(plugin->runtimes[i].type_key, type_key) == 0) return &plugin->runtimes[i];
+  return NULL;
+}

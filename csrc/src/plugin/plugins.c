@@ -1,0 +1,134 @@
+/* Plug-ins of the process, and all of them together. */
+#define _GNU_SOURCE
+#include "plugin/plugins.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct registered {
+  struct registered *next;
+  const mblob_plugin *plugin;
+};
+
+static struct registered *registered;
+static pthread_mutex_t registered_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int remember(const mblob_plugin *plugin) {
+  struct registered *entry = malloc(sizeof(*entry));
+  if (!entry) return mb_fail_memory(sizeof(*entry));
+  pthread_mutex_lock(&registered_lock);
+  struct registered **end = &registered;
+  while (*end && strcmp((*end)->plugin->name, plugin->name) != 0) end = &(*end)->next;
+  if (*end) {
+    (*end)->plugin = plugin;
+    free(entry);
+  } else {
+    *entry = (struct registered){NULL, plugin};
+    *end = entry;
+  }
+  pthread_mutex_unlock(&registered_lock);
+  return MBLOB_OK;
+}
+
+int mblob_register_plugin(const mblob_plugin *plugin) {
+  if (!plugin) return mb_fail(MBLOB_E_ARGUMENT, "mblob_register_plugin: plugin is NULL");
+  int status = mb_plugin_start(plugin, "process");
+  if (!status) status = remember(plugin);
+  for (uint32_t i = 0; !status && i < plugin->runtime_count; i++) {
+    mblob_loader loader = mb_plugin_loader(&plugin->runtimes[i]);
+    status = mblob_register_loader(&loader);
+  }
+  return status;
+}
+
+int mb_plugin_for_device(int device_type) { return mb_plugin_device_in_files(device_type); }
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static int registered_visit(mb_plugin_visitor visit, void *context) {
+  int result = 0;
+  pthread_mutex_lock(&registered_lock);
+  for (const struct registered *r = registered; !result && r; r = r->next) {
+    struct mb_plugin_head head;
+    mb_plugin_read_head((struct mb_slice){(const uint8_t *)r->plugin, sizeof(*r->plugin)}, MBLOB_PLUGIN_SYMBOL, &head);
+    result = visit(context, &head, "process");
+  }
+  pthread_mutex_unlock(&registered_lock);
+  return result;
+}
+
+static int visit_all(mb_plugin_visitor visit, void *context) {
+  int result = registered_visit(visit, context);
+  if (!result) result = mb_plugin_carried_visit(visit, context);
+  return result ? result : mb_plugin_files_visit(visit, context);
+}
+
+struct listing {
+  int (*visit)(void *context, const mblob_plugin_found *found);
+  void *context;
+};
+
+static int list_one(void *context, const struct mb_plugin_head *head, const char *origin) {
+  const struct listing *l = context;
+  const mblob_plugin_found found = {.struct_size = sizeof(found),
+                                    .name = head->name,
+                                    .version = head->version,
+                                    .type_keys = head->type_keys,
+                                    .devices = head->devices,
+                                    .needs = head->needs,
+                                    .origin = origin,
+                                    .problem = head->problem};
+  return l->visit(l->context, &found);
+}
+
+int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found), void *context) {
+  struct listing l = {visit, context};
+  if (!visit) return mb_fail(MBLOB_E_ARGUMENT, "mblob_plugins: visit is NULL");
+  return visit_all(list_one, &l);
+}
+
+/* The table of a plug-in that is in memory, or is brought there. */
+static int find_named(const char *name, const mblob_plugin **out) {
+  *out = NULL;
+  pthread_mutex_lock(&registered_lock);
+  for (const struct registered *r = registered; !*out && r; r = r->next)
+    if (strcmp(r->plugin->name, name) == 0) *out = r->plugin;
+  pthread_mutex_unlock(&registered_lock);
+  if (*out) return MBLOB_OK;
+  enum mb_found found = mb_plugin_named_in_files(name, out);
+  if (found == MB_BROKEN) return mblob_last_error_info()->status;
+  return *out ? MBLOB_OK : mb_fail(MBLOB_E_NOT_FOUND, "there is no plug-in '%s'", name);
+}
+
+int mblob_plugin_describe(const char *name, char *text, size_t size) {
+  const mblob_plugin *plugin = NULL;
+  if (!name || !text || !size) return mb_fail(MBLOB_E_ARGUMENT, "mblob_plugin_describe: an argument is NULL, or size is 0");
+  *text = 0;
+  int status = find_named(name, &plugin);
+  if (status || !plugin->describe) return status;
+  uint64_t before = mb_error_serial();
+  status = plugin->describe(text, size);
+  if (status && mb_error_serial() == before)
+    status = mb_fail(status, "plug-in '%s' cannot be used and gave no reason", name);
+  text[size - 1] = 0;
+  return status;
+}
+
+/* ---- for errors ------------------------------------------------------------------------------ */
+
+struct candidates {
+  const char *type_key;
+  FILE *out;
+};
+
+static int list_candidate(void *context, const struct mb_plugin_head *head, const char *origin) {
+  const struct candidates *c = context;
+  /* One whose texts cannot be read may be the one that was meant. */
+  if (*head->problem) (void)fprintf(c->out, "; plug-in '%s' (%s) is not used: %s", head->name, origin, head->problem);
+  return 0;
+}
+
+void mb_plugin_candidates(const char *type_key, FILE *out) {
+  struct candidates c = {type_key, out};
+  (void)visit_all(list_candidate, &c);
+}
