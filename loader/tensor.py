@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from loader import _call
 from mblob.devices import Device
-from mblob.errors import IncompatibleError
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -15,10 +14,13 @@ if TYPE_CHECKING:
 
 
 CPU = Device(1, 0)
+HOST_TYPES = (1, 3, 11)  # cpu, cuda_host, rocm_host: memory that the processor reads at the same addresses
 
 
 class Tensor(_call.TensorBase):
-    """A compact array. It owns its memory (`mblob.empty`, `mblob.array`) or views another's and keeps that.
+    """A compact array, on the host or on a device.
+
+    It owns its memory (`mblob.empty`, `mblob.array`) or views another's and keeps that.
 
     The buffer protocol and DLPack give its memory to numpy and others without a copy. A kernel's argument
     that a Python callback sees is valid during the call only.
@@ -29,19 +31,23 @@ class Tensor(_call.TensorBase):
         dtype: element type as text: "float32", "bool", "int8x4".
         device: where the memory is.
         readonly: whether it must not be written (weights in a mapped file).
-        address: of the first element.
+        address: of the first element; on some devices (opencl) a handle.
     """
 
     __slots__ = ()
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """A numpy array over the same memory, no copy. Vectors (lanes > 1) get one dimension more.
+        """A numpy array over the same memory, no copy; of a tensor on a device, an array with a copy of it.
+
+        Vectors (lanes > 1) get one dimension more.
 
         Raises:
             TypeError: numpy has no such element type.
             ImportError: numpy is not installed.
         """
         np = _numpy("Tensor.numpy()")
+        if self.device.device_type not in HOST_TYPES:
+            return self.copyto(CPU).numpy()
         bits = _bits_type(self.dtype)
         if bits:
             try:
@@ -130,16 +136,15 @@ def _parse(dtype: str) -> tuple[int, int, int]:
 
 
 def _empty(shape: Sequence[int], dtype: str, device: Device) -> Tensor:
-    if device.device_type != CPU.device_type:
-        raise IncompatibleError(f"no runtime for device {device}: tensors of this release are on cpu(0)")
-    return _call.tensor_empty(tuple(shape), _parse(dtype))
+    return _call.tensor_empty(tuple(shape), _parse(dtype), device.device_type, device.device_id)
 
 
 def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device = CPU) -> Tensor:
-    """An uninitialised tensor, aligned to 128 bytes.
+    """An uninitialised tensor, on the host aligned to 128 bytes.
 
     Args:
         shape: elements per dimension.
+        device: where; one other than the host needs a plug-in for it (`mblob-pack doctor` lists them).
         dtype: "float32", "int8", "bool", "bfloat16", ...; numpy dtypes are taken by their name.
 
     Raises:

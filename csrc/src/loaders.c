@@ -255,10 +255,15 @@ static int keep(mblob_module *module, const char *name, mblob_function *target, 
   return kept ? MBLOB_OK : MBLOB_E_MEMORY;
 }
 
-static bool may_have_functions(const mblob_module *module) {
-  /* Plain data may have a loader here; plug-ins are not looked for on its account. */
-  return module->is_created || mb_module_needs_loader(module) || given(module, NULL) || registered(module, NULL) ||
-         builtin(module, NULL);
+/* Plain data may have a loader, or none. Files are searched once on its account: who passes by it to what is behind must
+ * not look into folders each time. */
+static bool may_have_functions(mblob_module *module) {
+  if (module->is_created || mb_module_needs_loader(module)) return true;
+  if (given(module, NULL) || registered(module, NULL) || carried(module, NULL) || builtin(module, NULL)) return true;
+  if (atomic_load_explicit(&module->no_plugin, memory_order_relaxed)) return false;
+  if (in_files(module, NULL) != MB_ABSENT) return true;
+  atomic_store_explicit(&module->no_plugin, true, memory_order_relaxed);
+  return false;
 }
 
 int mb_loader_find(mblob_module *module, const char *name, mblob_function **out) {

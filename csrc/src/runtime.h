@@ -74,6 +74,7 @@ enum mb_opening { MB_UNOPENED, MB_OPENING, MB_OPENED, MB_FAILED };
 struct mblob_module {
   uint32_t tag; /* MB_TAG_MODULE */
   bool is_library, is_data;
+  atomic_bool no_plugin; /* plain data that no plug-in file serves */
   bool is_created; /* by mblob_module_create: it is open from the beginning */
   struct mb_library *library;
   struct mb_tree *tree;

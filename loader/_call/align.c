@@ -71,7 +71,7 @@ static bool copy_one(call_frame *frame, int i) {
 void call_align_output(call_frame *frame) {
   int i = frame->count;
   while (i-- > 0 && !frame->slots[i].is_tensor) continue;
-  if (i < 0 || !frame->slots[i].readonly || !call_frame_on_host(&frame->slots[i].tensor)) return;
+  if (i < 0 || !frame->slots[i].readonly || !call_device_is_host(frame->slots[i].tensor.device)) return;
   frame->slots[i].misaligned = frame->misaligned = true;
 }
 

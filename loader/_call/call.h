@@ -43,6 +43,10 @@ extern call_hooks call_hook;
 typedef struct call_runtime {
   int (*set_return)(TVMRetValueHandle ret, TVMValue *value, int *type_code, int count);
   int (*array_free)(TVMArrayHandle array);
+  int (*array_alloc)(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits, int dtype_lanes,
+                     int device_type, int device_id, TVMArrayHandle *out);
+  int (*copy_from_to)(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle stream);
+  int (*synchronize)(int device_type, int device_id, TVMStreamHandle stream);
 } call_runtime;
 
 extern call_runtime call_tvm;
@@ -176,6 +180,19 @@ bool call_tensor_valid(const call_tensor *tensor); /* false with ValueError set 
 void call_tensor_detach(PyObject *tensor);
 bool call_tensor_compact(const DLTensor *dl);              /* row-major without gaps */
 bool call_tensor_size(const DLTensor *dl, size_t *nbytes); /* false if the product overflows */
+
+/* ---- device.c: memory of devices; failures raise what the runtime says --------------------------- */
+
+/* Whether the processor reads its memory at the same addresses. */
+bool call_device_is_host(DLDevice device);
+/* Whether DLPack can carry its memory to others. */
+bool call_device_has_addresses(DLDevice device);
+/* An uninitialised tensor in memory that the runtime of `like->device` gives. */
+PyObject *call_device_empty(const DLTensor *like);
+/* All bytes of a compact tensor to another of as many. */
+bool call_device_copy(const DLTensor *from, const DLTensor *to);
+/* Wait for what this thread gave to the device. */
+bool call_device_wait(DLDevice device);
 
 /* ---- function.c, callback.c, memory.c --------------------------------------------------------- */
 

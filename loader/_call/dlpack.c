@@ -64,7 +64,11 @@ static bool take(PyObject *capsule, taken *out) {
     return false;
   }
   out->tensor.dtype = from_dlpack_dtype(out->tensor.dtype);
-  return true;
+  if (call_device_has_addresses(out->tensor.device)) return true;
+  PyErr_Format(PyExc_BufferError, "DLPack: memory of device type %d has no addresses; copy it to the host first",
+               (int)out->tensor.device.device_type);
+  taken_release(out);
+  return false;
 }
 
 /* Ask for the versioned form first; producers from before DLPack 1.0 do not know the keyword. */
@@ -299,9 +303,14 @@ static bool check_device(const call_tensor *tensor, PyObject *wanted) {
 }
 
 static PyObject *copy_of(call_tensor *tensor) {
-  PyObject *copy = call_tensor_empty(&tensor->dl);
-  if (copy != NULL && tensor->nbytes != 0)
+  bool host = call_device_is_host(tensor->dl.device);
+  PyObject *copy = host ? call_tensor_empty(&tensor->dl) : call_device_empty(&tensor->dl);
+  if (copy == NULL || tensor->nbytes == 0) return copy;
+  if (host) {
     memcpy(((call_tensor *)copy)->dl.data, tensor->dl.data, tensor->nbytes);
+  } else if (!call_device_copy(&tensor->dl, &((call_tensor *)copy)->dl)) {
+    Py_CLEAR(copy);
+  }
   return copy;
 }
 
@@ -311,6 +320,14 @@ PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t
   if (!parse_options(args, nargs, kwnames, &options)) return NULL;
   int versioned = wants_versioned(options.max_version);
   if (versioned < 0 || !check_device(tensor, options.dl_device)) return NULL;
+  if (!call_device_has_addresses(tensor->dl.device)) {
+    return PyErr_Format(PyExc_BufferError,
+                        "__dlpack__: memory of device type %d is known to this runtime only; use numpy()",
+                        (int)tensor->dl.device.device_type);
+  }
+  /* -1: the consumer orders its work itself. */
+  bool unordered = PyLong_Check(options.stream) && PyLong_AsLong(options.stream) == -1;
+  if (!unordered && !call_device_wait(tensor->dl.device)) return NULL;
   if (options.stream != Py_None && tensor->dl.device.device_type == kDLCPU) {
     long stream = PyLong_Check(options.stream) ? PyLong_AsLong(options.stream) : 0;
     if (stream == -1 && PyErr_Occurred()) PyErr_Clear();

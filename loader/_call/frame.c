@@ -118,11 +118,6 @@ static bool check_parameter(call_frame *frame, int i) {
   return true;
 }
 
-/* Device memory that the processor reads through the same pointer. */
-bool call_frame_on_host(const DLTensor *tensor) {
-  return tensor->device.device_type == kDLCPU || tensor->device.device_type == kDLCUDAHost;
-}
-
 bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
   call_slot *slot = &frame->slots[i];
   DLTensor *t = &slot->tensor;
@@ -134,7 +129,7 @@ bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
     }
     t->strides = NULL;
   }
-  if (call_frame_on_host(t)) {
+  if (call_device_is_host(t->device)) {
     if (t->byte_offset != 0) {
       t->data = (char *)t->data + t->byte_offset;
       t->byte_offset = 0;

@@ -87,8 +87,13 @@ static PyObject *tensor_empty(PyObject *module, PyObject *args) {
   DLTensor dl;
   int64_t extents[CALL_TENSOR_NDIM_MAX];
   (void)module;
-  if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &shape, &PyTuple_Type, &dtype)) return NULL;
-  return parse_layout(shape, dtype, &dl, extents) ? call_tensor_empty(&dl) : NULL;
+  int device_type = kDLCPU, device_id = 0;
+  if (!PyArg_ParseTuple(args, "O!O!|ii", &PyTuple_Type, &shape, &PyTuple_Type, &dtype, &device_type, &device_id))
+    return NULL;
+  if (!parse_layout(shape, dtype, &dl, extents)) return NULL;
+  dl.device.device_type = (DLDeviceType)device_type;
+  dl.device.device_id = device_id;
+  return device_type == kDLCPU ? call_tensor_empty(&dl) : call_device_empty(&dl);
 }
 
 static PyObject *tensor_view(PyObject *module, PyObject *args) {
@@ -159,7 +164,7 @@ static PyMethodDef methods[] = {
      PyDoc_STR("keep_exception(exc): make it this thread's error of the runtime, to be raised again by the "
                "caller.")},
     {"tensor_empty", tensor_empty, METH_VARARGS,
-     PyDoc_STR("tensor_empty(shape, (code, bits, lanes)) -> Tensor")},
+     PyDoc_STR("tensor_empty(shape, (code, bits, lanes), device_type=1, device_id=0) -> Tensor")},
     {"tensor_view", tensor_view, METH_VARARGS,
      PyDoc_STR("tensor_view(buffer, shape, (code, bits, lanes)) -> Tensor over the buffer's memory")},
     {"tensor_retype", tensor_retype, METH_VARARGS,

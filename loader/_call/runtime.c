@@ -41,7 +41,10 @@ bool call_runtime_bind(void) {
     return false;
   }
   bool ok = lookup(library, "TVMCFuncSetReturn", &call_tvm.set_return) &&
-            lookup(library, "TVMArrayFree", &call_tvm.array_free);
+            lookup(library, "TVMArrayFree", &call_tvm.array_free) &&
+            lookup(library, "TVMArrayAlloc", &call_tvm.array_alloc) &&
+            lookup(library, "TVMArrayCopyFromTo", &call_tvm.copy_from_to) &&
+            lookup(library, "TVMSynchronize", &call_tvm.synchronize);
   dlclose(library); /* stays loaded: this module links against it */
   return ok;
 }

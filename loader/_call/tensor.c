@@ -83,7 +83,7 @@ PyObject *call_tensor_over(const DLTensor *dl, PyObject *owner, void (*release)(
   self->dl = *dl;
   self->dl.shape = self->shape;
   self->dl.strides = NULL;
-  if (dl->device.device_type == kDLCPU || dl->device.device_type == kDLCUDAHost) {
+  if (call_device_is_host(dl->device)) {
     self->dl.data = (char *)dl->data + dl->byte_offset;
     self->dl.byte_offset = 0;
   }
@@ -169,7 +169,7 @@ static int tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
                  text, (self->dl.dtype.bits + 7) / 8 * 8);
     return -1;
   }
-  if (self->dl.device.device_type != kDLCPU && self->dl.device.device_type != kDLCUDAHost) {
+  if (!call_device_is_host(self->dl.device)) {
     PyErr_Format(PyExc_BufferError,
                  "the tensor is in the memory of device type %d; copy it to the processor first",
                  (int)self->dl.device.device_type);
@@ -259,6 +259,10 @@ static PyObject *tensor_copy_bytes(PyObject *object, PyObject *source) {
   if (self->nbytes != SELF(source)->nbytes) {
     return PyErr_Format(PyExc_ValueError, "%zu bytes do not fit a tensor of %zu", SELF(source)->nbytes,
                         self->nbytes);
+  }
+  if (!call_device_is_host(self->dl.device) || !call_device_is_host(SELF(source)->dl.device)) {
+    if (!call_device_copy(&SELF(source)->dl, &self->dl)) return NULL;
+    Py_RETURN_NONE;
   }
   void *to = self->dl.data, *from = SELF(source)->dl.data;
   size_t size = self->nbytes;

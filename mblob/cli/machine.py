@@ -34,7 +34,7 @@ class Finding:
     """One thing that was looked for.
 
     Attributes:
-        section: "build", "link and run", or "load"; findings of one section stand together.
+        section: "build", "link and run", "load" or "plug-ins"; findings of one section stand together.
         name: what was looked for.
         ok: whether it is there and works.
         needed: whether mblob is of no use here without it.
@@ -85,8 +85,9 @@ def load_findings() -> Iterator[Finding]:
     yield Finding("load", "Python", True, True, sys.version.split()[0], sys.executable)
     yield attempt("load", "C runtime", native_runtime, needed=True)
     yield attempt("load", "registered loaders", registered_loaders)
-    yield attempt("load", "plug-ins", plug_ins)
     yield attempt("load", "open from memory", memory_file)
+    yield from plugin_findings()
+    yield attempt("plug-ins", "Python loaders", entry_points)
 
 
 def attempt(section: str, name: str, look: Callable[[], tuple[str, str]], *, needed: bool = False) -> Finding:
@@ -117,15 +118,39 @@ def memory_file() -> tuple[str, str]:
     return "memfd_create", ""
 
 
-def plug_ins() -> tuple[str, str]:
+def plugin_findings() -> Iterator[Finding]:
+    """Plug-ins of the C runtime, in the order in which they count, each with what it says of itself or lacks."""
+    try:
+        from loader.plugins import plugins
+
+        found = plugins()
+    except Exception as error:  # without the C runtime there are none, which is reported above
+        yield Finding("plug-ins", "plug-ins", False, False, f"{type(error).__name__}: {error}")
+        return
+    if not found:
+        where = "none; they are looked for on MBLOB_PLUGIN_PATH and beside libmblob"
+        yield Finding("plug-ins", "plug-ins", False, False, where)
+    for plugin in found:
+        serves = [f"type key {key}" for key in plugin.type_keys]
+        serves += [f"device type {number}" for number in plugin.devices]
+        name = plugin.name or Path(plugin.origin).name
+        try:
+            said = plugin.problem or plugin.describe()
+            ok = not plugin.problem
+        except Exception as error:
+            said, ok = f"{error}; needs {plugin.needs}", False
+        yield Finding("plug-ins", name, ok, False, f"{said} ({', '.join(serves)})" if serves else said, plugin.origin)
+
+
+def entry_points() -> tuple[str, str]:
     """Loaders that installed distributions announce."""
-    from importlib.metadata import entry_points
+    from importlib import metadata
 
     # Before Python 3.10 entry_points() takes no group and gives a dict.
     if sys.version_info >= (3, 10):
-        found = list(entry_points(group="mblob.loaders"))
+        found = list(metadata.entry_points(group="mblob.loaders"))
     else:
-        found = list(entry_points().get("mblob.loaders", ()))
+        found = list(metadata.entry_points().get("mblob.loaders", ()))
     return ", ".join(f"{e.name} = {e.value}" for e in found) or "none", ""
 
 

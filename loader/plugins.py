@@ -1,0 +1,64 @@
+"""Plug-ins that the C runtime finds (csrc/include/mblob/plugin.h)."""
+
+from __future__ import annotations
+
+from loader._native import ffi, lib
+from loader.status import last_error, text
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any
+
+DESCRIPTION_SIZE = 512  # bytes
+
+
+class PluginInfo:
+    """A plug-in, as its table says; nothing of it ran.
+
+    Attributes:
+        name, version: of the plug-in, "" where its table cannot be read.
+        type_keys: of the modules that it opens.
+        devices: DLPack numbers of the kinds of devices that it brings.
+        needs: what it looks for at run time, for people.
+        origin: "process", the library that carries it, or its file.
+        problem: why it cannot be used, "" if nothing is known against it.
+    """
+
+    __slots__ = ("devices", "name", "needs", "origin", "problem", "type_keys", "version")
+
+    def __init__(self, found: Any) -> None:
+        self.name = text(found.name)
+        self.version = text(found.version)
+        self.type_keys = _items(text(found.type_keys))
+        self.devices = tuple(int(d) for d in _items(text(found.devices)) if d.isdecimal())
+        self.needs = text(found.needs)
+        self.origin = text(found.origin)
+        self.problem = text(found.problem)
+
+    def describe(self) -> str:
+        """What the plug-in says of itself; starts it.
+
+        Raises:
+            MblobError: it cannot work here, with the reason.
+        """
+        out = ffi.new("char[]", DESCRIPTION_SIZE)
+        if lib.mblob_plugin_describe(self.name.encode(), out, DESCRIPTION_SIZE):
+            raise last_error()
+        return text(out)
+
+
+def _items(listed: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in listed.split(",") if item.strip())
+
+
+def plugins() -> list[PluginInfo]:
+    """The plug-ins of this process, of open libraries, and in files, in the order in which they count."""
+    found: list[PluginInfo] = []
+
+    @ffi.callback("int(void *, const mblob_plugin_found *)")  # type: ignore[untyped-decorator]
+    def visit(_context: Any, plugin: Any) -> int:
+        found.append(PluginInfo(plugin))
+        return 0
+
+    lib.mblob_plugins(visit, ffi.NULL)
+    return found

@@ -1,0 +1,102 @@
+"""Tensors and functions on a device: that of tests/c/kernels/plugin_toy.c, whose memory nobody else can read."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mblob
+
+CPU = mblob.cpu(0)
+
+
+@pytest.fixture(scope="module")
+def toy_path(root: Path, cc: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = (root / "tests/c/kernels/plugin_toy.c").read_text()
+    include = f"-I{root / 'csrc/include'}"
+    flags = (include, "-DMBLOB_HOST", "-DTOY_KEY=\"toy_key\"", "-fvisibility=hidden")
+    return cc(source, tmp_path_factory.mktemp("toy") / "toy.so", *flags)
+
+
+@pytest.fixture
+def device(toy_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[mblob.Device]:
+    monkeypatch.setenv("MBLOB_PLUGIN_PATH", str(toy_path))
+    yield mblob.device("ext_dev", 1)
+
+
+def test_an_array_goes_to_the_device_and_back(device: mblob.Device) -> None:
+    values = np.arange(6, dtype="float32").reshape(2, 3)
+    tensor = mblob.array(values, device)
+    assert tensor.device == device
+    assert (tensor.shape, tensor.dtype, tensor.nbytes) == ((2, 3), "float32", 24)
+    assert repr(tensor) == "<mblob.Tensor float32[2, 3] on ext_dev(1)>"
+    assert tensor.address < 0x2000  # no address of this process
+    back = tensor.numpy()
+    np.testing.assert_array_equal(back, values)
+    back[:] = 0  # a copy: the device keeps its own
+    np.testing.assert_array_equal(tensor.numpy(), values)
+
+
+def test_tensors_are_copied_between_devices(device: mblob.Device) -> None:
+    source = mblob.array(np.arange(3, dtype="int16"), device)
+    there = source.copyto(mblob.device("ext_dev", 0))
+    assert there.device.device_id == 0
+    np.testing.assert_array_equal(there.copyto(CPU).numpy(), [0, 1, 2])
+    there[:] = np.array([7, 8, 9], dtype="int16")
+    np.testing.assert_array_equal(source.copyfrom(there).numpy(), [7, 8, 9])
+    with pytest.raises(ValueError, match="expected int16 of shape"):
+        there.copyfrom(np.zeros(4, "int16"))
+
+
+def test_memory_of_a_device_is_no_buffer_and_no_dlpack(device: mblob.Device) -> None:
+    tensor = mblob.empty((2,), "float32", device)
+    assert tensor.__dlpack_device__() == (12, 1)
+    with pytest.raises(BufferError, match="copy it to the processor first"):
+        memoryview(tensor)  # type: ignore[arg-type]
+    with pytest.raises(BufferError, match="known to this runtime only"):
+        tensor.__dlpack__()
+
+
+def test_what_the_device_refuses_is_told(device: mblob.Device) -> None:
+    with pytest.raises(mblob.IncompatibleError, match=r"toy: no device 5; there are 2, counted from 0"):
+        mblob.empty((2,), "float32", mblob.device("ext_dev", 5))
+    with pytest.raises(MemoryError, match="16 MiB"):
+        mblob.empty((1 << 25,), "uint8", device)
+    np.testing.assert_array_equal(mblob.array(np.ones(2), device).numpy(), [1, 1])
+
+
+def test_memory_is_given_back(device: mblob.Device) -> None:
+    for _ in range(1000):  # the toy has 256 blocks
+        mblob.empty((4,), "uint8", device)
+    gc.collect()
+    assert mblob.empty((4,), "uint8", device).nbytes == 4
+
+
+def test_functions_of_a_plug_in_get_tensors_of_its_device(
+    device: mblob.Device, tmp_path: Path, toy_path: Path
+) -> None:
+    host = mblob.csource_module("int unused;")
+    host.import_module(mblob.blob_module("toy_key", b"12345"))
+    host.export_library(tmp_path / "lib.so")
+    lib = mblob.load_module(tmp_path / "lib.so")
+    assert lib["in_child"]() == 45
+    a, b = (mblob.array(np.array([x], "float32"), device) for x in (3, 4))
+    total = mblob.empty((1,), "float32", device)
+    mblob.get_global_func("__tvm_set_device")(12, 1)
+    assert lib["sum"](a, b, total) == 1  # the thread's device
+    assert total.numpy().tolist() == [7]
+    with pytest.raises(mblob.KernelError, match="fails as it should"):
+        lib["fails"]()
+
+
+def test_plug_ins_are_listed(device: mblob.Device, toy_path: Path) -> None:
+    from loader.plugins import plugins
+
+    (toy,) = (p for p in plugins() if p.origin == str(toy_path))
+    assert (toy.name, toy.version, toy.type_keys, toy.devices) == ("toy", "1.0", ("toy_key",), (12,))
+    assert toy.needs == "nothing" and toy.problem == ""
+    assert toy.describe() == "toy number 4"
