@@ -26,7 +26,7 @@ def test_json_names_each_finding_with_version_and_place(pack) -> None:
 
 def test_each_section_is_one_block_in_the_order_of_the_work(pack) -> None:
     sections = [line for line in pack("doctor").stdout.splitlines()[:-1] if not line.startswith(" ")]
-    assert sections == ["build", "link and run", "load"]
+    assert sections == ["build", "link and run", "load", "plug-ins"]
     reported = [f["section"] for f in json.loads(pack("doctor", "--json").stdout)["findings"]]
     assert list(dict.fromkeys(reported)) == sections
 
