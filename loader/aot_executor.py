@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
+from loader.benchmark import BenchmarkResult, benchmark_model
+from loader.tensor import CPU
+from mblob.devices import Device
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from typing import Any
+
+
+@dataclass(frozen=True)
+class CallTime:
+    """Where the time of a model goes.
+
+    Attributes:
+        function: that is called.
+        count: how often, in all runs together.
+        seconds: of one run, mean; all of its calls together.
+    """
+
+    function: str
+    count: int
+    seconds: float
 
 
 class AotModule:
@@ -54,6 +73,38 @@ class AotModule:
         if inputs:
             self.set_input(**inputs)
         self._run()
+
+    def benchmark(
+        self,
+        device: Device = CPU,
+        func_name: str = "run",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: int | None = None,
+        end_to_end: bool = False,
+        **inputs: Any,
+    ) -> BenchmarkResult:
+        """Time runs of the model.
+
+        Args:
+            device: taken for TVM's sake; the model runs where it was made.
+            func_name: "run".
+            repeat, number: as many measurements, of as many runs each.
+            min_repeat_ms: more runs per measurement until one takes this long.
+            end_to_end: with the copies of `inputs` in and of all outputs out.
+        """
+        del device
+        return benchmark_model(self, self._run, func_name, repeat, number, min_repeat_ms, end_to_end, inputs)
+
+    def profile(self, repeat: int = 1, **inputs: Any) -> list[CallTime]:
+        """Where the time of `repeat` runs went, as far as it can be seen from outside.
+
+        The first row is the model's entry function, which is compiled code as a whole: kernels that it calls itself
+        have no rows. Functions that it calls through the runtime (external libraries, functions of the process) have;
+        their time is part of the first row's.
+        """
+        self.set_input(**inputs)
+        return [CallTime(**row) for row in json.loads(self.module["profile"](repeat))]
 
     def get_input(self, index: str | int, out: Any = None) -> Any:
         """The input itself, or `out` after copying it there."""

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Protocol
+else:
+    Protocol = object
 
 
 @dataclass(frozen=True)
@@ -54,15 +57,57 @@ class BenchmarkResult:
         return f"Execution time summary:\n{head}\n{row}"
 
 
-def measure(once: Callable[[], None], repeat: int, number: int, least: float = 0.0) -> BenchmarkResult:
+class Model(Protocol):
+    """What executors that keep inputs and outputs have in common."""
+
+    def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None: ...
+    def get_num_outputs(self) -> int: ...
+    def get_output(self, index: Any, out: Any = None) -> Any: ...
+
+
+def benchmark_model(
+    model: Model, run: Callable[[], None], func_name: str, repeat: int, number: int,
+    min_repeat_ms: int | None, end_to_end: bool, inputs: Mapping[str, Any],
+) -> BenchmarkResult:  # fmt: skip
+    """Time `run` of a model with `inputs`; with `end_to_end` their copies in and those of all outputs out, too.
+
+    Raises:
+        ValueError: `func_name` is not "run"; fewer than one measurement or call; an input that the model has not.
+    """
+    from loader.tensor import empty
+
+    if func_name != "run":
+        raise ValueError(f"benchmark: expected func_name 'run', found {func_name!r}")
+    model.set_input(**inputs)
+    outputs = [model.get_output(i) for i in range(model.get_num_outputs())] if end_to_end else []
+    copies = [empty(t.shape, t.dtype) for t in outputs]
+    del outputs  # views would keep what the model might let go
+
+    def once() -> None:
+        if end_to_end:
+            model.set_input(**inputs)
+        run()
+        for i, tensor in enumerate(copies):
+            model.get_output(i, tensor)
+
+    return measure(once, repeat, number, (min_repeat_ms or 0) / 1e3)
+
+
+def measure(
+    once: Callable[[], None], repeat: int, number: int, least: float = 0.0, warm_up: bool = True
+) -> BenchmarkResult:
     """Call `once` `number` times for each of `repeat` measurements; more often until one takes `least` seconds.
+
+    Args:
+        warm_up: one call before all of these, which is not measured: the first one has costs of its own.
 
     Raises:
         ValueError: fewer than one measurement or call.
     """
     if repeat < 1 or number < 1:
         raise ValueError(f"expected repeat and number of at least 1, found {repeat} and {number}")
-    once()  # the first one has costs of its own
+    if warm_up:
+        once()
     results = []
     for _ in range(repeat):
         while True:

@@ -13,7 +13,7 @@ import json
 import struct
 from dataclasses import dataclass
 
-from loader.benchmark import BenchmarkResult, measure
+from loader.benchmark import BenchmarkResult, benchmark_model
 from loader.functions import get_global_func
 from loader.tensor import CPU, Tensor, as_tensor
 from mblob.devices import Device
@@ -128,8 +128,7 @@ class GraphModule:
     def _output_index(self, key: str | int) -> int:
         if not isinstance(key, str):
             return key
-        names = list(self.get_output_info()[0])
-        return next(i for i, name in enumerate(names) if key in (name, name.rpartition(":")[0]))
+        return int(self.module["get_output_index"](key))
 
     def get_num_outputs(self) -> int:
         """Number of outputs."""
@@ -189,19 +188,9 @@ class GraphModule:
             parallel: as of `run`.
         """
         del device
-        if func_name != "run":
-            raise ValueError(f"benchmark: expected func_name 'run', found {func_name!r}")
-        self.set_input(**inputs)
-        outputs = [_like(self.get_output(i)) for i in range(self.get_num_outputs())] if end_to_end else []
-
-        def once() -> None:
-            if end_to_end:
-                self.set_input(**inputs)
-            self.run(parallel=parallel)
-            for i, tensor in enumerate(outputs):
-                self._get_output(i, tensor)
-
-        return measure(once, repeat, number, (min_repeat_ms or 0) / 1e3)
+        return benchmark_model(
+            self, lambda: self.run(parallel=parallel), func_name, repeat, number, min_repeat_ms, end_to_end, inputs
+        )
 
     # -- parameters -------------------------------------------------------------------------------------
 
@@ -313,9 +302,3 @@ def _in_place(value: Any) -> Tensor:
     if strided:
         raise ValueError("the array is not contiguous, so its memory cannot be used as it is")
     return as_tensor(value)
-
-
-def _like(tensor: Tensor) -> Tensor:
-    from loader.tensor import empty
-
-    return empty(tensor.shape, tensor.dtype)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from loader.benchmark import BenchmarkResult, measure
 from loader.functions import get_global_func
-from loader.tensor import Tensor
+from loader.tensor import CPU, Tensor, as_tensor, empty
 from mblob.devices import Device
 from mblob.module import Module
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 KEY, ADT_KEY = "VMExecutable", "runtime.ADT"
-CPU = 1  # DLDeviceType
+NUMBERS = {bool: "bool", int: "int32", float: "float32"}  # what numbers of Python become, as in TVM
 
 
 class ADT(Sequence):  # type: ignore[type-arg]  # fields are tensors and further ADTs, fetched when asked for
@@ -116,8 +119,42 @@ class Executable:
         return [name(func_name, i) for i in range(self.mod["get_function_arity"](func_name))]
 
     def load_late_bound_consts(self, path: str | os.PathLike[str]) -> None:
-        """Read constants that were saved apart from the program; needed before a machine is made of it."""
+        """Read constants that were saved apart from the program; needed before a machine is made of it.
+
+        Raises:
+            FormatError: the file is no parameter dictionary, or lacks a constant.
+        """
         self.mod["load_late_bound_consts"](os.fspath(path))
+
+    def load_late_bound_consts_from_map(self, constants: Mapping[str, Any]) -> None:
+        """The same from arrays by name, which are copied.
+
+        Raises:
+            FormatError: a constant is missing; none is bound then.
+        """
+        pairs = [word for name, value in constants.items() for word in (name, as_tensor(value, lists=True))]
+        self.mod["load_late_bound_consts_from_map"](*pairs)
+
+
+@dataclass(frozen=True)
+class InstructionTime:
+    """Where the time of a program goes.
+
+    Attributes:
+        function: of the program.
+        instruction: position in it.
+        opcode: "InvokePacked", "AllocTensor", ...
+        kernel: that InvokePacked calls, None of the others.
+        count: how often it was executed, in all calls together.
+        seconds: of one call of the profiled function, mean; all of its executions together.
+    """
+
+    function: str
+    instruction: int
+    opcode: str
+    kernel: str | None
+    count: int
+    seconds: float
 
 
 class VirtualMachine:
@@ -143,11 +180,10 @@ class VirtualMachine:
     ) -> None:
         self._exec = exe if isinstance(exe, Executable) else Executable(exe)
         self.module = self._exec.mod["vm_load_executable"]()
-        self._invoke = self.module["invoke"]
         self._outputs: dict[str, tuple[Any, ...]] = {}
         devices = [device] if isinstance(device, Device) else list(device)
-        if not any(d.device_type == CPU for d in devices):
-            devices.append(Device(CPU, 0))  # TVM adds it too: it computes shapes
+        if not any(d.device_type == CPU.device_type for d in devices):
+            devices.append(CPU)  # TVM adds it too: it computes shapes
         arguments: list[int] = []
         for d in devices:
             arguments += [d.device_type, d.device_id, self._allocator(memory_cfg, d)]
@@ -161,21 +197,26 @@ class VirtualMachine:
         return kinds[kind]
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Set all inputs of a function: by position, by name, or some of each.
+        """Set all inputs of a function, for all calls from now on: by position, by name, or some of each.
 
         Inputs are arrays, numbers, and lists or tuples of them. Names that are no parameters are passed over.
 
         Raises:
             TypeError: an input is missing, or there are too many.
         """
+        self.module["set_input"](func_name, *self._arguments(func_name, args, kwargs))
+
+    def _arguments(self, func_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Arguments in the order of the parameters, as the runtime takes them."""
+        names = [None] * len(args)
         if kwargs:
             params = self._exec.get_function_params(func_name)
             rest = iter(args)
             missing = [p for p in params if p not in kwargs]
             if len(missing) != len(args):
                 raise TypeError(f"{func_name}({', '.join(params)}): {len(args)} arguments for {missing}")
-            args = tuple(kwargs[p] if p in kwargs else next(rest) for p in params)
-        self.module["set_input"](func_name, *map(_argument, args))
+            args, names = tuple(kwargs[p] if p in kwargs else next(rest) for p in params), params
+        return [_argument(value, name or i, func_name) for i, (value, name) in enumerate(zip(args, names))]
 
     def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Set one input: `set_one_input("main", "x", array)`, by index, or `set_one_input("main", x=array)`."""
@@ -183,7 +224,7 @@ class VirtualMachine:
         if len(pairs) != 1 or len(pairs[0]) != 2 or (args and kwargs):
             raise TypeError("set_one_input: expected one name or index and one array")
         tag, value = pairs[0]
-        self.module["set_one_input"](func_name, tag, _argument(value))
+        self.module["set_one_input"](func_name, tag, _argument(value, tag, func_name))
 
     def set_outputs(self, func_name: str, *outputs: Any) -> None:
         """Arrays that the results of the next call are copied into; aligned to 64 bytes (`mblob.empty`)."""
@@ -191,11 +232,20 @@ class VirtualMachine:
         self._outputs[func_name] = outputs  # their memory is used then
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a function, with inputs given here or set before; an array, or an ADT of them."""
-        if args or kwargs:
-            self.set_input(func_name, *args, **kwargs)
+        """Call a function; an array, or an ADT of them.
+
+        Inputs that are given here are used in this call only; without any, those that `set_input` set are used.
+
+        Raises:
+            ValueError: none are given, and one was not set.
+            KernelError: a kernel failed; the text names instruction and kernel. The machine can be used again.
+        """
+        return _result(self._call("invoke", func_name, args, kwargs))
+
+    def _call(self, name: str, func_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        given = self._arguments(func_name, args, kwargs)
         try:
-            return _result(self._invoke(func_name))
+            return self.module[name](func_name, *given)
         finally:
             self._outputs.pop(func_name, None)
 
@@ -204,11 +254,60 @@ class VirtualMachine:
         return self.invoke("main", *args, **kwargs)
 
     def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Call a function; `get_outputs` has what it returned."""
+        """Call a function, as `invoke` does; `get_outputs` has what it returned."""
+        self._call("invoke_stateful", func_name, args, kwargs)
+
+    def benchmark(
+        self,
+        device: Device = CPU,
+        *args: Any,
+        func_name: str = "main",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: int | None = None,
+        end_to_end: bool = False,
+        **kwargs: Any,
+    ) -> BenchmarkResult:
+        """Time calls of a function.
+
+        Args:
+            device: taken for TVM's sake; the program runs where the machine is.
+            args, kwargs: its inputs, which stay set; without any, those that are set.
+            repeat, number: as many measurements, of as many calls each.
+            min_repeat_ms: more calls per measurement until one takes this long.
+            end_to_end: with the copies of the inputs in and of all outputs out.
+        """
+        del device
+
+        def set_inputs() -> None:
+            if args or kwargs:
+                self.set_input(func_name, *args, **kwargs)
+
+        set_inputs()
+
+        def once() -> None:
+            if end_to_end:
+                set_inputs()
+            self.invoke_stateful(func_name)
+            if end_to_end:
+                for value in self.get_outputs():
+                    _copied(value)
+
+        return measure(once, repeat, number, (min_repeat_ms or 0) / 1e3)
+
+    def profile(
+        self, *args: Any, func_name: str = "main", repeat: int = 1, **kwargs: Any
+    ) -> list[InstructionTime]:
+        """Time of each instruction in `repeat` calls of a function, those that call kernels among them.
+
+        Calls of other functions of the program are instructions, too: their time is that of the call alone, what is
+        inside has rows of its own. Inputs stay set, as of `benchmark`.
+        """
         if args or kwargs:
             self.set_input(func_name, *args, **kwargs)
-        self.module["invoke_stateful"](func_name)
+        rows = json.loads(self.module["profile"](func_name, repeat))
         self._outputs.pop(func_name, None)
+        return [InstructionTime(**row) for row in rows]
 
     def get_outputs(self) -> list[Any]:
         """What the last call returned: one array, or the fields of its tuple."""
@@ -227,15 +326,42 @@ def _result(value: Any) -> Any:
     return ADT(value) if isinstance(value, Module) and value.type_key == ADT_KEY else value
 
 
-def _argument(value: Any) -> Any:
+def _copied(value: Any) -> Any:
+    """A copy of a result, tuples field by field."""
+    if isinstance(value, ADT):
+        return [_copied(field) for field in value]
+    return empty(value.shape, value.dtype).copyfrom(value)
+
+
+def _argument(value: Any, key: str | int, func_name: str) -> Any:
+    """An input as the runtime takes it; `key` and `func_name` are for errors.
+
+    Raises:
+        OverflowError: a number is outside of the type that numbers become.
+    """
     if isinstance(value, ADT):
         return value.module
     if isinstance(value, (list, tuple)):
-        return get_global_func("runtime.Tuple")(*map(_argument, value))
-    dtype = {bool: "bool", int: "int32", float: "float32"}.get(type(value))  # as TVM takes numbers
-    is_number = dtype is not None or (not isinstance(value, Tensor) and getattr(value, "shape", None) == ())
-    if is_number:
+        return get_global_func("runtime.Tuple")(*(_argument(item, key, func_name) for item in value))
+    dtype = NUMBERS.get(type(value))
+    if dtype is not None:
+        return _scalar(value, dtype, key, func_name)
+    if not isinstance(value, Tensor) and getattr(value, "shape", None) == ():
         import numpy as np
 
-        return np.asarray(value, dtype=dtype)
+        return np.asarray(value)
     return value
+
+
+def _scalar(value: float, dtype: str, key: str | int, func_name: str) -> Any:
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        fits = -(2**31) <= value < 2**31 if dtype == "int32" else True
+        array = np.asarray(value, dtype) if fits else None
+    if array is None or (np.isinf(array) and not np.isinf(value)):
+        raise OverflowError(
+            f"{func_name}: input {key!r}: {value!r} is outside of {dtype}, which a Python {type(value).__name__} "
+            f"becomes; pass a numpy array of the type that the program takes"
+        )
+    return array

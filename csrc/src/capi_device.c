@@ -7,6 +7,7 @@
 
 #include "array.h"
 #include "device/device.h"
+#include "device/names.h"
 #include "error.h"
 
 static int fail(int status) { return status ? -1 : 0; }
@@ -46,13 +47,13 @@ int TVMDeviceAllocDataSpace(DLDevice dev, size_t nbytes, size_t alignment, DLDat
 int TVMDeviceAllocDataSpaceWithScope(DLDevice dev, int ndim, const int64_t *shape, DLDataType dtype,
                                      const char *mem_scope, void **out_data) {
   size_t size = 0;
-  char name[32];
+  char name[MB_DEVICE_TEXT];
   if (!out_data) return fail(mb_fail(MBLOB_E_ARGUMENT, "TVMDeviceAllocDataSpaceWithScope: out_data is NULL"));
   *out_data = NULL;
   if (mb_device_check(dev)) return -1;
   if (mem_scope && *mem_scope && strcmp(mem_scope, "global") != 0)
     return fail(mb_fail(MBLOB_E_INCOMPATIBLE, "device memory: %s has no memory scope '%s'; it has: global",
-                        mb_device_name((int)dev.device_type, name), mem_scope));
+                        mb_device_text(dev, name), mem_scope));
   if (ndim < 0 || (ndim && !shape))
     return fail(mb_fail(MBLOB_E_ARGUMENT, "device memory: %d dimensions, or no shape", ndim));
   const DLTensor t = {.device = dev, .ndim = ndim, .dtype = dtype, .shape = (int64_t *)(uintptr_t)shape};

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "array.h"
+#include "executor/parameter_bytes.h"
 #include "executor/stored_arrays.h"
 #include "runtime.h"
 
@@ -225,10 +226,16 @@ static int find_function(void *object, const char *name, mblob_function **out) {
   return status;
 }
 
+static int get_const_var_ndarray(void *object, struct mb_call *call) {
+  const struct const_loader *loader = object;
+  return mb_parameters_return(&loader->arrays, "constant", call);
+}
+
+static const struct mb_method methods[] = {{"get_const_var_ndarray", get_const_var_ndarray}, {NULL, NULL}};
 static const struct mb_method no_methods[] = {{NULL, NULL}};
 
 const struct mb_class mb_const_loader_class = {.type_key = "const_loader",
-                                               .methods = no_methods,
+                                               .methods = methods,
                                                .open = open_loader,
                                                .function = find_function,
                                                .close = close_loader};

@@ -209,14 +209,3 @@ bool mb_json_is(struct mb_slice escaped, const char *text) {
   free(decoded);
   return same;
 }
-
-void mb_json_write_text(FILE *out, const char *text) {
-  (void)fputc('"', out);
-  for (; *text; text++) {
-    if ((unsigned char)*text < 0x20)
-      (void)fprintf(out, "\\u%04x", *text);
-    else
-      (void)fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
-  }
-  (void)fputc('"', out);
-}

@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "bytes.h"
 
@@ -45,9 +44,6 @@ bool mb_json_end(struct mb_json *j);
 char mb_json_peek(struct mb_json *j);
 
 bool mb_json_fail(struct mb_json *j, const char *what);
-
-/* Write `text` as a JSON string, with its quotes. */
-void mb_json_write_text(FILE *out, const char *text);
 
 /* Whether an escaped string is `text`. */
 bool mb_json_is(struct mb_slice escaped, const char *text);

@@ -237,6 +237,15 @@ int mb_call_return_text(struct mb_call *call, const char *text) {
   return mb_return_set(call->result, (TVMValue){.v_str = text}, kTVMStr);
 }
 
+int mb_call_return_stream(struct mb_call *call, FILE *out, char **text, const size_t *size) {
+  bool failed = ferror(out) != 0;
+  failed |= fclose(out) != 0;
+  int status = failed || !*text ? mb_fail_memory(*size) : mb_call_return_text(call, *text);
+  free(*text);
+  *text = NULL;
+  return status;
+}
+
 void mb_call_return_module(struct mb_call *call, mblob_module *module) {
   put(call, (TVMValue){.v_handle = module}, kTVMModuleHandle);
 }

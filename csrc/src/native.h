@@ -5,6 +5,7 @@
 
 #include <mblob.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "return_value.h"
 
@@ -62,6 +63,9 @@ bool mb_call_is_text(const struct mb_call *call, int i);
 
 void mb_call_return_int(struct mb_call *call, int64_t value);
 int mb_call_return_text(struct mb_call *call, const char *text);
+/* What was written to `out`, of open_memstream(text, size): closes it and frees the text, also when that
+ * fails. */
+int mb_call_return_stream(struct mb_call *call, FILE *out, char **text, const size_t *size);
 /* Both take the reference over. */
 void mb_call_return_module(struct mb_call *call, mblob_module *module);
 void mb_call_return_array(struct mb_call *call, DLTensor *array);

@@ -171,7 +171,7 @@ static void wrong_use_is_named(void) {
        "expected shape [4], found [2,2]"},
       {mblob_call(m, "set_input", "str,int32[4]", "data", one_to_four), "expected float32, found int32"},
       {mblob_call(m, "set_input", "int,float32[4]", (int64_t)5, one_to_four), "no input 5; it has 1: data"},
-      {mblob_call(m, "get_output", "str", "plus"), "no output 'plus'; it has 1: mixed"},
+      {mblob_call(m, "get_output", "str", "plus"), "no output 'plus'; there are 1: mixed"},
       {mblob_call(m, "get_output", "int", (int64_t)-1), "no output -1"},
       {mblob_call(m, "run", "int", (int64_t)-1), "-1 threads"},
       {mblob_call(m, "load_params", "str", "abc"), "no parameter dictionary"},

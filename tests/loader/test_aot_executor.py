@@ -154,7 +154,7 @@ def test_a_factory_without_parameters_has_none(model: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("none", np.ones(4, "float32")), "no input 'none'; there are: x, w_0"),
+        (("none", np.ones(4, "float32")), "no input 'none'; there are 2: x, w_0"),
         ((2, np.ones(4, "float32")), "no input 2; there are 2"),
         ((-1, np.ones(4, "float32")), "no input -1"),
         (("x", np.ones(5, "float32")), r"x: expected shape \[4\], found \[5\]"),

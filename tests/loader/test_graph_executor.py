@@ -188,11 +188,11 @@ def test_a_wrong_array_is_named_and_the_model_works_on(model: Any, value: Any, t
 
 
 def test_wrong_names_are_named(library: Path, model: Any) -> None:
-    with pytest.raises(ValueError, match="no input 'y'; it has 3: x, w, b"):
+    with pytest.raises(ValueError, match="no input 'y'; there are 3: x, w, b"):
         model.set_input("y", W)
     with pytest.raises(ValueError, match="no input 'y'"):
         model.run(y=W)
-    with pytest.raises(ValueError, match="no output 7; it has 2: sum, flat"):
+    with pytest.raises(ValueError, match="no output 7; there are 2: sum, flat"):
         model.get_output(7)
     with pytest.raises(mblob.IncompatibleError, match="device type 2"):
         mblob.load_module(library)["default"](mblob.cuda(0))

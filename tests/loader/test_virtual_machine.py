@@ -279,7 +279,7 @@ def test_what_an_executable_tells_of_itself(load: Any) -> None:
         lambda: executable["get_function_arity"]("none"),
         lambda: executable["vm_load_executable"]()["invoke"]("none"),
     ):
-        with pytest.raises(ValueError, match="the program has no function 'none'; it has: main"):
+        with pytest.raises(ValueError, match="no function 'none'; there are 1: main"):
             ask()
     with pytest.raises(ValueError, match="has no parameter 2"):
         executable["get_function_param_name"]("main", 2)
@@ -293,10 +293,10 @@ def test_constants_of_a_file_of_their_own(load: Any, tmp_path: Path) -> None:
         executable["vm_load_executable"]()
     path = tmp_path / "consts"
     path.write_bytes(b"nothing")
-    with pytest.raises(mblob.FormatError, match="consts: the file is no dictionary of parameters"):
+    with pytest.raises(mblob.FormatError, match="consts: it is no dictionary of parameters"):
         executable["load_late_bound_consts"](str(path))
     path.write_bytes(mblob.save_param_dict({"v": W}))
-    with pytest.raises(mblob.FormatError, match="consts: the file has no constant 'w'"):
+    with pytest.raises(mblob.FormatError, match="consts: there is no constant 'w'"):
         executable["load_late_bound_consts"](str(path))
     with pytest.raises(OSError, match="missing"):
         executable["load_late_bound_consts"](str(tmp_path / "missing"))
@@ -316,7 +316,7 @@ def test_a_missing_primitive_is_named(load: Any) -> None:
 def test_a_program_for_another_device_is_refused(machine: Any) -> None:
     program = vm_programs.arithmetic()
     program.devices = (1, 2)
-    with pytest.raises(mblob.IncompatibleError, match="needs a device of type 2"):
+    with pytest.raises(mblob.IncompatibleError, match=r"device cuda\(0\) \(type 2\).* needs: cpu\(0\), cuda\(0\)"):
         machine(program)
 
 

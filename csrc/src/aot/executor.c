@@ -250,16 +250,26 @@ static int get_input_name(void *object, struct mb_call *call) {
   return status ? status : mb_call_return_text(call, e->inputs.names[i]);
 }
 
+static int return_info(const struct aot_executor *e, const struct mb_names *names, size_t first,
+                       struct mb_call *call) {
+  int status = mb_call_expect(call, 0, 0);
+  struct mb_named_tensor *items = calloc(names->count + 1, sizeof(*items));
+  if (!status && !items) status = mb_fail_memory(names->count * sizeof(*items));
+  for (size_t i = 0; !status && i < names->count; i++)
+    items[i] = (struct mb_named_tensor){names->names[i], e->arrays[first + i]};
+  if (!status) status = mb_names_return_info(items, names->count, call);
+  free(items);
+  return status;
+}
+
 static int get_input_info(void *object, struct mb_call *call) {
   const struct aot_executor *e = object;
-  int status = mb_call_expect(call, 0, 0);
-  return status ? status : mb_names_return_info(&e->inputs, e->arrays, call);
+  return return_info(e, &e->inputs, 0, call);
 }
 
 static int get_output_info(void *object, struct mb_call *call) {
   const struct aot_executor *e = object;
-  int status = mb_call_expect(call, 0, 0);
-  return status ? status : mb_names_return_info(&e->outputs, e->arrays + e->inputs.count, call);
+  return return_info(e, &e->outputs, e->inputs.count, call);
 }
 
 static const struct mb_method methods[] = {{"set_input", set_input},

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/names.h"
 #include "error.h"
 #include "plugin/plugins.h"
 #include "workspace.h"
@@ -14,20 +15,6 @@
 enum { KINDS = 64 }; /* DLDeviceType is below; TVM's own are from 32 on */
 
 static _Atomic(const mblob_device_api *) apis[KINDS]; /* by device type */
-
-static const char *const names[KINDS] = {
-    [kDLCPU] = "cpu",           [kDLCUDA] = "cuda",     [kDLCUDAHost] = "cuda_host", [kDLOpenCL] = "opencl",
-    [kDLVulkan] = "vulkan",     [kDLMetal] = "metal",   [kDLVPI] = "vpi",            [kDLROCM] = "rocm",
-    [kDLROCMHost] = "rocm_host", [kDLExtDev] = "ext_dev", [kDLCUDAManaged] = "cuda_managed",
-    [kDLOneAPI] = "oneapi",     [kDLWebGPU] = "webgpu", [kDLHexagon] = "hexagon"};
-
-const char *mb_device_name(int device_type, char text[32]) {
-  if (device_type > 0 && device_type < KINDS && names[device_type]) return names[device_type];
-  const mblob_device_api *api = device_type > 0 && device_type < KINDS ? atomic_load(&apis[device_type]) : NULL;
-  if (api) return api->name;
-  (void)snprintf(text, 32, "device type %d", device_type);
-  return text;
-}
 
 /* ---- which there are ------------------------------------------------------------------------- */
 
@@ -52,12 +39,13 @@ static void list_known(char *text, size_t size) {
 }
 
 static int unknown(int device_type) {
-  char name[32], known[128];
+  char known[128];
+  const char *name = mb_device_name(device_type);
   list_known(known, sizeof(known));
   return mb_fail(MBLOB_E_INCOMPATIBLE,
                  "no runtime for device type %d (%s) is in this process; there is: %s; plug-ins are looked for on "
                  "MBLOB_PLUGIN_PATH and beside libmblob",
-                 device_type, mb_device_name(device_type, name), known);
+                 device_type, name ? name : "unknown", known);
 }
 
 int mb_device_api(int device_type, const mblob_device_api **out) {
@@ -101,9 +89,11 @@ bool mb_device_is_target(const char *target) {
   static const char *const host[] = {"cpu", "llvm", "c"};
   for (size_t i = 0; i < sizeof(host) / sizeof(*host); i++)
     if (strlen(host[i]) == size && memcmp(target, host[i], size) == 0) return true;
-  for (int type = kDLCUDA; type < KINDS; type++)
-    if (names[type] && strlen(names[type]) == size && memcmp(target, names[type], size) == 0)
+  for (int type = kDLCUDA; type < KINDS; type++) {
+    const char *name = mb_device_name(type);
+    if (name && strlen(name) == size && memcmp(target, name, size) == 0)
       return !mb_device_api(type, &api) && !check_id(api, 0);
+  }
   return false;
 }
 

@@ -10,8 +10,6 @@
 static inline bool mb_device_is_host(int device_type) {
   return device_type == kDLCPU || device_type == kDLCUDAHost || device_type == kDLROCMHost;
 }
-/* "opencl", or "device type 77". */
-const char *mb_device_name(int device_type, char text[32]);
 
 /* Whether code for a target of TVM ("llvm", "opencl -device=..") can run here. */
 bool mb_device_is_target(const char *target);

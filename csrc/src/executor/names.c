@@ -7,8 +7,11 @@
 
 #include "error.h"
 #include "executor/tensors.h"
+#include "json_text.h"
 
 #define SHOWN 12 /* names that an error lists */
+
+/* ---- which one ------------------------------------------------------------------------------- */
 
 static bool is_plain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -21,81 +24,80 @@ static bool is_spelled(const char *name, const char *given) {
   return *name == *given;
 }
 
-static int unknown(const struct mb_names *names, const char *given) {
+int mb_name_argument(const struct mb_call *call, int i, struct mb_name *out) {
+  *out = (struct mb_name){NULL, -1};
+  return mb_call_is_text(call, i) ? mb_call_text(call, i, &out->text) : mb_call_int(call, i, &out->index);
+}
+
+int mb_names_unknown(const struct mb_names *names, const struct mb_name *given) {
   char *list = NULL;
   size_t size = 0;
   FILE *text = open_memstream(&list, &size);
   if (!text) return mb_fail_memory(0);
+  if (given->text)
+    (void)fprintf(text, "'%.80s'", given->text);
+  else
+    (void)fprintf(text, "%lld", (long long)given->index);
+  (void)fprintf(text, "; there are %zu", names->count);
   for (size_t i = 0; i < names->count && i < SHOWN; i++)
-    (void)fprintf(text, "%s%s", i ? ", " : "", names->names[i]);
+    (void)fprintf(text, "%s%s", i ? ", " : ": ", names->names[i]);
   if (names->count > SHOWN) (void)fputs(", ...", text);
   (void)fclose(text);
-  int status = mb_fail(MBLOB_E_ARGUMENT, "no %s '%s'; there are: %s", names->kind, given,
-                       list && *list ? list : "none");
+  int status = list ? mb_fail(MBLOB_E_ARGUMENT, "no %s %s", names->kind, list) : mb_fail_memory(size);
   free(list);
   return status;
 }
 
+static int64_t find_spelled(const struct mb_names *names, const char *given) {
+  for (size_t i = 0; i < names->count; i++)
+    if (strcmp(names->names[i], given) == 0) return (int64_t)i;
+  for (size_t i = 0; i < names->count; i++)
+    if (is_spelled(names->names[i], given)) return (int64_t)i;
+  return -1;
+}
+
 int mb_names_argument(const struct mb_names *names, const struct mb_call *call, int i, size_t *out) {
-  const char *given = NULL;
-  int64_t index = 0;
-  if (!mb_call_is_text(call, i)) {
-    int status = mb_call_int(call, i, &index);
-    if (status) return status;
-    if (index < 0 || (uint64_t)index >= names->count)
-      return mb_fail(MBLOB_E_ARGUMENT, "no %s %lld; there are %zu", names->kind, (long long)index,
-                     names->count);
-    *out = (size_t)index;
-    return MBLOB_OK;
-  }
-  int status = mb_call_text(call, i, &given);
+  struct mb_name given;
+  int status = mb_name_argument(call, i, &given);
   if (status) return status;
-  for (*out = 0; *out < names->count; ++*out)
-    if (strcmp(names->names[*out], given) == 0) return MBLOB_OK;
-  for (*out = 0; *out < names->count; ++*out)
-    if (is_spelled(names->names[*out], given)) return MBLOB_OK;
-  return unknown(names, given);
+  if (given.text) given.index = find_spelled(names, given.text);
+  if (given.index < 0 || (uint64_t)given.index >= names->count) return mb_names_unknown(names, &given);
+  *out = (size_t)given.index;
+  return MBLOB_OK;
 }
 
-static void write_json_text(FILE *out, const char *text) {
-  (void)fputc('"', out);
-  for (; *text; text++) {
-    if ((unsigned char)*text < 0x20)
-      (void)fprintf(out, "\\u%04x", *text);
-    else
-      (void)fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
-  }
-  (void)fputc('"', out);
+/* ---- what they are --------------------------------------------------------------------------- */
+
+static void put_shape(FILE *out, const DLTensor *t) {
+  (void)fputc('[', out);
+  for (int32_t d = 0; d < t->ndim; d++)
+    (void)fprintf(out, "%s%lld", d ? ", " : "", (long long)t->shape[d]);
+  (void)fputc(']', out);
 }
 
-static void write_info(FILE *out, const struct mb_names *names, DLTensor *const *tensors) {
+static void put_info(FILE *out, const struct mb_named_tensor *items, size_t count) {
   char dtype[MB_DTYPE_TEXT];
   (void)fputs("{\"shape\": {", out);
-  for (size_t i = 0; i < names->count; i++) {
+  for (size_t i = 0; i < count; i++) {
     if (i) (void)fputs(", ", out);
-    write_json_text(out, names->names[i]);
-    (void)fputs(": [", out);
-    for (int32_t d = 0; d < tensors[i]->ndim; d++)
-      (void)fprintf(out, "%s%lld", d ? ", " : "", (long long)tensors[i]->shape[d]);
-    (void)fputc(']', out);
+    mb_json_put_text(out, items[i].name);
+    (void)fputs(": ", out);
+    put_shape(out, items[i].tensor);
   }
   (void)fputs("}, \"dtype\": {", out);
-  for (size_t i = 0; i < names->count; i++) {
+  for (size_t i = 0; i < count; i++) {
     if (i) (void)fputs(", ", out);
-    write_json_text(out, names->names[i]);
-    (void)fprintf(out, ": \"%s\"", mb_dtype_text(tensors[i]->dtype, dtype));
+    mb_json_put_text(out, items[i].name);
+    (void)fprintf(out, ": \"%s\"", mb_dtype_text(items[i].tensor->dtype, dtype));
   }
   (void)fputs("}}", out);
 }
 
-int mb_names_return_info(const struct mb_names *names, DLTensor *const *tensors, struct mb_call *call) {
+int mb_names_return_info(const struct mb_named_tensor *items, size_t count, struct mb_call *call) {
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   if (!out) return mb_fail_memory(0);
-  write_info(out, names, tensors);
-  (void)fclose(out);
-  int status = text ? mb_call_return_text(call, text) : mb_fail_memory(size);
-  free(text);
-  return status;
+  put_info(out, items, count);
+  return mb_call_return_stream(call, out, &text, &size);
 }

@@ -5,6 +5,8 @@
 #include <tvm/runtime/c_runtime_api.h>
 
 #include "array.h"
+#include "device/device.h"
+#include "device/names.h"
 #include "error.h"
 #include "function_table.h"
 
@@ -36,11 +38,10 @@ static bool is_compact(const DLTensor *t) {
 }
 
 int mb_tensor_check(const DLTensor *t, size_t *size) {
-  DLDeviceType device = t->device.device_type;
-  if (device != kDLCPU && device != kDLCUDAHost && device != kDLROCMHost)
-    return mb_fail(MBLOB_E_INCOMPATIBLE,
-                   "the tensor is on a device of type %d, expected host memory (type %d)", (int)device,
-                   (int)kDLCPU);
+  char device[MB_DEVICE_TEXT];
+  if (!mb_device_is_host((int)t->device.device_type))
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "the tensor is on device %s (type %d), expected host memory (type %d)",
+                   mb_device_text(t->device, device), (int)t->device.device_type, (int)kDLCPU);
   if (t->ndim < 0 || t->ndim > MB_NDIM_LIMIT || (t->ndim && !t->shape))
     return mb_fail(MBLOB_E_ARGUMENT, "the tensor has %d dimensions, expected 0 to %d", (int)t->ndim,
                    MB_NDIM_LIMIT);

@@ -2,17 +2,11 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "error.h"
 #include "graph/debug.h"
-#include "graph/info.h"
-
-static double seconds_now(void) {
-  struct timespec t;
-  (void)clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "json_text.h"
+#include "seconds.h"
 
 /* Argument `i`: position or name of a node. */
 static int find_node(const struct mb_graph *g, const struct mb_call *call, int i, uint32_t *out) {
@@ -91,12 +85,12 @@ MB_GRAPH_METHOD(debug_get_output) {
 static int time_step(struct mb_graph_executor *x, uint32_t step, int64_t number, double least,
                      double *seconds) {
   for (;;) {
-    double start = seconds_now();
+    double start = mb_seconds_now();
     for (int64_t i = 0; i < number; i++) {
       int status = mb_graph_step_run(x, step);
       if (status) return status;
     }
-    double taken = seconds_now() - start;
+    double taken = mb_seconds_now() - start;
     *seconds = taken / (double)number;
     if (taken >= least || number > INT64_MAX / 4) return MBLOB_OK;
     number *= taken > 0 && least / taken < 2 ? 2 : 4;
@@ -145,16 +139,13 @@ static int write_profile(struct mb_graph_executor *x, struct mb_call *call, cons
   for (uint32_t i = 0; i < x->step_count; i++) {
     const struct mb_graph_node *node = &x->graph.nodes[x->steps[i].node];
     (void)fprintf(out, "%s{\"node\": %u, \"name\": ", i ? ", " : "", x->steps[i].node);
-    mb_graph_put_text(out, node->name);
+    mb_json_put_text(out, node->name);
     (void)fputs(", \"function\": ", out);
-    mb_graph_put_text(out, node->function);
+    mb_json_put_text(out, node->function);
     (void)fprintf(out, ", \"seconds\": %.9g}", seconds[i]);
   }
   (void)fputc(']', out);
-  (void)fclose(out);
-  int status = text ? mb_call_return_text(call, text) : mb_fail_memory(size);
-  free(text);
-  return status;
+  return mb_call_return_stream(call, out, &text, &size);
 }
 
 /* (repeat = 1): whole runs; JSON text, [{"node", "name", "function", "seconds"}] with the mean of each
@@ -169,9 +160,9 @@ MB_GRAPH_METHOD(profile) {
   if (!seconds) return mb_fail_memory(x->step_count * sizeof(*seconds));
   for (int64_t k = 0; !status && k < repeat; k++)
     for (uint32_t i = 0; !status && i < x->step_count; i++) {
-      double start = seconds_now();
+      double start = mb_seconds_now();
       status = mb_graph_step_run(x, i);
-      seconds[i] += (seconds_now() - start) / (double)repeat;
+      seconds[i] += (mb_seconds_now() - start) / (double)repeat;
     }
   if (!status) status = write_profile(x, call, seconds);
   free(seconds);

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "array.h"
+#include "device/device.h"
+#include "device/names.h"
 #include "error.h"
 
 /* ---- one at a time ---- */
@@ -105,11 +107,11 @@ static int storage_device(const struct mb_graph_source *source, int32_t type, DL
   *out = source->devices[0];
   for (size_t i = source->device_count; type && i-- > 0;)
     if ((int32_t)source->devices[i].device_type == type) *out = source->devices[i];
-  DLDeviceType found = out->device_type;
-  if (found == kDLCPU || found == kDLCUDAHost || found == kDLROCMHost) return MBLOB_OK;
+  char name[MB_DEVICE_TEXT];
+  if (mb_device_is_host((int)out->device_type)) return MBLOB_OK;
   return mb_fail(MBLOB_E_INCOMPATIBLE,
-                 "graph: no runtime for device type %d is in this process; make the executor for the cpu",
-                 (int)found);
+                 "graph: no runtime for device type %d, %s, is in this process; make the executor for the cpu",
+                 (int)out->device_type, mb_device_text(*out, name));
 }
 
 static int make_views(struct mb_graph_executor *x, const struct mb_graph_source *source) {

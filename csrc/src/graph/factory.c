@@ -6,9 +6,8 @@
 
 #include "bytes.h"
 #include "error.h"
-#include "executor/tensors.h"
+#include "executor/parameter_bytes.h"
 #include "graph/graph_module.h"
-#include "graph/parameter_bytes.h"
 
 struct factory {
   mblob_module *module; /* itself, not counted */
@@ -115,33 +114,9 @@ static int get_graph_json(void *object, struct mb_call *call) {
   return status;
 }
 
-static int return_parameter(const struct factory *f, struct mb_call *call) {
-  const char *name = NULL;
-  DLTensor *array = NULL;
-  int status = mb_call_text(call, 0, &name);
-  if (status) return status;
-  const struct mb_stored_array *stored = mb_stored_arrays_find(&f->parameters, name);
-  if (!stored)
-    return mb_fail(MBLOB_E_ARGUMENT, "the factory has no parameter '%s'; it has %zu", name,
-                   f->parameters.count);
-  status = mb_tensor_new(stored->view.ndim, stored->view.shape, stored->view.dtype, &array);
-  if (!status) status = mb_tensor_assign(name, array, &stored->view);
-  if (!status) mb_call_return_array(call, array);
-  return status;
-}
-
-/* () gives all of them as bytes of save_param_dict, where TVM gives a map; (name) a copy of one. */
 static int get_graph_params(void *object, struct mb_call *call) {
   const struct factory *f = object;
-  int status = mb_call_expect(call, 0, 1);
-  if (status || call->count) return status ? status : return_parameter(f, call);
-  TVMByteArray bytes = {NULL, 0};
-  char *data = mb_parameter_bytes(&f->parameters, &bytes.size);
-  if (!data) return mb_fail_memory(bytes.size);
-  bytes.data = data;
-  status = mb_return_set(call->result, (TVMValue){.v_handle = &bytes}, kTVMBytes);
-  free(data);
-  return status;
+  return mb_parameters_return(&f->parameters, "parameter", call);
 }
 
 static int remove_params(void *object, struct mb_call *call);

@@ -7,8 +7,8 @@
 #include "array.h"
 #include "error.h"
 #include "executor/tensors.h"
+#include "graph/ends.h"
 #include "graph/graph_module.h"
-#include "graph/info.h"
 #include "ndarray.h"
 
 int mb_graph_locked(void *executor, struct mb_call *call, mb_graph_body body) {
@@ -20,53 +20,11 @@ int mb_graph_locked(void *executor, struct mb_call *call, mb_graph_body body) {
   return status;
 }
 
-/* ---- which input, which output ---- */
-
-enum { SHOWN = 12 }; /* names that an error lists */
-
-static int no_such(const struct mb_graph *g, const char *what, const uint32_t *entries, uint32_t count,
-                   const char *found) {
-  char *text = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  if (!out) return mb_fail_memory(size);
-  for (uint32_t i = 0; i < count && i < SHOWN; i++)
-    (void)fprintf(out, "%s%s", i ? ", " : "", g->nodes[g->entries[entries[i]].node].name);
-  if (count > SHOWN) (void)fputs(", ...", out);
-  (void)fclose(out);
-  int status = mb_fail(MBLOB_E_ARGUMENT, "the graph has no %s %s; it has %u: %s", what, found, count,
-                       text && *text ? text : "none");
-  free(text);
-  return status;
-}
-
-/* Argument 0: a name or a position. */
-static int find_end(const struct mb_graph *g, const struct mb_call *call, bool output, uint32_t *out) {
-  const char *what = output ? "output" : "input", *name = NULL;
-  const uint32_t *entries = output ? g->outputs : g->inputs;
-  uint32_t count = output ? g->output_count : g->input_count;
-  int64_t at = -1;
-  char found[96];
-  if (mb_call_is_text(call, 0)) {
-    int status = mb_call_text(call, 0, &name);
-    if (status) return status;
-    at = output ? mb_graph_find_output(g, name) : mb_graph_find_input(g, name);
-    (void)snprintf(found, sizeof(found), "'%.80s'", name);
-  } else {
-    int status = mb_call_int(call, 0, &at);
-    if (status) return status;
-    (void)snprintf(found, sizeof(found), "%lld", (long long)at);
-  }
-  if (at < 0 || at >= count) return no_such(g, what, entries, count, found);
-  *out = (uint32_t)at;
-  return MBLOB_OK;
-}
-
 /* Arguments (input or output, tensor). */
-static int two_arguments(const struct mb_graph *g, const struct mb_call *call, bool output, uint32_t *at,
-                         DLTensor **value) {
+static int two_arguments(const struct mb_graph *g, const struct mb_call *call, enum mb_graph_end end,
+                         uint32_t *at, DLTensor **value) {
   int status = mb_call_expect(call, 2, 2);
-  if (!status) status = find_end(g, call, output, at);
+  if (!status) status = mb_graph_end_argument(g, call, end, at);
   return status ? status : mb_call_tensor(call, 1, value);
 }
 
@@ -77,14 +35,14 @@ static bool is_counted(const struct mb_call *call, int i) { return call->codes[i
 MB_GRAPH_METHOD(set_input) {
   uint32_t at = 0;
   DLTensor *value = NULL;
-  int status = two_arguments(&x->graph, call, false, &at, &value);
+  int status = two_arguments(&x->graph, call, MB_INPUTS, &at, &value);
   return status ? status : mb_graph_set_input(x, at, value);
 }
 
 MB_GRAPH_METHOD(set_input_zero_copy) {
   uint32_t at = 0;
   DLTensor *value = NULL;
-  int status = two_arguments(&x->graph, call, false, &at, &value);
+  int status = two_arguments(&x->graph, call, MB_INPUTS, &at, &value);
   return status ? status : mb_graph_bind_input(x, at, value, is_counted(call, 1));
 }
 
@@ -98,7 +56,7 @@ static int return_view(struct mb_graph_executor *x, struct mb_call *call, uint32
 MB_GRAPH_METHOD(get_input) {
   uint32_t at = 0;
   int status = mb_call_expect(call, 1, 1);
-  if (!status) status = find_end(&x->graph, call, false, &at);
+  if (!status) status = mb_graph_end_argument(&x->graph, call, MB_INPUTS, &at);
   return status ? status : return_view(x, call, x->graph.inputs[at]);
 }
 
@@ -120,7 +78,7 @@ MB_GRAPH_METHOD(get_num_inputs) {
 MB_GRAPH_METHOD(set_output_zero_copy) {
   uint32_t at = 0;
   DLTensor *value = NULL;
-  int status = two_arguments(&x->graph, call, true, &at, &value);
+  int status = two_arguments(&x->graph, call, MB_OUTPUTS, &at, &value);
   return status ? status : mb_graph_bind_output(x, at, value, is_counted(call, 1));
 }
 
@@ -128,13 +86,21 @@ MB_GRAPH_METHOD(set_output_zero_copy) {
 MB_GRAPH_METHOD(get_output) {
   uint32_t at = 0;
   int status = mb_call_expect(call, 1, 2);
-  if (!status) status = find_end(&x->graph, call, true, &at);
+  if (!status) status = mb_graph_end_argument(&x->graph, call, MB_OUTPUTS, &at);
   if (status) return status;
   uint32_t entry = x->graph.outputs[at];
   if (call->count == 1) return return_view(x, call, entry);
   DLTensor *to = NULL;
   status = mb_call_tensor(call, 1, &to);
   return status ? status : mb_graph_copy_out(x, "output", entry, to);
+}
+
+MB_GRAPH_METHOD(get_output_index) {
+  const char *name = NULL;
+  int status = mb_call_expect(call, 1, 1);
+  if (!status) status = mb_call_text(call, 0, &name);
+  if (!status) mb_call_return_int(call, mb_graph_find_output(&x->graph, name));
+  return status;
 }
 
 MB_GRAPH_METHOD(get_num_outputs) {
@@ -144,16 +110,9 @@ MB_GRAPH_METHOD(get_num_outputs) {
 
 /* ---- what they are ---- */
 
-static int return_info(struct mb_call *call, char *text) {
-  if (!text) return mb_fail_memory(0);
-  int status = mb_call_return_text(call, text);
-  free(text);
-  return status;
-}
+MB_GRAPH_METHOD(get_input_info) { return mb_graph_return_info(x, MB_INPUTS, call); }
 
-MB_GRAPH_METHOD(get_input_info) { return return_info(call, mb_graph_input_info(x)); }
-
-MB_GRAPH_METHOD(get_output_info) { return return_info(call, mb_graph_output_info(x)); }
+MB_GRAPH_METHOD(get_output_info) { return mb_graph_return_info(x, MB_OUTPUTS, call); }
 
 /* ---- running ---- */
 
@@ -317,6 +276,7 @@ const struct mb_method mb_graph_methods[] = {{"set_input", set_input},
                                              {"get_input", get_input},
                                              {"get_output", get_output},
                                              {"get_input_index", get_input_index},
+                                             {"get_output_index", get_output_index},
                                              {"get_input_info", get_input_info},
                                              {"get_output_info", get_output_info},
                                              {"get_num_inputs", get_num_inputs},

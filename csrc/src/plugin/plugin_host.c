@@ -6,7 +6,7 @@
 
 #include "array.h"
 #include "device/device.h"
-#include "json.h"
+#include "json_text.h"
 #include "plugin/plugins.h"
 #include "return_value.h"
 #include "thread_pool.h"
@@ -36,7 +36,7 @@ static int return_strings(void *ret, const char *const *texts, size_t count) {
   if (!out) return mb_fail_memory(0);
   for (size_t i = 0; i < count; i++) {
     (void)fputs(i ? ", " : "[", out);
-    mb_json_write_text(out, texts[i]);
+    mb_json_put_text(out, texts[i]);
   }
   (void)fputs(count ? "]" : "[]", out);
   (void)fclose(out);

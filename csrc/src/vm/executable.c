@@ -2,34 +2,18 @@
 #define _GNU_SOURCE
 #include "vm/executable.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "error.h"
-#include "ndarray.h"
+#include "executor/names.h"
 #include "vm/machine.h"
-
-#define SHOWN 12 /* names that an error lists */
 
 const struct vm_function *vm_function_find(const struct vm_executable *exec, const char *name) {
   const struct vm_function *found = mb_map_get(&exec->by_name, name);
-  if (found) return found;
-  char *list = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&list, &size);
-  if (!out) return (void)mb_fail_memory(0), NULL;
-  for (size_t i = 0; i < exec->function_count && i < SHOWN; i++)
-    (void)fprintf(out, "%s%s", i ? ", " : "", exec->functions[i].name);
-  (void)fclose(out);
-  (void)mb_fail(MBLOB_E_ARGUMENT, "the program has no function '%s'; it has: %s", name,
-                list && *list ? list : "none");
-  free(list);
-  return NULL;
+  const struct mb_names names = {"function", (const char *const *)exec->globals.names, exec->globals.count};
+  if (!found) (void)mb_names_unknown(&names, &(struct mb_name){name, -1});
+  return found;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -114,86 +98,13 @@ int mb_vm_load_executable(TVMValue *args, int *codes, int count, TVMRetValueHand
   return status;
 }
 
-/* ---- constants that are bound late ----------------------------------------------------------- */
-
-/* With the lock: take what the dictionary has for constants without data. */
-static int bind_constants(struct vm_executable *exec, const struct mb_tensors *tensors) {
-  int status = MBLOB_OK;
-  for (size_t i = 0; !status && i < exec->constant_count; i++) {
-    struct mb_stored_array *constant = &exec->constants[i], bound = {0};
-    if (!constant->name || constant->view.shape) continue;
-    const struct mb_tensor *found = mb_tensors_find(tensors, constant->name);
-    if (!found) return mb_fail(MBLOB_E_FORMAT, "the file has no constant '%s'", constant->name);
-    status = mb_stored_array_copy(&found->view, &bound);
-    bound.name = constant->name;
-    if (!status)
-      *constant = bound;
-    else {
-      bound.name = NULL;
-      mb_stored_array_clear(&bound);
-    }
-  }
-  return status;
-}
-
-static int bind_bytes(struct vm_executable *exec, const void *bytes, size_t size) {
-  struct mb_tensors tensors = {0};
-  if (!mb_params_is(bytes, size)) return mb_fail(MBLOB_E_FORMAT, "the file is no dictionary of parameters");
-  int status = mb_params_read(bytes, size, MB_UNKNOWN, &tensors);
-  if (status) return status;
-  pthread_mutex_lock(&exec->lock);
-  status = bind_constants(exec, &tensors);
-  pthread_mutex_unlock(&exec->lock);
-  mb_tensors_free(&tensors);
-  return status;
-}
-
-/* A file that TVM's move_late_bound_consts wrote: a dictionary of parameters. */
-static int bind_file(struct vm_executable *exec, const char *path) {
-  struct stat info;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return mb_fail_errno(errno, "%s", path);
-  void *bytes = MAP_FAILED;
-  int status = fstat(fd, &info) ? mb_fail_errno(errno, "%s", path) : MBLOB_OK;
-  if (!status && (!S_ISREG(info.st_mode) || !info.st_size))
-    status = mb_fail(MBLOB_E_FORMAT, "%s: no file, or an empty one", path);
-  if (!status) {
-    bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (bytes == MAP_FAILED) status = mb_fail_errno(errno, "%s", path);
-  }
-  (void)close(fd);
-  if (status) return status;
-  status = bind_bytes(exec, bytes, (size_t)info.st_size);
-  if (status) mb_error_prefix(path);
-  (void)munmap(bytes, (size_t)info.st_size);
-  return status;
-}
-
-static int load_late_bound_consts(void *object, struct mb_call *call) {
-  const char *path = NULL;
-  int status = mb_call_expect(call, 1, 1);
-  if (!status) status = mb_call_text(call, 0, &path);
-  return status ? status : bind_file(object, path);
-}
-
-static int check_bound(struct vm_executable *exec) {
-  const char *missing = NULL;
-  pthread_mutex_lock(&exec->lock);
-  for (size_t i = 0; !missing && i < exec->constant_count; i++)
-    if (exec->constants[i].name && !exec->constants[i].view.shape) missing = exec->constants[i].name;
-  pthread_mutex_unlock(&exec->lock);
-  if (!missing) return MBLOB_OK;
-  return mb_fail(MBLOB_E_ARGUMENT,
-                 "constant '%s' is kept in a file of its own: call load_late_bound_consts first", missing);
-}
-
 /* ---- methods --------------------------------------------------------------------------------- */
 
 static int vm_load_executable(void *object, struct mb_call *call) {
   struct vm_executable *exec = object;
   mblob_module *machine = NULL;
   int status = mb_call_expect(call, 0, 0);
-  if (!status) status = check_bound(exec);
+  if (!status) status = vm_late_bound_check(exec);
   if (!status) status = vm_machine_create(exec, &machine);
   if (!status) mb_call_return_module(call, machine);
   return status;
@@ -270,9 +181,7 @@ static int return_names(const struct vm_names *names, struct mb_call *call) {
   FILE *out = open_memstream(&text, &size);
   if (!out) return mb_fail_memory(0);
   for (size_t i = 0; i < names->count; i++) (void)fprintf(out, "%s%s", i ? "\n" : "", names->names[i]);
-  (void)fclose(out);
-  if (!text) (void)mb_fail_memory(size);
-  return return_list(call, text);
+  return mb_call_return_stream(call, out, &text, &size);
 }
 
 static int get_function_names(void *object, struct mb_call *call) {
@@ -284,7 +193,8 @@ static int get_primitive_names(void *object, struct mb_call *call) {
 }
 
 static const struct mb_method methods[] = {{"vm_load_executable", vm_load_executable},
-                                           {"load_late_bound_consts", load_late_bound_consts},
+                                           {"load_late_bound_consts", vm_load_late_bound_consts},
+                                           {"load_late_bound_consts_from_map", vm_load_late_bound_consts_from_map},
                                            {"get_lib", get_lib},
                                            {"save", save},
                                            {"get_function_arity", get_function_arity},

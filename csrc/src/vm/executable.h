@@ -77,6 +77,11 @@ char *vm_list_constants(const struct vm_executable *exec);
 char *vm_list_devices(const struct vm_executable *exec);
 char *vm_list_primitives(const struct vm_executable *exec);
 
+/* vm/late_bound.c: methods of executables, and whether all constants are there. */
+int vm_load_late_bound_consts(void *executable, struct mb_call *call);
+int vm_load_late_bound_consts_from_map(void *executable, struct mb_call *call);
+int vm_late_bound_check(struct vm_executable *exec);
+
 /* vm/executable.c */
 extern const struct mb_class mb_vm_executable_class;
 /* Global function runtime.Load_Executable(code, library): a VMExecutable from code that was saved alone. */

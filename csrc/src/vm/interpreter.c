@@ -153,7 +153,7 @@ int vm_machine_run(struct vm_machine *m, size_t index, const struct vm_value *ar
   for (size_t i = 0; !status && i < m->exec->functions[index].param_count; i++)
     m->registers[i] = shared(args[i]);
   while (!status && m->frame_count) {
-    status = step(m);
+    status = m->profile ? vm_profile_step(m, step) : step(m);
     if (status) locate(m);
   }
   while (m->frame_count) pop_frame(m);

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "array.h"
+#include "device/device.h"
 #include "error.h"
 #include "vm/executable.h"
 
@@ -65,9 +67,7 @@ void vm_names_free(struct vm_names *names) {
 
 /* ---- sections -------------------------------------------------------------------------------- */
 
-static bool is_host(int64_t device_type) {
-  return device_type == kDLCPU || device_type == kDLCUDAHost || device_type == kDLROCMHost;
-}
+static bool is_host(int64_t type) { return mb_device_is_host((int)type); }
 
 static bool read_devices(struct mb_cursor *c, struct vm_executable *exec, bool scopes) {
   uint64_t count = 0, start = c->pos;

@@ -4,8 +4,13 @@
 #define MB_PARAMETER_BYTES_H
 
 #include "executor/stored_arrays.h"
+#include "native.h"
 
 /* Bytes on the heap; NULL when memory is out. */
 char *mb_parameter_bytes(const struct mb_stored_arrays *arrays, size_t *size);
+
+/* What a function of no argument or one name gives: () all arrays as bytes of save_param_dict, where TVM gives
+ * a map; (name) a copy of one. `what`: of the arrays, for errors ("parameter"). */
+int mb_parameters_return(const struct mb_stored_arrays *arrays, const char *what, struct mb_call *call);
 
 #endif
