@@ -12,11 +12,12 @@
 #include <string.h>
 
 #include "error.h"
+#include "spin.h"
 #include "task_errors.h"
 #include "thread_settings.h"
 
 enum {
-  SPINS = 4000,       /* rounds of spin_pause, roughly 40 us, before a thread sleeps */
+  SPINS = 4000,       /* rounds of mb_spin_pause, roughly 40 us, before a thread sleeps */
   COUNTER_STRIDE = 16 /* int32 per task in sync_handle: one per cache line of 64 bytes */
 };
 
@@ -46,14 +47,6 @@ static __thread bool in_task;
 static atomic_uint forks;              /* of which this process is the result */
 static __thread unsigned forks_before; /* when the task of this thread began */
 
-static inline void spin_pause(void) {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
-
 /* ---- workers ----------------------------------------------------------------------------------- */
 
 static void run_task(struct job *job, int task_id) {
@@ -76,7 +69,7 @@ static void run_task(struct job *job, int task_id) {
 static void *worker_main(void *argument) {
   struct worker *w = argument;
   for (;;) {
-    for (int i = 0; i < SPINS && !atomic_load_explicit(&w->busy, memory_order_acquire); ++i) spin_pause();
+    for (int i = 0; i < SPINS && !atomic_load_explicit(&w->busy, memory_order_acquire); ++i) mb_spin_pause();
     pthread_mutex_lock(&w->lock);
     while (!atomic_load(&w->busy) && !atomic_load(&w->stop)) pthread_cond_wait(&w->wake, &w->lock);
     pthread_mutex_unlock(&w->lock);
@@ -170,7 +163,7 @@ static void start_task(struct worker *w, struct job *job, int task_id) {
 }
 
 static void wait_for(struct worker *w) {
-  for (int i = 0; i < SPINS && atomic_load_explicit(&w->busy, memory_order_acquire); ++i) spin_pause();
+  for (int i = 0; i < SPINS && atomic_load_explicit(&w->busy, memory_order_acquire); ++i) mb_spin_pause();
   pthread_mutex_lock(&w->lock);
   while (atomic_load(&w->busy)) pthread_cond_wait(&w->done, &w->lock);
   pthread_mutex_unlock(&w->lock);
@@ -265,7 +258,7 @@ int mb_parallel_barrier(int task_id, TVMParallelGroupEnv *env) {
       if (spins >= SPINS && was_forked_since(forks_before))
         return -1; /* the other tasks are in another process */
       if (spins < SPINS)
-        spin_pause();
+        mb_spin_pause();
       else
         sched_yield();
     }

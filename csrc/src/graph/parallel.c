@@ -6,6 +6,7 @@
 
 #include "error.h"
 #include "graph/schedule.h"
+#include "spin.h"
 #include "thread_pool.h"
 #include "thread_settings.h"
 
@@ -28,14 +29,6 @@ struct run {
   uint32_t failed;  /* the first step in the order of the graph that failed */
   struct mb_saved_error error;
 };
-
-static inline void spin_pause(void) {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
 
 /* ---- the queue ---- */
 
@@ -61,7 +54,7 @@ static uint32_t take(struct run *r) {
   for (int spins = 0; !atomic_load(&r->stop) && r->taken == atomic_load(&r->put);) {
     if (spins++ == 0) {
       pthread_mutex_unlock(&r->lock);
-      for (; spins < SPINS && !atomic_load(&r->stop) && seen == atomic_load(&r->put); spins++) spin_pause();
+      for (; spins < SPINS && !atomic_load(&r->stop) && seen == atomic_load(&r->put); spins++) mb_spin_pause();
       pthread_mutex_lock(&r->lock);
     } else {
       pthread_cond_wait(&r->changed, &r->lock);
