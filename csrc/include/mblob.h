@@ -107,7 +107,8 @@ MBLOB_API int mblob_open_memory(const void *data, size_t size, const mblob_open_
 /* The module of the code that is linked into this program (or into a library that it has loaded) and was packed
  * for that under `prefix` ("": none): export_library(..., system_lib=True). The same module each time, for the
  * life of the process; a module whose type key has no loader fails when it is called. MBLOB_E_NOT_FOUND: nothing
- * is linked in with that prefix. Call it before any of the functions that look for others, or for the registry. */
+ * is linked in with that prefix. What was packed under a longer prefix is another library's, also where "" is
+ * asked for. Call it before any of the functions that look for others, or for the registry. */
 MBLOB_API int mblob_system_lib(const char *prefix, mblob_module **out);
 /* At file scope, once in a program that links an archive (`.a`) of prefix `prefix`: makes the linker take it.
  * An object needs no such thing. Example: MBLOB_SYSTEM_LIB(digits_); */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <tvm/runtime/c_backend_api.h>
 
+#include "argument.h"
 #include "error.h"
 #include "return_value.h"
 
@@ -43,6 +44,7 @@ static bool copy_text(struct cell *cell) {
 }
 
 int TVMBackendAnyListSetPackedArg(void *anylist, int index, TVMValue *args, int *type_codes, int arg_offset) {
+  if (MB_IS_NULL(anylist) || MB_IS_NULL(args) || MB_IS_NULL(type_codes)) return -1;
   const struct cell *cell = (const struct cell *)anylist + index;
   args[arg_offset] = cell->value;
   type_codes[arg_offset] = cell->code;
@@ -50,12 +52,14 @@ int TVMBackendAnyListSetPackedArg(void *anylist, int index, TVMValue *args, int 
 }
 
 int TVMBackendAnyListResetItem(void *anylist, int index) {
+  if (MB_IS_NULL(anylist)) return -1;
   clear((struct cell *)anylist + index);
   return 0;
 }
 
 int TVMBackendAnyListMoveFromPackedReturn(void *anylist, int index, TVMValue *args, int *type_codes,
                                           int ret_offset) {
+  if (MB_IS_NULL(anylist) || MB_IS_NULL(args) || MB_IS_NULL(type_codes)) return -1;
   struct cell *cell = (struct cell *)anylist + index;
   struct cell moved = {args[ret_offset], type_codes[ret_offset]};
   if ((moved.code == kTVMStr || moved.code == kTVMBytes) && !copy_text(&moved)) return -1;

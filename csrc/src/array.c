@@ -7,7 +7,9 @@
 #include <string.h>
 #include <tvm/runtime/c_runtime_api.h>
 
+#include "argument.h"
 #include "device/device.h"
+#include "dtype.h"
 #include "error.h"
 
 #define NDIM_LIMIT 64
@@ -19,8 +21,6 @@ struct array {
   void *owner;
   int64_t shape[];
 };
-
-static int result(int status) { return status ? -1 : 0; }
 
 static struct array *array_of(DLTensor *handle) { return (struct array *)(void *)handle; }
 
@@ -40,17 +40,32 @@ void mb_array_release(DLTensor *handle) {
 
 /* ---- sizes --------------------------------------------------------------------------------------------- */
 
-bool mb_data_size(const DLTensor *t, size_t *out) {
-  size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
-  for (int32_t i = 0; i < t->ndim; i++)
-    if (t->shape[i] < 0 || __builtin_mul_overflow(size, (size_t)t->shape[i], &size)) {
-      (void)mb_fail(MBLOB_E_ARGUMENT, "array: dimension %d of %lld is impossible", i, (long long)t->shape[i]);
-      return false;
-    }
-  *out = size;
-  return true;
+static int check_shape(const int64_t *shape, int ndim) {
+  if (ndim < 0 || ndim > NDIM_LIMIT)
+    return mb_fail(MBLOB_E_ARGUMENT, "ndim is %d, expected 0 to %d", ndim, NDIM_LIMIT);
+  if (ndim && !shape) return mb_fail(MBLOB_E_ARGUMENT, "shape is NULL, expected %d extents", ndim);
+  for (int i = 0; i < ndim; i++)
+    if (shape[i] < 0)
+      return mb_fail(MBLOB_E_ARGUMENT, "shape[%d] is %lld, expected at least 0", i, (long long)shape[i]);
+  return MBLOB_OK;
 }
 
+bool mb_data_size(const DLTensor *t, size_t *out) {
+  if (check_shape(t->shape, t->ndim) || !mb_dtype_check(t->dtype.code, t->dtype.bits, t->dtype.lanes))
+    return false;
+  size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
+  bool empty = false, large = false;
+  for (int32_t i = 0; i < t->ndim; i++) {
+    empty |= t->shape[i] == 0;
+    large |= __builtin_mul_overflow(size, (size_t)t->shape[i], &size);
+  }
+  *out = empty ? 0 : size;
+  if (empty || (!large && size <= PTRDIFF_MAX)) return true;
+  (void)mb_fail(MBLOB_E_ARGUMENT, "the shape is impossible: it has more bytes than memory can");
+  return false;
+}
+
+/* Of a tensor whose bytes were counted, so that extents cannot overflow. */
 static bool is_compact(const DLTensor *t) {
   int64_t expected = 1;
   for (int32_t i = t->ndim; t->strides && i-- > 0; expected *= t->shape[i])
@@ -58,17 +73,22 @@ static bool is_compact(const DLTensor *t) {
   return true;
 }
 
-static bool is_copyable(const DLTensor *t) {
-  if (is_compact(t)) return true;
-  (void)mb_fail(MBLOB_E_ARGUMENT, "array: its strides are not compact");
-  return false;
+/* Whether all of it can be read, and how many bytes that is; recorded if not. */
+static bool is_copyable(const DLTensor *t, size_t *size) {
+  if (mb_device_check(t->device) || !mb_data_size(t, size)) return false;
+  if (*size && !is_compact(t)) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "the strides are not those of compact rows");
+    return false;
+  }
+  if (*size && !t->data) (void)mb_fail(MBLOB_E_ARGUMENT, "data is NULL, expected %zu bytes", *size);
+  return !*size || t->data;
 }
 
 /* ---- making and freeing ---------------------------------------------------------------------- */
 
 static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice device, struct array **out) {
-  if (ndim < 0 || ndim > NDIM_LIMIT || (ndim && !shape))
-    return mb_fail(MBLOB_E_ARGUMENT, "array: %d dimensions, expected 0 to %d", ndim, NDIM_LIMIT);
+  int status = check_shape(shape, ndim);
+  if (status) return status;
   struct array *array = calloc(1, sizeof(*array) + (size_t)ndim * sizeof(int64_t));
   if (!array) return mb_fail_memory(sizeof(*array));
   if (ndim) memcpy(array->shape, shape, (size_t)ndim * sizeof(int64_t));
@@ -84,13 +104,8 @@ static int alloc_data(struct array *array) {
   return mb_device_allocate(array->view.device, size, 0, &array->view.data);
 }
 
-int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits, int dtype_lanes,
-                  int device_type, int device_id, TVMArrayHandle *out) {
-  DLDataType dtype = {(uint8_t)dtype_code, (uint8_t)dtype_bits, (uint16_t)dtype_lanes};
-  DLDevice device = {(DLDeviceType)device_type, device_id};
+static int allocate(const int64_t *shape, int ndim, DLDataType dtype, DLDevice device, DLTensor **out) {
   struct array *array = NULL;
-  if (!out) return result(mb_fail(MBLOB_E_ARGUMENT, "TVMArrayAlloc: out is NULL"));
-  *out = NULL;
   int status = mb_device_check(device);
   if (!status) status = new_array(shape, ndim, dtype, device, &array);
   if (!status) status = alloc_data(array);
@@ -98,7 +113,17 @@ int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_
     free(array);
   else
     *out = &array->view;
-  return result(status);
+  return status;
+}
+
+int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits, int dtype_lanes,
+                  int device_type, int device_id, TVMArrayHandle *out) {
+  const DLDevice device = {(DLDeviceType)device_type, device_id};
+  if (MB_IS_NULL(out)) return -1;
+  *out = NULL;
+  if (!mb_dtype_check(dtype_code, dtype_bits, dtype_lanes)) return mb_named_result(__func__, MBLOB_E_ARGUMENT);
+  const DLDataType dtype = {(uint8_t)dtype_code, (uint8_t)dtype_bits, (uint16_t)dtype_lanes};
+  return mb_named_result(__func__, allocate(shape, ndim, dtype, device, out));
 }
 
 int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner), DLTensor **out) {
@@ -126,31 +151,40 @@ static DLTensor host_bytes(const void *data) {
   return (DLTensor){.data = (void *)(uintptr_t)data, .device = {kDLCPU, 0}};
 }
 
+/* Between `t` and `nbytes` others; the one is `from`, the other `to`. */
 static int copy_bytes(const DLTensor *t, size_t nbytes, const DLTensor *from, const DLTensor *to, void *stream) {
   size_t size = 0;
-  if (!is_copyable(t) || !mb_data_size(t, &size)) return -1;
-  if (size != nbytes)
-    return result(mb_fail(MBLOB_E_ARGUMENT, "array: has %zu bytes, the copy %zu", size, nbytes));
-  return result(mb_device_copy_tensor(from, to, size, stream));
+  if (!is_copyable(t, &size)) return mblob_last_error_info()->status;
+  if (size != nbytes) return mb_fail(MBLOB_E_ARGUMENT, "the array has %zu bytes, the copy %zu", size, nbytes);
+  return mb_device_copy_tensor(from, to, size, stream);
 }
 
 int TVMArrayCopyFromBytes(TVMArrayHandle handle, void *data, size_t nbytes) {
-  if (!handle || (!data && nbytes)) return result(mb_fail(MBLOB_E_ARGUMENT, "array: nothing to copy"));
+  if (MB_IS_NULL(handle) || (nbytes && MB_IS_NULL(data))) return -1;
   const DLTensor host = host_bytes(data);
-  return copy_bytes(handle, nbytes, &host, handle, NULL);
+  return mb_named_result(__func__, copy_bytes(handle, nbytes, &host, handle, NULL));
 }
 
 int TVMArrayCopyToBytes(TVMArrayHandle handle, void *data, size_t nbytes) {
-  if (!handle || (!data && nbytes)) return result(mb_fail(MBLOB_E_ARGUMENT, "array: nothing to copy"));
+  if (MB_IS_NULL(handle) || (nbytes && MB_IS_NULL(data))) return -1;
   const DLTensor host = host_bytes(data);
-  return copy_bytes(handle, nbytes, handle, &host, NULL);
+  return mb_named_result(__func__, copy_bytes(handle, nbytes, handle, &host, NULL));
+}
+
+int mb_array_copy(const DLTensor *from, const DLTensor *to, void *stream) {
+  size_t size = 0;
+  if (is_copyable(from, &size)) {
+    int status = copy_bytes(to, size, from, to, stream);
+    if (status) mb_error_prefix("to");
+    return status;
+  }
+  mb_error_prefix("from");
+  return mblob_last_error_info()->status;
 }
 
 int TVMArrayCopyFromTo(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle stream) {
-  size_t from_size = 0;
-  if (!from || !to) return result(mb_fail(MBLOB_E_ARGUMENT, "array: nothing to copy"));
-  if (!is_copyable(from) || !mb_data_size(from, &from_size)) return -1;
-  return copy_bytes(to, from_size, from, to, stream);
+  if (MB_IS_NULL(from) || MB_IS_NULL(to)) return -1;
+  return mb_named_result(__func__, mb_array_copy(from, to, stream));
 }
 
 /* ---- DLPack ---------------------------------------------------------------------------------- */
@@ -158,10 +192,14 @@ int TVMArrayCopyFromTo(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle s
 static void release_import(void *owner) { TVMDLManagedTensorCallDeleter(owner); }
 
 int TVMArrayFromDLPack(DLManagedTensor *from, TVMArrayHandle *out) {
-  if (!from || !out) return result(mb_fail(MBLOB_E_ARGUMENT, "TVMArrayFromDLPack: an argument is NULL"));
+  size_t size = 0;
+  if (MB_IS_NULL(out)) return -1;
   *out = NULL;
-  if (!is_copyable(&from->dl_tensor) || mb_device_check(from->dl_tensor.device)) return -1;
-  return result(mb_array_view(&from->dl_tensor, from, release_import, out));
+  if (MB_IS_NULL(from)) return -1;
+  int status = is_copyable(&from->dl_tensor, &size)
+                   ? mb_array_view(&from->dl_tensor, from, release_import, out)
+                   : mblob_last_error_info()->status;
+  return mb_named_result(__func__, status);
 }
 
 static void release_export(DLManagedTensor *exported) {
@@ -170,9 +208,11 @@ static void release_export(DLManagedTensor *exported) {
 }
 
 int TVMArrayToDLPack(TVMArrayHandle from, DLManagedTensor **out) {
-  if (!from || !out) return result(mb_fail(MBLOB_E_ARGUMENT, "TVMArrayToDLPack: an argument is NULL"));
+  if (MB_IS_NULL(out)) return -1;
+  *out = NULL;
+  if (MB_IS_NULL(from)) return -1;
   *out = calloc(1, sizeof(**out));
-  if (!*out) return result(mb_fail_memory(sizeof(**out)));
+  if (!*out) return mb_named_result(__func__, mb_fail_memory(sizeof(**out)));
   **out = (DLManagedTensor){*from, from, release_export};
   mb_array_retain(from);
   return 0;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "argument.h"
 #include "dtype.h"
 #include "error.h"
 #include "workspace.h"
@@ -191,8 +192,7 @@ static int run(struct call *c, mblob_function *function, va_list *args) {
 
 int mblob_call(mblob_module *module, const char *name, const char *types, ...) {
   mblob_function *function;
-  if (!module || !name || !types)
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_call: module, name or types is NULL");
+  if (MB_NO_MODULE(module) || MB_IS_NULL(name) || MB_IS_NULL(types)) return MBLOB_E_ARGUMENT;
   int status = mblob_module_function(module, name, 1, &function);
   if (status != MBLOB_OK) return status;
   size_t n = count_arguments(types), room = n ? n : 1;

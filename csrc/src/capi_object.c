@@ -6,6 +6,7 @@
 #include <string.h>
 #include <tvm/runtime/c_runtime_api.h>
 
+#include "argument.h"
 #include "runtime.h"
 
 #define ROOT_TYPE 0 /* what every type is derived from */
@@ -23,14 +24,13 @@ static const char *key_of(const char *function, TVMObjectHandle obj) {
   uint32_t tag = obj ? *(const uint32_t *)obj : 0;
   if (tag == MB_TAG_MODULE) return "runtime.Module";
   if (tag == MB_TAG_FUNCTION) return "runtime.PackedFunc";
-  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: %s, expected a module or a function", function,
-                obj ? "the handle is no object of this runtime" : "the handle is NULL");
+  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: obj is %s, expected a module or a function", function,
+                obj ? "no object of this runtime" : "NULL");
   return NULL;
 }
 
 int TVMObjectTypeKey2Index(const char *type_key, unsigned *out_tindex) {
-  if (!type_key || !out_tindex)
-    return fail(mb_fail(MBLOB_E_ARGUMENT, "TVMObjectTypeKey2Index: an argument is NULL"));
+  if (MB_IS_NULL(type_key) || MB_IS_NULL(out_tindex)) return -1;
   for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
     if (strcmp(types[i].key, type_key) == 0) {
       *out_tindex = types[i].index;
@@ -41,7 +41,7 @@ int TVMObjectTypeKey2Index(const char *type_key, unsigned *out_tindex) {
 }
 
 int TVMObjectTypeIndex2Key(unsigned tindex, char **out_type_key) {
-  if (!out_type_key) return fail(mb_fail(MBLOB_E_ARGUMENT, "TVMObjectTypeIndex2Key: an argument is NULL"));
+  if (MB_IS_NULL(out_type_key)) return -1;
   *out_type_key = NULL;
   for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
     if (types[i].index == tindex) {
@@ -53,18 +53,19 @@ int TVMObjectTypeIndex2Key(unsigned tindex, char **out_type_key) {
 }
 
 int TVMObjectGetTypeIndex(TVMObjectHandle obj, unsigned *out_tindex) {
-  const char *key = key_of("TVMObjectGetTypeIndex", obj);
+  if (MB_IS_NULL(out_tindex)) return -1;
+  const char *key = key_of(__func__, obj);
   return key ? TVMObjectTypeKey2Index(key, out_tindex) : -1;
 }
 
 int TVMObjectDerivedFrom(uint32_t child_type_index, uint32_t parent_type_index, int *is_derived) {
-  if (!is_derived) return fail(mb_fail(MBLOB_E_ARGUMENT, "TVMObjectDerivedFrom: is_derived is NULL"));
+  if (MB_IS_NULL(is_derived)) return -1;
   *is_derived = child_type_index == parent_type_index || parent_type_index == ROOT_TYPE;
   return 0;
 }
 
 int TVMObjectRetain(TVMObjectHandle obj) {
-  if (!key_of("TVMObjectRetain", obj)) return -1;
+  if (!key_of(__func__, obj)) return -1;
   if (*(const uint32_t *)obj == MB_TAG_MODULE)
     (void)mblob_module_retain(obj);
   else
@@ -74,7 +75,7 @@ int TVMObjectRetain(TVMObjectHandle obj) {
 
 int TVMObjectFree(TVMObjectHandle obj) {
   if (!obj) return 0;
-  if (!key_of("TVMObjectFree", obj)) return -1;
+  if (!key_of(__func__, obj)) return -1;
   if (*(const uint32_t *)obj == MB_TAG_MODULE)
     mblob_module_release(obj);
   else

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "error.h"
+
 static const struct {
   const char *name;
   uint8_t code;
@@ -52,6 +54,20 @@ bool mb_dtype_parse(const char *text, size_t size, DLDataType *out) {
     *out = (DLDataType){NAMES[i].code, (uint8_t)bits, (uint16_t)lanes};
     return p == end;
   }
+  return false;
+}
+
+bool mb_dtype_check(int code, int bits, int lanes) {
+  enum { FIRST_CUSTOM = 129 };
+  if (code < 0 || (code > kDLFloat4_e2m1fn && code < FIRST_CUSTOM) || code > UINT8_MAX)
+    (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: no data type has the code %d, expected 0 to %d or %d to %d", code,
+                  kDLFloat4_e2m1fn, FIRST_CUSTOM, UINT8_MAX);
+  else if (bits < 1 || bits > UINT8_MAX)
+    (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: an element of %d bits, expected 1 to %d", bits, UINT8_MAX);
+  else if (lanes < 1 || lanes > UINT16_MAX)
+    (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: an element of %d lanes, expected 1 to %d", lanes, UINT16_MAX);
+  else
+    return true;
   return false;
 }
 

@@ -12,4 +12,8 @@ bool mb_dtype_parse(const char *text, size_t size, DLDataType *out);
  * `e5m2_float8`), and `int`, `uint`, `float` without a width, which have 32 bits. */
 bool mb_dtype_parse_stored(const char *text, size_t size, DLDataType *out);
 
+/* Whether elements of an array can have these parts of a DLDataType; recorded if not. Codes are those of DLPack,
+ * and 129 and above, which TVM leaves to its users. */
+bool mb_dtype_check(int code, int bits, int lanes);
+
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <tvm/runtime/c_backend_api.h>
 
+#include "argument.h"
 #include "return_value.h"
 #include "runtime.h"
 
@@ -35,8 +36,9 @@ void mb_function_free(mblob_function *function) {
 
 int mblob_function_create(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,
                           mblob_function **out) {
-  if (!out || !call)
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_function_create: %s is NULL", out ? "call" : "out");
+  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
+  *out = NULL;
+  if (mb_is_null(__func__, "call", (const void *)(uintptr_t)call)) return MBLOB_E_ARGUMENT;
   *out = mb_function_new(MB_CALLBACK, NULL, "callback");
   if (!*out) return MBLOB_E_MEMORY;
   (*out)->alignment = 0; /* the callback sees tensors as they are */
@@ -117,9 +119,8 @@ int mblob_function_call(mblob_function *function, const TVMValue *args, const in
   struct mb_return result = MB_RETURN_NOTHING;
   if (ret_code) *ret_code = kTVMNullptr;
   if (ret) *ret = result.value;
-  if (!function || count < 0 || (count && (!args || !codes)))
-    return mb_fail(MBLOB_E_ARGUMENT, "call: %s",
-                   function ? "no arguments, or a negative number" : "no function");
+  if (MB_NO_FUNCTION(function) || (count && (MB_IS_NULL(args) || MB_IS_NULL(codes)))) return MBLOB_E_ARGUMENT;
+  if (count < 0) return mb_fail(MBLOB_E_ARGUMENT, "mblob_function_call: count is %d, expected 0 or more", count);
   int status = MBLOB_OK;
   while (!status && (function->kind == MB_FORWARD || function->kind == MB_ENVIRONMENT)) {
     if (function->kind == MB_FORWARD)

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
+#include "argument.h"
 #include "builtin.h"
 #include "runtime.h"
 
@@ -55,7 +56,7 @@ int mb_global_add(const char *name, mblob_function *function, bool replace) {
 }
 
 int mblob_register_global(const char *name, mblob_function *function, int replace) {
-  if (!name || !function) return mb_fail(MBLOB_E_ARGUMENT, "mblob_register_global: an argument is NULL");
+  if (MB_IS_NULL(name) || MB_NO_FUNCTION(function)) return MBLOB_E_ARGUMENT;
   mb_builtin_globals();
   return mb_global_add(name, function, replace != 0);
 }
@@ -70,7 +71,9 @@ int mb_global_get(const char *name, mblob_function **out) {
 }
 
 int mblob_get_global(const char *name, mblob_function **out) {
-  if (!name || !out) return mb_fail(MBLOB_E_ARGUMENT, "mblob_get_global: an argument is NULL");
+  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
+  *out = NULL;
+  if (MB_IS_NULL(name)) return MBLOB_E_ARGUMENT;
   int status = mb_global_get(name, out);
   if (status || *out) return status;
   return mb_fail(MBLOB_E_NOT_FOUND, "no global function '%s' is registered", name);

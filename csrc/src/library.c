@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "argument.h"
 #include "plugin/plugins.h"
 #include "source_file.h"
 
@@ -158,11 +159,18 @@ static struct mb_library *new_library_without_file(void) {
   return library;
 }
 
-int mb_library_new_system(const char *prefix, struct mb_library **out) {
+int mb_library_new_system(const char *prefix, enum mb_system_names names, struct mb_library **out) {
   *out = new_library_without_file();
   if (!*out) return MBLOB_E_MEMORY;
   (*out)->system_prefix = prefix;
+  (*out)->system_names = names;
   return MBLOB_OK;
+}
+
+void mb_library_join(struct mb_library *library, struct mb_library *other) {
+  pthread_mutex_lock(&library->lock);
+  library->joined = other;
+  pthread_mutex_unlock(&library->lock);
 }
 
 /* ---- closing --------------------------------------------------------------------------------- */
@@ -344,8 +352,9 @@ static int check_options(const mblob_open_options *options) {
 
 int mblob_open(const char *path, const mblob_open_options *options, mblob_module **out) {
   struct mb_source source;
-  if (!out || !path) return mb_fail(MBLOB_E_ARGUMENT, "mblob_open: %s is NULL", out ? "path" : "out");
+  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   *out = NULL;
+  if (MB_IS_NULL(path)) return MBLOB_E_ARGUMENT;
   int status = check_options(options);
   if (!status) status = mb_source_open(path, &source);
   return status ? status : open_source(&source, options, out);
@@ -353,7 +362,7 @@ int mblob_open(const char *path, const mblob_open_options *options, mblob_module
 
 int mblob_open_fd(int fd, const mblob_open_options *options, mblob_module **out) {
   struct mb_source source;
-  if (!out) return mb_fail(MBLOB_E_ARGUMENT, "mblob_open_fd: out is NULL");
+  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   *out = NULL;
   int status = check_options(options);
   if (!status) status = mb_source_open_fd(fd, &source);
@@ -362,9 +371,9 @@ int mblob_open_fd(int fd, const mblob_open_options *options, mblob_module **out)
 
 int mblob_open_memory(const void *data, size_t size, const mblob_open_options *options, mblob_module **out) {
   struct mb_source source;
-  if (!out || (!data && size))
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_open_memory: %s is NULL", out ? "data" : "out");
+  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   *out = NULL;
+  if (size && MB_IS_NULL(data)) return MBLOB_E_ARGUMENT;
   int status = check_options(options);
   if (!status) status = mb_source_open_memory(data, size, &source);
   return status ? status : open_source(&source, options, out);
@@ -373,12 +382,10 @@ int mblob_open_memory(const void *data, size_t size, const mblob_open_options *o
 /* ---- modules without a file ------------------------------------------------------------------ */
 
 int mblob_module_create(const mblob_loader *loader, void *self, mblob_module **out) {
-  if (out) *out = NULL;
-  if (!out || !loader || loader->struct_size < sizeof(*loader) || !loader->type_key || !*loader->type_key ||
-      !loader->function)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "mblob_module_create: out or loader is NULL, or the loader has a wrong struct_size, no type "
-                   "key or no function callback");
+  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
+  *out = NULL;
+  if (mb_no_loader(__func__, loader)) return MBLOB_E_ARGUMENT;
+  if (!loader->function) return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_create: loader->function is NULL");
   struct mb_library *library = new_library_without_file();
   if (!library) return MBLOB_E_MEMORY;
   int status = mb_tree_new_single(library, loader, self, &library->trees);

@@ -216,7 +216,7 @@ bool mb_library_unlink(struct mb_library *library) {
 void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW(Sym) * symbol) {
   if (library->system_prefix) {
     *symbol = (ElfW(Sym)){.st_info = STT_FUNC}; /* the announcement does not tell, and these are called */
-    return mb_system_symbol(library->system_prefix, name);
+    return mb_system_symbol(library->system_prefix, name, library->system_names);
   }
   if (!mb_elf_find(&library->elf, name, symbol)) return NULL;
   unsigned type = ELF64_ST_TYPE(symbol->st_info);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "argument.h"
 #include "builtin.h"
 #include "plugin/plugins.h"
 #include "runtime.h"
@@ -61,9 +62,20 @@ static int add_to_registry(size_t at, const mblob_loader *loader) {
   return MBLOB_OK;
 }
 
+bool mb_no_loader(const char *function, const mblob_loader *loader) {
+  if (mb_is_null(function, "loader", loader)) return true;
+  if (loader->struct_size < sizeof(*loader)) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: loader->struct_size is %u, expected %zu", function, loader->struct_size,
+                  sizeof(*loader));
+    return true;
+  }
+  if (mb_is_null(function, "loader->type_key", loader->type_key)) return true;
+  if (!*loader->type_key) (void)mb_fail(MBLOB_E_ARGUMENT, "%s: loader->type_key is empty", function);
+  return !*loader->type_key;
+}
+
 int mblob_register_loader(const mblob_loader *loader) {
-  if (!loader || loader->struct_size < sizeof(*loader) || !loader->type_key || !*loader->type_key)
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_register_loader: no loader, a wrong struct_size, or no type key");
+  if (mb_no_loader(__func__, loader)) return MBLOB_E_ARGUMENT;
   if (!loader->function && loader->open)
     return mb_fail(MBLOB_E_ARGUMENT, "mblob_register_loader: the loader of '%s' has no function callback",
                    loader->type_key);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "argument.h"
 #include "runtime.h"
 
 #define ENTRY_NAME "__tvm_main__" /* names the entry function: a string, or the function itself */
@@ -113,16 +114,26 @@ int mb_module_find(mblob_module *module, const char *name, bool imports, mblob_f
   return finish(&search, mb_module_walk(module, true, visit, &search), out);
 }
 
+static int search_trees(const struct mb_tree *tree, struct search *search) {
+  int status = MBLOB_OK;
+  for (; tree && !status; tree = tree->next)
+    for (size_t i = 0; i < tree->count && !status; i++)
+      if (tree->modules[i].is_library) status = mb_module_walk(&tree->modules[i], true, visit, search);
+  return status;
+}
+
 int mb_library_find_import(struct mb_library *library, const char *name, mblob_function **out) {
   struct search search = {.name = name};
   int status = MBLOB_OK;
-  pthread_mutex_lock(&library->lock);
-  struct mb_tree *tree =
-      library->trees; /* trees are only ever put in front, so the rest may be read without */
-  pthread_mutex_unlock(&library->lock);
-  for (; tree && !status; tree = tree->next)
-    for (size_t i = 0; i < tree->count && !status; i++)
-      if (tree->modules[i].is_library) status = mb_module_walk(&tree->modules[i], true, visit, &search);
+  while (library && !status) {
+    pthread_mutex_lock(&library->lock);
+    /* Trees are only ever put in front, so the rest may be read without the lock. */
+    const struct mb_tree *tree = library->trees;
+    struct mb_library *joined = library->joined;
+    pthread_mutex_unlock(&library->lock);
+    status = search_trees(tree, &search);
+    library = joined;
+  }
   return finish(&search, status, out);
 }
 
@@ -219,8 +230,9 @@ static int not_found(mblob_module *module, const char *name, bool imports) {
 /* ---- the face -------------------------------------------------------------------------------- */
 
 int mblob_module_function(mblob_module *module, const char *name, int query_imports, mblob_function **out) {
-  if (!out || !module || !name)
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_function: an argument is NULL");
+  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
+  *out = NULL;
+  if (MB_NO_MODULE(module) || MB_IS_NULL(name)) return MBLOB_E_ARGUMENT;
   int status = mb_module_find(module, name, query_imports != 0, out);
   if (!status && !*out) status = not_found(module, name, query_imports != 0);
   if (status) *out = NULL;

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "argument.h"
 #include "ndarray.h"
 
 /* ---- making a tree ----------------------------------------------------------------------------------- */
@@ -246,8 +247,7 @@ mblob_module *mblob_module_import_at(const mblob_module *module, size_t i) {
 int mblob_module_is_data(const mblob_module *module) { return module && module->is_data; }
 
 int mblob_module_payload(const mblob_module *module, const void **data, size_t *size) {
-  if (!module || !data || !size)
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_payload: an argument is NULL");
+  if (MB_NO_MODULE(module) || MB_IS_NULL(data) || MB_IS_NULL(size)) return MBLOB_E_ARGUMENT;
   *data = module->payload;
   *size = (size_t)module->payload_size;
   return MBLOB_OK;
@@ -256,7 +256,7 @@ int mblob_module_payload(const mblob_module *module, const void **data, size_t *
 static int is_module(mblob_module *module, void *wanted) { return module == wanted ? 1 : 0; }
 
 int mblob_module_import(mblob_module *module, mblob_module *child) {
-  if (!module || !child) return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_import: an argument is NULL");
+  if (MB_NO_MODULE(module) || MB_NO_MODULE(child)) return MBLOB_E_ARGUMENT;
   int found = mb_module_walk(child, false, is_module, module);
   if (found == MBLOB_E_MEMORY) return found;
   if (found)
@@ -304,7 +304,7 @@ static int find_tensor(mblob_module *module, void *argument) {
 }
 
 int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out) {
-  if (!module || !name || !out) return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_tensor: an argument is NULL");
+  if (MB_NO_MODULE(module) || MB_IS_NULL(name) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   struct tensor_search search = {.name = name};
   *out = (DLTensor){0};
   int status = mb_module_walk(module, false, find_tensor, &search);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "argument.h"
 #include "error.h"
 #include "runtime.h"
 
@@ -122,11 +123,18 @@ static const char *code_name(int code) {
   }
 }
 
+static bool is_pointer(int code) {
+  return code == kTVMDLTensorHandle || code == kTVMNDArrayHandle || code == kTVMModuleHandle ||
+         code == kTVMPackedFuncHandle || code == kTVMObjectHandle || code == kTVMStr || code == kTVMBytes;
+}
+
 static int wrong(const struct mb_call *call, int i, const char *expected) {
   if (i >= call->count)
     return mb_fail(MBLOB_E_ARGUMENT, "argument %d is missing: expected %s", i, expected);
-  return mb_fail(MBLOB_E_ARGUMENT, "argument %d: expected %s, found %s (type code %d)", i, expected,
-                 code_name(call->codes[i]), call->codes[i]);
+  const int code = call->codes[i];
+  const bool null = is_pointer(code) && !call->args[i].v_handle;
+  return mb_fail(MBLOB_E_ARGUMENT, "argument %d: expected %s, found %s%s (type code %d)", i, expected,
+                 code_name(code), null ? " that is NULL" : "", code);
 }
 
 /* The type code of an argument; -1 when there is none. */
@@ -174,6 +182,8 @@ int mb_call_bytes(const struct mb_call *call, int i, const void **data, size_t *
     *size = strlen(call->args[i].v_str);
   } else {
     const TVMByteArray *bytes = call->args[i].v_handle;
+    if (!bytes->data && bytes->size)
+      return mb_fail(MBLOB_E_ARGUMENT, "argument %d: %zu bytes whose data is NULL", i, bytes->size);
     *data = bytes->data;
     *size = bytes->size;
   }
@@ -190,6 +200,9 @@ int mb_call_tensor(const struct mb_call *call, int i, DLTensor **out) {
 
 int mb_call_module(const struct mb_call *call, int i, mblob_module **out) {
   if (code_of(call, i) != kTVMModuleHandle || !call->args[i].v_handle) return wrong(call, i, "a module");
+  if (!mb_handle_is_module(call->args[i].v_handle))
+    return mb_fail(MBLOB_E_ARGUMENT, "argument %d: expected a module, found %s", i,
+                   mb_handle_kind(call->args[i].v_handle));
   *out = call->args[i].v_handle;
   return MBLOB_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "argument.h"
 #include "array.h"
 #include "error.h"
 
@@ -54,9 +55,13 @@ static int copy_text(struct mb_return *result, const char *data, size_t size) {
 
 /* Take the text that `value` points to into `result`. */
 static int adopt_text(struct mb_return *result) {
-  if (!result->value.v_handle) return mb_fail(MBLOB_E_ARGUMENT, "return value: a string that is NULL");
+  if (!result->value.v_handle)
+    return mb_fail(MBLOB_E_ARGUMENT, "return value: %s NULL",
+                   result->code == kTVMStr ? "a string that is" : "bytes that are");
   if (result->code == kTVMStr) return copy_text(result, result->value.v_str, strlen(result->value.v_str));
   const TVMByteArray *bytes = result->value.v_handle;
+  if (!bytes->data && bytes->size)
+    return mb_fail(MBLOB_E_ARGUMENT, "return value: %zu bytes whose data is NULL", bytes->size);
   return copy_text(result, bytes->data, bytes->size);
 }
 
@@ -65,8 +70,17 @@ static int check_code(int code) {
   return known ? MBLOB_OK : mb_fail(MBLOB_E_ARGUMENT, "return value: type code %d cannot be returned", code);
 }
 
+/* A handle that a host gave is what its code says. */
+static int check_handle(TVMValue value, int code) {
+  if (!value.v_handle) return MBLOB_OK;
+  bool wrong = (code == kTVMModuleHandle && mb_no_module("return value", "the handle", value.v_handle)) ||
+               (code == kTVMPackedFuncHandle && mb_no_function("return value", "the handle", value.v_handle));
+  return wrong ? MBLOB_E_ARGUMENT : MBLOB_OK;
+}
+
 int mb_return_set(struct mb_return *result, TVMValue value, int code) {
   int status = check_code(code);
+  if (!status) status = check_handle(value, code);
   if (status) return status;
   mb_return_drop(result);
   result->value = value;
@@ -112,9 +126,10 @@ void mb_return_hand_over(struct mb_return *result, TVMValue *ret, int *ret_code)
 }
 
 int TVMCFuncSetReturn(TVMRetValueHandle ret, TVMValue *value, int *type_code, int num_ret) {
-  if (!ret || !value || !type_code || num_ret != 1) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMCFuncSetReturn: expected one value, found %d", num_ret);
+  if (MB_IS_NULL(ret) || MB_IS_NULL(value) || MB_IS_NULL(type_code)) return -1;
+  if (num_ret != 1) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMCFuncSetReturn: num_ret is %d, expected 1", num_ret);
     return -1;
   }
-  return mb_return_set(ret, *value, *type_code) ? -1 : 0;
+  return mb_named_result(__func__, mb_return_set(ret, *value, *type_code));
 }

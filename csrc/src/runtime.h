@@ -17,6 +17,7 @@
 #include "function_table.h"
 #include "map.h"
 #include "safetensors.h"
+#include "system_library.h"
 
 /* First word of what `__tvm_module_ctx`, TVMModuleHandle and TVMFunctionHandle point to, which kernels and
  * hosts hand back untyped. */
@@ -139,6 +140,8 @@ int mb_library_find_import(struct mb_library *library, const char *name, mblob_f
 
 /* ---- loaders (loaders.c) --------------------------------------------------------------------- */
 
+/* Whether what a host gave as `loader` is none: NULL, too small, or without a type key; recorded. */
+bool mb_no_loader(const char *function, const mblob_loader *loader);
 /* Whether the module works without one. */
 bool mb_module_needs_loader(const mblob_module *module);
 /* MBLOB_OK if there is a loader for the module's key, else MBLOB_E_LOADER. */
@@ -171,6 +174,8 @@ struct mb_library {
   pthread_t closer;
 
   const char *system_prefix; /* of a statically linked library, which has no file; else NULL */
+  enum mb_system_names system_names;
+  struct mb_library *joined; /* the same code, with the other way to find names; not counted, guarded by `lock` */
   struct mb_source source;
   struct mb_elf elf;
   int copy_fd; /* owned; what the linker is given in place of the file (link_copy.h), -1: the file itself */
@@ -198,7 +203,9 @@ void mb_library_release(struct mb_library *library);
 void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW(Sym) * symbol);
 
 /* A library without a file: what constructors announced under `prefix`. Never closed. */
-int mb_library_new_system(const char *prefix, struct mb_library **out);
+int mb_library_new_system(const char *prefix, enum mb_system_names names, struct mb_library **out);
+/* Let kernels of `library` find the imports of `other`'s modules too. */
+void mb_library_join(struct mb_library *library, struct mb_library *other);
 /* Another tree of a library that is in memory; its root. */
 int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options, mblob_module **out);
 

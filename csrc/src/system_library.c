@@ -8,6 +8,7 @@
 #include <string.h>
 #include <tvm/runtime/c_backend_api.h>
 
+#include "argument.h"
 #include "runtime.h"
 
 struct symbol {
@@ -39,46 +40,77 @@ static int announce(const char *name, void *address) {
 }
 
 int TVMBackendRegisterSystemLibSymbol(const char *name, void *ptr) {
-  if (!name || !ptr) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMBackendRegisterSystemLibSymbol: an argument is NULL");
-    return -1;
-  }
+  if (MB_IS_NULL(name) || MB_IS_NULL(ptr)) return -1;
   pthread_mutex_lock(&symbols_lock);
   int rc = announce(name, ptr);
   pthread_mutex_unlock(&symbols_lock);
   return rc;
 }
 
-static void *address_of(const char *name) {
+/* What a library announces of itself, behind its prefix. */
+#define BLOB_NAME "__tvm_dev_mblob"
+#define RECORD_NAME "__mblob_system_lib"
+#define CONTEXT_NAME "__tvm_module_ctx"
+static const char *const part_names[] = {BLOB_NAME, MB_FUNCTION_TABLE_SYMBOL, RECORD_NAME, CONTEXT_NAME};
+enum { PART_NAME_SIZE = 32 /* of the longest, with its end */ };
+
+static bool has_part(char *prefix, size_t length) {
+  for (size_t i = 0; i < sizeof(part_names) / sizeof(*part_names); i++) {
+    memcpy(prefix + length, part_names[i], strlen(part_names[i]) + 1);
+    if (mb_map_get(&symbols, prefix)) return true;
+  }
+  return false;
+}
+
+/* Whether `name` is of a library whose prefix is longer than the first `own` characters of the name. With the
+ * lock. */
+static bool is_of_longer_prefix(const char *name, size_t own) {
+  size_t length = strlen(name);
+  char *prefix = malloc(length + PART_NAME_SIZE);
+  bool found = false;
+  for (size_t end = length; prefix && !found && end > own; end--) {
+    memcpy(prefix, name, end);
+    found = has_part(prefix, end);
+  }
+  free(prefix);
+  return found;
+}
+
+static void *address_of(const char *name, size_t own, enum mb_system_names names) {
   pthread_mutex_lock(&symbols_lock);
   const struct symbol *symbol = mb_map_get(&symbols, name);
+  if (symbol && names == MB_NAMES_OF_PREFIX && is_of_longer_prefix(name, own)) symbol = NULL;
   void *address = symbol ? symbol->address : NULL;
   pthread_mutex_unlock(&symbols_lock);
   return address;
 }
 
-static void *prefixed(const char *prefix, const char *name) {
+static void *prefixed(const char *prefix, const char *name, enum mb_system_names names) {
   char *text = NULL;
   if (asprintf(&text, "%s%s", prefix, name) < 0) return NULL;
-  void *address = address_of(text);
+  void *address = address_of(text, strlen(prefix), names);
   free(text);
   return address;
 }
 
-void *mb_system_symbol(const char *prefix, const char *name) {
-  void *address = prefixed(prefix, name);
-  return address || !*prefix ? address : address_of(name);
+void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_names names) {
+  size_t length = strlen(prefix);
+  void *address = prefixed(prefix, name, names);
+  if (address || !length) return address;
+  if (names == MB_NAMES_OF_PREFIX && strncmp(name, prefix, length) != 0) return NULL;
+  return address_of(name, length, names);
 }
 
-/* Whether any name starts with `prefix`. */
+/* Whether any name is the prefix's own. */
 static bool is_announced(const char *prefix) {
   const struct mb_map_item *item = NULL;
   size_t length = strlen(prefix);
+  bool found = false;
   pthread_mutex_lock(&symbols_lock);
-  for (size_t i = 0; (item = mb_map_next(&symbols, &i)) && strncmp(item->key, prefix, length) != 0;) {
-  }
+  for (size_t i = 0; !found && (item = mb_map_next(&symbols, &i));)
+    found = strncmp(item->key, prefix, length) == 0 && !is_of_longer_prefix(item->key, length);
   pthread_mutex_unlock(&symbols_lock);
-  return item != NULL;
+  return found;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
@@ -136,16 +168,17 @@ struct system_library {
   char prefix[];
 };
 
-static struct mb_map libraries; /* prefix -> struct system_library, for the life of the process */
+/* prefix -> struct system_library, for the life of the process; one map for each way to look names up */
+static struct mb_map libraries[2];
 static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* These carry the prefix and are not shared with other libraries. */
 static struct parts parts_of(const char *prefix) {
   return (struct parts){
-      .blob = prefixed(prefix, "__tvm_dev_mblob"),
-      .table = prefixed(prefix, MB_FUNCTION_TABLE_SYMBOL),
-      .record = prefixed(prefix, "__mblob_system_lib"),
-      .context = prefixed(prefix, "__tvm_module_ctx"),
+      .blob = prefixed(prefix, BLOB_NAME, MB_NAMES_AS_TVM),
+      .table = prefixed(prefix, MB_FUNCTION_TABLE_SYMBOL, MB_NAMES_AS_TVM),
+      .record = prefixed(prefix, RECORD_NAME, MB_NAMES_AS_TVM),
+      .context = prefixed(prefix, CONTEXT_NAME, MB_NAMES_AS_TVM),
   };
 }
 
@@ -199,10 +232,10 @@ static int read_parts(struct system_library *system, struct mb_library *library)
   return status;
 }
 
-static int make_root(struct system_library *system) {
+static int make_root(struct system_library *system, enum mb_system_names names) {
   static const mblob_open_options options = {.struct_size = sizeof(options), .missing = MBLOB_MISSING_STUB};
   struct mb_library *library = NULL;
-  int status = mb_library_new_system(system->prefix, &library);
+  int status = mb_library_new_system(system->prefix, names, &library);
   if (!status) status = read_parts(system, library);
   if (!status) status = mb_library_add_tree(library, &options, &system->root);
   if (status) {
@@ -217,10 +250,19 @@ static bool is_same(const struct parts *a, const struct parts *b) {
   return a->blob == b->blob && a->table == b->table && a->record == b->record && a->context == b->context;
 }
 
+/* Kernels ask the context that was made first; it leads to the imports of the other one's modules too. */
+static void set_context(struct system_library *system, const struct system_library *other) {
+  if (other && is_same(&other->parts, &system->parts)) {
+    mb_library_join(other->library, system->library);
+  } else if (system->parts.context) {
+    *system->parts.context = &system->library->context;
+  }
+}
+
 /* With the lock. A shared library that was unloaded and loaded again announces other addresses: then the prefix
  * stands for a new library, and the old one stays for those who hold it. */
-static int find_or_make(const char *prefix, mblob_module **out) {
-  struct system_library *known = mb_map_get(&libraries, prefix);
+static int find_or_make(const char *prefix, enum mb_system_names names, mblob_module **out) {
+  struct system_library *known = mb_map_get(&libraries[names], prefix);
   const struct parts parts = parts_of(prefix);
   if (known && is_same(&known->parts, &parts)) {
     *out = known->root;
@@ -232,8 +274,8 @@ static int find_or_make(const char *prefix, mblob_module **out) {
   memcpy(system->prefix, prefix, size);
   system->parts = parts;
   system->before = known;
-  int status = make_root(system);
-  if (!status && !mb_map_put(&libraries, system->prefix, system)) {
+  int status = make_root(system, names);
+  if (!status && !mb_map_put(&libraries[names], system->prefix, system)) {
     mb_library_release(system->library);
     status = MBLOB_E_MEMORY;
   }
@@ -241,7 +283,7 @@ static int find_or_make(const char *prefix, mblob_module **out) {
     free(system);
     return status;
   }
-  if (parts.context) *parts.context = &system->library->context;
+  set_context(system, mb_map_get(&libraries[!names], prefix));
   *out = system->root;
   return MBLOB_OK;
 }
@@ -249,26 +291,27 @@ static int find_or_make(const char *prefix, mblob_module **out) {
 #define ARCHIVES ", of an archive (.a) with MBLOB_SYSTEM_LIB(prefix) or --whole-archive"
 
 /* The root, not counted. */
-static int get(const char *prefix, mblob_module **out) {
-  if (!is_announced(prefix)) {
-    if (!*prefix)
-      return mb_fail(MBLOB_E_NOT_FOUND, "no system library: nothing announced itself; link one in" ARCHIVES);
-    return mb_fail(MBLOB_E_NOT_FOUND,
-                   "no system library has the prefix '%s': nothing announced itself with it; link it in" ARCHIVES,
-                   prefix);
-  }
+static int get(const char *prefix, enum mb_system_names names, mblob_module **out) {
   pthread_mutex_lock(&libraries_lock);
-  int status = find_or_make(prefix, out);
+  int status = find_or_make(prefix, names, out);
   pthread_mutex_unlock(&libraries_lock);
   if (status) mb_error_prefix(*prefix ? prefix : "the system library");
   return status;
 }
 
 int mblob_system_lib(const char *prefix, mblob_module **out) {
-  if (!out) return mb_fail(MBLOB_E_ARGUMENT, "mblob_system_lib: out is NULL");
+  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   *out = NULL;
-  if (!prefix) return mb_fail(MBLOB_E_ARGUMENT, "mblob_system_lib: prefix is NULL");
-  int status = get(prefix, out);
+  if (MB_IS_NULL(prefix)) return MBLOB_E_ARGUMENT;
+  if (!is_announced(prefix))
+    return *prefix
+               ? mb_fail(MBLOB_E_NOT_FOUND,
+                         "no system library has the prefix '%s': nothing announced itself with it; link it "
+                         "in" ARCHIVES,
+                         prefix)
+               : mb_fail(MBLOB_E_NOT_FOUND,
+                         "no system library without a prefix: nothing announced itself; link one in" ARCHIVES);
+  int status = get(prefix, MB_NAMES_OF_PREFIX, out);
   if (!status) (void)mblob_module_retain(*out);
   return status;
 }
@@ -277,9 +320,9 @@ int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHand
   (void)resource;
   mblob_module *module = NULL;
   bool given = count > 0 && codes[0] != kTVMNullptr;
-  if (count > 1 || (given && codes[0] != kTVMStr))
+  if (count > 1 || (given && (codes[0] != kTVMStr || !args[0].v_str)))
     return mb_fail(MBLOB_E_ARGUMENT, "runtime.SystemLib: expected at most one argument, the prefix, a string");
-  int status = get(given ? args[0].v_str : "", &module);
+  int status = get(given ? args[0].v_str : "", MB_NAMES_AS_TVM, &module);
   if (status) return status;
   TVMValue value = {.v_handle = module};
   int code = kTVMModuleHandle;

@@ -6,10 +6,16 @@
 
 #include <tvm/runtime/c_runtime_api.h>
 
-/* Address of the symbol `prefix``name`, else of `name`; NULL if neither was announced. */
-void *mb_system_symbol(const char *prefix, const char *name);
+/* Which names a library of some prefix finds. */
+enum mb_system_names {
+  MB_NAMES_OF_PREFIX, /* those that begin with its prefix and with no longer one that a library has */
+  MB_NAMES_AS_TVM,    /* as TVM does: with its prefix, else as they are, whosever they are */
+};
 
-/* The global function "runtime.SystemLib" (prefix="") -> module. */
+/* Address of the symbol `prefix``name`, else of `name`; NULL if neither was announced, or is another's. */
+void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_names names);
+
+/* The global function "runtime.SystemLib" (prefix="") -> module, which exists whatever was announced. */
 int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource);
 
 #endif

@@ -1,19 +1,12 @@
-/* check.h - one macro is the test framework: a failed condition prints itself and ends the program. */
+/* check.h - what the tests of the C runtime share. */
 #ifndef CHECK_H
 #define CHECK_H
 
 #include <mblob.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#define CHECK(condition)                                                                                    \
-  do {                                                                                                      \
-    if (!(condition)) {                                                                                     \
-      fprintf(stderr, "%s:%d: %s\n  last error: %s\n", __FILE__, __LINE__, #condition, mblob_last_error()); \
-      exit(1);                                                                                              \
-    }                                                                                                       \
-  } while (0)
+#include "check_tvm.h"
+
+#define COUNT(list) ((int)(sizeof(list) / sizeof(*(list))))
 
 #define RUN(test, ...)       \
   do {                       \
@@ -26,6 +19,66 @@ static inline const char *in(const char *directory, const char *name) {
   static char path[4096];
   snprintf(path, sizeof(path), "%s/%s", directory, name);
   return path;
+}
+
+static inline mblob_module *open_ok(const char *directory, const char *name) {
+  mblob_module *module = NULL;
+  CHECK(mblob_open(in(directory, name), NULL, &module) == MBLOB_OK);
+  return module;
+}
+
+/* ---- functions of one argument, imports included ---- */
+
+static inline int call_one(mblob_module *module, const char *name, TVMValue argument, int code, TVMValue *ret,
+                           int *ret_code) {
+  mblob_function *function;
+  CHECK(mblob_module_function(module, name, 1, &function) == MBLOB_OK);
+  int status = mblob_function_call(function, &argument, &code, 1, ret, ret_code);
+  mblob_function_release(function);
+  return status;
+}
+
+static inline int call_status(mblob_module *module, const char *name, int64_t argument) {
+  TVMValue value;
+  value.v_int64 = argument;
+  return call_one(module, name, value, kTVMArgInt, NULL, NULL);
+}
+
+static inline int64_t call_int(mblob_module *module, const char *name, int64_t argument) {
+  TVMValue value, ret;
+  int ret_code;
+  value.v_int64 = argument;
+  CHECK(call_one(module, name, value, kTVMArgInt, &ret, &ret_code) == MBLOB_OK && ret_code == kTVMArgInt);
+  return ret.v_int64;
+}
+
+/* ---- the global function "host.answer" ---- */
+
+static inline int answer(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+  TVMValue value;
+  int code = kTVMArgInt;
+  (void)args, (void)codes, (void)count;
+  value.v_int64 = resource ? *(int *)resource : 42;
+  return TVMCFuncSetReturn(ret, &value, &code, 1);
+}
+
+/* It gives `*number`, 42 if that is NULL. */
+static inline void register_answer(int *number) {
+  mblob_function *function;
+  CHECK(mblob_function_create(answer, number, NULL, &function) == MBLOB_OK);
+  CHECK(mblob_register_global("host.answer", function, 1) == MBLOB_OK);
+  mblob_function_release(function);
+}
+
+/* Lines of this process's memory map that contain `name`. */
+static inline long mapped_lines(const char *name) {
+  char line[4096];
+  long count = 0;
+  FILE *maps = fopen("/proc/self/maps", "r");
+  CHECK(maps);
+  while (fgets(line, sizeof(line), maps)) count += strstr(line, name) != NULL;
+  fclose(maps);
+  return count;
 }
 
 #endif

@@ -76,6 +76,14 @@ __attribute__((noinline, unused)) static char *graph_json(const struct node *nod
   return text;
 }
 
+/* data -> add_one -> reshape -> twice; the sum of both is the output. */
+__attribute__((unused)) static const struct node diamond[] = {
+    {.name = "data", .storage = 7},
+    {.name = "plus", .function = "add_one", .inputs = {0}, .input_count = 1, .storage = 2},
+    {.name = "shaped", .function = "__nop", .inputs = {1}, .input_count = 1, .storage = 2, .shape = "[2, 2]"},
+    {.name = "double", .function = "twice", .inputs = {2}, .input_count = 1, .storage = 9, .shape = "[2, 2]"},
+    {.name = "mixed", .function = "mix", .inputs = {3, 1}, .input_count = 2, .storage = 4}};
+
 /* ---- executors ---- */
 
 static inline int try_create(const char *json, mblob_module *kernels, mblob_module **out) {

@@ -32,17 +32,6 @@ static mblob_module *create(const char *key, struct adder *adder) {
   return module;
 }
 
-static int64_t call(mblob_module *module, const char *name, int64_t argument) {
-  mblob_function *function = NULL;
-  TVMValue arg = {.v_int64 = argument}, ret;
-  int code = kTVMArgInt, ret_code;
-  CHECK(mblob_module_function(module, name, 1, &function) == MBLOB_OK);
-  CHECK(mblob_function_call(function, &arg, &code, 1, &ret, &ret_code) == MBLOB_OK);
-  CHECK(ret_code == kTVMArgInt);
-  mblob_function_release(function);
-  return ret.v_int64;
-}
-
 static void it_is_a_module(const char *key) {
   struct adder adder = {.amount = 7};
   char copied[32];
@@ -55,7 +44,7 @@ static void it_is_a_module(const char *key) {
   const void *payload = module;
   size_t size = 1;
   CHECK(mblob_module_payload(module, &payload, &size) == MBLOB_OK && size == 0 && !payload);
-  CHECK(call(module, "host.twice", 1) == 8 && call(module, "host.twice", 2) == 9);
+  CHECK(call_int(module, "host.twice", 1) == 8 && call_int(module, "host.twice", 2) == 9);
   CHECK(adder.asked == 1); /* what it gave is kept */
   mblob_function *function = NULL;
   CHECK(mblob_module_function(module, "nothing", 0, &function) == MBLOB_E_NOT_FOUND && !function);
@@ -85,15 +74,14 @@ static void a_function_keeps_it(void) {
 
 static void a_kernel_above_finds_its_functions(const char *dir) {
   struct adder adder = {.amount = 100}, below = {.amount = 5};
-  mblob_module *library = NULL;
-  CHECK(mblob_open(in(dir, "plain.so"), NULL, &library) == MBLOB_OK);
+  mblob_module *library = open_ok(dir, "plain.so");
   mblob_module *module = create("adder", &adder), *child = create("below", &below);
   CHECK(mblob_module_import(module, child) == MBLOB_OK);
   CHECK(mblob_module_import(library, module) == MBLOB_OK);
   CHECK(mblob_module_import(child, library) == MBLOB_E_ARGUMENT && strstr(mblob_last_error(), "cycle"));
   mblob_module_release(module);
   mblob_module_release(child);
-  CHECK(call(library, "calls_twice", 4) == 104);
+  CHECK(call_int(library, "calls_twice", 4) == 104);
   CHECK(below.asked == 0 && adder.closed == 0);
   mblob_module_release(library);
   CHECK(adder.closed == 1 && below.closed == 1);
@@ -104,6 +92,7 @@ static void a_wrong_one_is_refused(void) {
   struct adder adder = {0};
   mblob_module *module = NULL;
   CHECK(mblob_module_create(&loader, &adder, &module) == MBLOB_E_ARGUMENT && !module);
+  CHECK(strstr(mblob_last_error(), "loader->function is NULL"));
   loader.function = find;
   loader.type_key = "";
   CHECK(mblob_module_create(&loader, &adder, &module) == MBLOB_E_ARGUMENT);

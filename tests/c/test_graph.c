@@ -1,18 +1,8 @@
 /* test_graph DIRECTORY: graphs over kernels/graph.c. */
 #include "graphs.h"
 
-#define COUNT(list) ((int)(sizeof(list) / sizeof(*(list))))
-
 static _Alignas(128) float one_to_four[4] = {1, 2, 3, 4};
 static mblob_module *kernels;
-
-/* data -> add_one -> reshape -> twice; the sum of both is the output. */
-static const struct node diamond[] = {
-    {.name = "data", .storage = 7},
-    {.name = "plus", .function = "add_one", .inputs = {0}, .input_count = 1, .storage = 2},
-    {.name = "shaped", .function = "__nop", .inputs = {1}, .input_count = 1, .storage = 2, .shape = "[2, 2]"},
-    {.name = "double", .function = "twice", .inputs = {2}, .input_count = 1, .storage = 9, .shape = "[2, 2]"},
-    {.name = "mixed", .function = "mix", .inputs = {3, 1}, .input_count = 2, .storage = 4}};
 
 static mblob_module *executor(const struct node *nodes, int count, const int *heads) {
   char *json = graph_json(nodes, count, heads);
@@ -229,7 +219,7 @@ static void what_is_missing_is_named(void) {
 
 int main(int argc, char **argv) {
   CHECK(argc == 2);
-  CHECK(mblob_open(in(argv[1], "graph.so"), NULL, &kernels) == MBLOB_OK);
+  kernels = open_ok(argv[1], "graph.so");
   RUN(a_graph_runs);
   RUN(an_output_outlives_the_executor);
   RUN(operators_see_what_the_graph_says);

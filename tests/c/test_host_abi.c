@@ -7,43 +7,6 @@
 
 #include "check.h"
 
-static mblob_module *open_ok(const char *dir, const char *name) {
-  mblob_module *module = NULL;
-  CHECK(mblob_open(in(dir, name), NULL, &module) == MBLOB_OK);
-  return module;
-}
-
-static int call(mblob_module *module, const char *name, TVMValue argument, int code, int64_t *result) {
-  mblob_function *function;
-  TVMValue ret = {.v_int64 = 0};
-  int ret_code;
-  CHECK(mblob_module_function(module, name, 1, &function) == MBLOB_OK);
-  int status = mblob_function_call(function, &argument, &code, 1, &ret, &ret_code);
-  mblob_function_release(function);
-  *result = ret.v_int64;
-  return status;
-}
-
-static int64_t call_int(mblob_module *module, const char *name, int64_t argument) {
-  int64_t result;
-  CHECK(call(module, name, (TVMValue){.v_int64 = argument}, kTVMArgInt, &result) == MBLOB_OK);
-  return result;
-}
-
-static int answer(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
-  (void)args, (void)codes, (void)count;
-  TVMValue value = {.v_int64 = resource ? *(int *)resource : 42};
-  int code = kTVMArgInt;
-  return TVMCFuncSetReturn(ret, &value, &code, 1);
-}
-
-static void register_answer(int *number) {
-  mblob_function *function;
-  CHECK(mblob_function_create(answer, number, NULL, &function) == MBLOB_OK);
-  CHECK(mblob_register_global("host.answer", function, 1) == MBLOB_OK);
-  mblob_function_release(function);
-}
-
 static void every_reference_leads_to_this_runtime(const char *dir, const char *name) {
   mblob_module *module = open_ok(dir, name);
   CHECK(call_int(module, "constructor_ran", 0) == 1);
@@ -60,13 +23,12 @@ static void every_reference_leads_to_this_runtime(const char *dir, const char *n
 static void texts_of_kernels_arrive_as_they_are(const char *dir) {
   enum { LONG = 1 << 20 };
   static char text[LONG + 64];
-  int64_t ignored;
   mblob_module *module = open_ok(dir, "c_target.so");
   strcpy(text, "line 1\nline 2: \xC3\xA4\xE2\x82\xAC %s %n\n");
-  CHECK(call(module, "fails_with", (TVMValue){.v_str = text}, kTVMStr, &ignored) == MBLOB_E_KERNEL);
+  CHECK(call_one(module, "fails_with", (TVMValue){.v_str = text}, kTVMStr, NULL, NULL) == MBLOB_E_KERNEL);
   CHECK(strcmp(mblob_last_error(), text) == 0 && strcmp(TVMGetLastError(), text) == 0);
   memset(text, 'x', LONG);
-  CHECK(call(module, "fails_with", (TVMValue){.v_str = text}, kTVMStr, &ignored) == MBLOB_E_KERNEL);
+  CHECK(call_one(module, "fails_with", (TVMValue){.v_str = text}, kTVMStr, NULL, NULL) == MBLOB_E_KERNEL);
   CHECK(strcmp(mblob_last_error(), text) == 0);
   mblob_module_release(module);
 }
@@ -105,16 +67,6 @@ static void two_openings_are_one_library(const char *dir) {
   mblob_module_release(first);
   CHECK(call_int(second, "asks", 0) == 42);
   mblob_module_release(second);
-}
-
-static long mapped_lines(const char *name) {
-  char line[4096];
-  long count = 0;
-  FILE *maps = fopen("/proc/self/maps", "r");
-  CHECK(maps);
-  while (fgets(line, sizeof(line), maps)) count += strstr(line, name) != NULL;
-  fclose(maps);
-  return count;
 }
 
 static void the_copy_leaves_the_process_with_the_library(const char *dir) {

@@ -10,45 +10,15 @@
 
 #include "check.h"
 
-static mblob_module *open_ok(const char *path) {
-  mblob_module *module = NULL;
-  CHECK(mblob_open(path, NULL, &module) == MBLOB_OK);
-  return module;
-}
-
-static int64_t call_int(mblob_module *module, const char *name, int64_t argument) {
-  mblob_function *function;
-  TVMValue arg = {.v_int64 = argument}, ret = {.v_int64 = 0};
-  int code = kTVMArgInt, ret_code;
-  CHECK(mblob_module_function(module, name, 1, &function) == MBLOB_OK);
-  CHECK(mblob_function_call(function, &arg, &code, 1, &ret, &ret_code) == MBLOB_OK);
-  mblob_function_release(function);
-  return ret.v_int64;
-}
-
-static int answer(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
-  (void)args, (void)codes, (void)count;
-  TVMValue value = {.v_int64 = *(int *)resource};
-  int code = kTVMArgInt;
-  return TVMCFuncSetReturn(ret, &value, &code, 1);
-}
-
-static void register_answer(int *value) {
-  mblob_function *function;
-  CHECK(mblob_function_create(answer, value, NULL, &function) == MBLOB_OK);
-  CHECK(mblob_register_global("host.answer", function, 1) == MBLOB_OK);
-  mblob_function_release(function);
-}
-
 static void a_library_that_stays_in_memory_is_opened_again(const char *dir) {
   int first = 1, second = 2;
   register_answer(&first);
-  mblob_module *module = open_ok(in(dir, "unique.so"));
+  mblob_module *module = open_ok(dir, "unique.so");
   CHECK(call_int(module, "asks", 0) == 1);
   CHECK(call_int(module, "counts", 0) == 1);
   mblob_module_release(module);
   register_answer(&second);
-  module = open_ok(in(dir, "unique.so"));
+  module = open_ok(dir, "unique.so");
   CHECK(call_int(module, "counts", 0) == 2); /* the same code in memory */
   CHECK(call_int(module, "asks", 0) == 2);   /* through a handle from the first opening */
   mblob_module_release(module);
@@ -91,7 +61,7 @@ static void global_symbols_of_others_are_not_taken(const char *dir) {
 }
 
 static void origin_is_the_folder_of_the_file(const char *dir) {
-  mblob_module *module = open_ok(in(dir, "needs_neighbour.so"));
+  mblob_module *module = open_ok(dir, "needs_neighbour.so");
   CHECK(call_int(module, "asks_neighbour", 0) == 11);
   mblob_module_release(module);
 }
@@ -145,7 +115,7 @@ static void a_file_written_in_place_is_not_taken_for_what_is_loaded(const char *
 }
 
 static void loops_run_in_a_child_after_fork(const char *dir) {
-  mblob_module *module = open_ok(in(dir, "plain.so"));
+  mblob_module *module = open_ok(dir, "plain.so");
   CHECK(call_int(module, "parallel", 4) == 4);
   pid_t child = fork();
   if (!child) _exit(call_int(module, "parallel", 4) == 4 ? 0 : 1);
@@ -165,7 +135,7 @@ static void the_environment_asks_for_threads_within_reason(const char *dir) {
   pid_t child = fork();
   if (!child) {
     CHECK(setenv("TVM_NUM_THREADS", "100000", 1) == 0);
-    mblob_module *module = open_ok(in(dir, "plain.so"));
+    mblob_module *module = open_ok(dir, "plain.so");
     CHECK(call_int(module, "parallel", 0) == 64);
     mblob_module_release(module);
     _exit(0);
@@ -175,18 +145,8 @@ static void the_environment_asks_for_threads_within_reason(const char *dir) {
   CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static long mapped_lines(const char *name) {
-  char line[4096];
-  long count = 0;
-  FILE *maps = fopen("/proc/self/maps", "r");
-  CHECK(maps);
-  while (fgets(line, sizeof(line), maps)) count += strstr(line, name) != NULL;
-  fclose(maps);
-  return count;
-}
-
 static void a_released_library_leaves_the_process(const char *dir) {
-  mblob_module *module = open_ok(in(dir, "plain.so"));
+  mblob_module *module = open_ok(dir, "plain.so");
   CHECK(mapped_lines("/plain.so") > 0);
   mblob_module_release(module);
   CHECK(mapped_lines("/plain.so") == 0);

@@ -1,4 +1,5 @@
 /* Statically linked libraries: what is announced, what of it is believed. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <tvm/runtime/c_backend_api.h>
 
@@ -6,7 +7,12 @@
 
 typedef int (*kernel)(TVMValue *, int *, int, TVMValue *, int *, void *);
 
-static int answer(TVMValue *ret, int *ret_code, int64_t value) {
+struct record {
+  uint32_t version, flags;
+  uint64_t blob_size;
+};
+
+static int give(TVMValue *ret, int *ret_code, int64_t value) {
   ret->v_int64 = value;
   *ret_code = kTVMArgInt;
   return 0;
@@ -14,12 +20,12 @@ static int answer(TVMValue *ret, int *ret_code, int64_t value) {
 
 static int seven(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
   (void)args, (void)codes, (void)count, (void)resource;
-  return answer(ret, ret_code, 7);
+  return give(ret, ret_code, 7);
 }
 
 static int eight(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
   (void)args, (void)codes, (void)count, (void)resource;
-  return answer(ret, ret_code, 8);
+  return give(ret, ret_code, 8);
 }
 
 static void announce(const char *name, const void *address) {
@@ -52,7 +58,6 @@ static const mblob_error_info *refused(const char *prefix) {
 }
 
 static void refuse_what_is_not_there(void) {
-  CHECK(refused("")->status == MBLOB_E_NOT_FOUND);
   announce_kernel("here_seven", seven);
   const mblob_error_info *error = refused("there_");
   CHECK(error->status == MBLOB_E_NOT_FOUND && strstr(error->message, "'there_'"));
@@ -70,6 +75,76 @@ static void give_the_same_module_each_time(void) {
   mblob_module_release(first);
   mblob_module_release(second);
   mblob_module_release(all);
+}
+
+static bool has(mblob_module *module, const char *name) {
+  mblob_function *function;
+  int status = mblob_module_function(module, name, 0, &function);
+  CHECK(status == MBLOB_OK || status == MBLOB_E_NOT_FOUND);
+  mblob_function_release(function);
+  return status == MBLOB_OK;
+}
+
+/* What TVM's own function gives for a prefix. */
+static mblob_module *as_tvm(const char *prefix) {
+  mblob_function *get;
+  TVMValue arg = {.v_str = prefix}, ret;
+  int code = kTVMStr, ret_code;
+  CHECK(mblob_get_global("runtime.SystemLib", &get) == MBLOB_OK);
+  CHECK(mblob_function_call(get, &arg, &code, 1, &ret, &ret_code) == MBLOB_OK && ret_code == kTVMModuleHandle);
+  mblob_function_release(get);
+  return ret.v_handle;
+}
+
+static void keep_libraries_apart(void) {
+  static const struct record fine = {1, 0, 0};
+  mblob_module *a, *inner, *none;
+  announce("x___mblob_system_lib", &fine);
+  announce_kernel("x_one", seven);
+  announce_kernel("x_inner_one", eight);
+  announce("x_inner___mblob_system_lib", &fine);
+  CHECK(refused("")->status == MBLOB_E_NOT_FOUND && strstr(mblob_last_error(), "without a prefix"));
+  CHECK(refused("x")->status == MBLOB_E_NOT_FOUND && refused("x_i")->status == MBLOB_E_NOT_FOUND);
+  CHECK(mblob_system_lib("x_", &a) == MBLOB_OK && result_of(a, "one") == 7 && result_of(a, "x_one") == 7);
+  CHECK(!has(a, "inner_one") && !has(a, "x_inner_one"));
+  announce("y___mblob_system_lib", &fine);
+  announce_kernel("y_two", eight);
+  CHECK(mblob_system_lib("x_inner_", &inner) == MBLOB_OK && result_of(inner, "one") == 8);
+  CHECK(!has(inner, "x_one") && !has(inner, "two") && !has(inner, "y_two"));
+  CHECK(!has(a, "y_two") && !has(a, "two"));
+  announce_kernel("bare", seven);
+  CHECK(mblob_system_lib("", &none) == MBLOB_OK && result_of(none, "bare") == 7);
+  CHECK(!has(none, "x_one") && !has(none, "y_two") && !has(a, "bare"));
+  mblob_module_release(a);
+  mblob_module_release(inner);
+  mblob_module_release(none);
+}
+
+/* With its prefix, else as it is; and a module for every prefix. */
+static void find_names_as_tvm_where_tvm_is_asked(void) {
+  static void *context;
+  mblob_module *module = as_tvm("x_"), *none = as_tvm(""), *nobody = as_tvm("nobody_"), *own, *made;
+  CHECK(result_of(module, "one") == 7 && result_of(module, "y_two") == 8 && result_of(module, "bare") == 7);
+  CHECK(result_of(none, "x_one") == 7 && result_of(none, "bare") == 7);
+  CHECK(result_of(nobody, "bare") == 7 && !has(nobody, "one") && as_tvm("x_") == module);
+  mblob_module_release(module);
+  CHECK(mblob_system_lib("x_", &own) == MBLOB_OK && own != module && !has(own, "bare"));
+  mblob_module_release(own);
+  mblob_module_release(module);
+  mblob_module_release(none);
+  mblob_module_release(nobody);
+  /* One context for both: kernels find what either module imports. */
+  announce("z___tvm_module_ctx", &context);
+  announce_kernel("z_three", seven);
+  own = as_tvm("z_");
+  const void *first = context;
+  CHECK(mblob_system_lib("z_", &module) == MBLOB_OK && first && context == first);
+  CHECK(mblob_system_lib("x_", &made) == MBLOB_OK && mblob_module_import(module, made) == MBLOB_OK);
+  void *found = NULL;
+  CHECK(TVMBackendGetFuncFromEnv(context, "one", &found) == 0 && found);
+  mblob_module_release(made);
+  mblob_module_release(own);
+  mblob_module_release(module);
 }
 
 /* A shared library that is loaded again is elsewhere. */
@@ -109,11 +184,6 @@ static void tell_plain_functions_from_packed_ones(void) {
   announce("lies___mblob_functions", "mblob functions 1\nadd\tadd\n");
   CHECK(strcmp(refused("lies_")->code, "function_table") == 0);
 }
-
-struct record {
-  uint32_t version, flags;
-  uint64_t blob_size;
-};
 
 static void refuse_sizes_that_cannot_be(void) {
   static const uint8_t endless[16] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
@@ -166,6 +236,8 @@ static void read_what_a_jit_made(void) {
 }
 
 int main(void) {
+  RUN(keep_libraries_apart); /* before anything without a prefix is announced */
+  RUN(find_names_as_tvm_where_tvm_is_asked);
   RUN(refuse_what_is_not_there);
   RUN(give_the_same_module_each_time);
   RUN(follow_code_that_moved);

@@ -8,13 +8,6 @@ enum { THREADS = 8, ROUNDS = 40 };
 static const char *directory;
 static mblob_module *shared;
 
-static int answer(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
-  (void)args, (void)codes, (void)count, (void)resource;
-  TVMValue value = {.v_int64 = 42};
-  int code = kTVMArgInt;
-  return TVMCFuncSetReturn(ret, &value, &code, 1);
-}
-
 static int keyed_open(void *context, const mblob_module_info *info, void **self) {
   (void)context;
   *self = (void *)(uintptr_t)info->payload;

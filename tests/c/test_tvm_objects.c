@@ -1,19 +1,7 @@
 /* test_tvm_objects DIRECTORY: devices, objects and module functions of TVM's C API, and the names that
  * sources of 0.7 and before use. */
 #define MBLOB_DLTENSOR_CTX
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <tvm/runtime/c_runtime_api.h>
-
-#define CHECK(condition)                                                                                   \
-  do {                                                                                                     \
-    if (!(condition)) {                                                                                    \
-      fprintf(stderr, "%s:%d: %s\n  last error: %s\n", __FILE__, __LINE__, #condition, TVMGetLastError()); \
-      exit(1);                                                                                             \
-    }                                                                                                      \
-  } while (0)
-#define FAILS(call, text) CHECK((call) == -1 && strstr(TVMGetLastError(), text))
+#include "check_tvm.h"
 
 static const DLDevice cpu = {kDLCPU, 0}, gpu = {kDLCUDA, 0};
 static const DLDataType float32 = {kDLFloat, 32, 1};
@@ -42,8 +30,8 @@ static void memory_is_allocated_by_shape(void) {
         "'global.texture'");
   CHECK(!data);
   FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, 2, huge, float32, "", &data), "is impossible");
-  FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, 1, negative, float32, "", &data), "is impossible");
-  FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, -1, shape, float32, "", &data), "-1 dimensions");
+  FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, 1, negative, float32, "", &data), "shape[0] is -1");
+  FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, -1, shape, float32, "", &data), "ndim is -1");
   FAILS(TVMDeviceAllocDataSpaceWithScope(gpu, 2, shape, float32, "", &data), "no runtime for device type 2");
   FAILS(TVMDeviceAllocDataSpace(cpu, 8, 129, float32, &data), "impossible");
   FAILS(TVMDeviceAllocDataSpace(cpu, SIZE_MAX, 64, float32, &data), "impossible");
@@ -72,7 +60,7 @@ static void modules_and_functions_are_objects(TVMModuleHandle module) {
   CHECK(TVMObjectRetain(module) == 0 && TVMObjectFree(module) == 0 && TVMObjectFree(NULL) == 0);
   DLTensor tensor = {.data = &index};
   FAILS(TVMObjectRetain(&tensor), "no object of this runtime");
-  FAILS(TVMObjectGetTypeIndex(NULL, &index), "the handle is NULL");
+  FAILS(TVMObjectGetTypeIndex(NULL, &index), "obj is NULL");
   CHECK(TVMByteArrayFree(NULL) == 0);
 }
 
