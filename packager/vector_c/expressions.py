@@ -2,73 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
+from packager.vector_c.declarators import Declarations
+from packager.vector_c.frames import ASSIGNMENT, ASSIGNMENTS, BINARY, CONDITIONAL, PREFIX, Frame, Operator
+from packager.vector_c.keywords import SIZES, TYPEOF
 from packager.vector_c.operations import Operand, Operations
-from packager.vector_c.scope import Known, Names
-from packager.vector_c.types import Type
+from packager.vector_c.scope import Names, Scope
+from packager.vector_c.tokens import past_brackets
+from packager.vector_c.types import Known, Pointer, Record, Type
 
-_BINARY = {
-    "*": 13, "/": 13, "%": 13, "+": 12, "-": 12, "<<": 11, ">>": 11, "<": 10, ">": 10, "<=": 10, ">=": 10,
-    "==": 9, "!=": 9, "&": 8, "^": 7, "|": 6, "&&": 5, "||": 4,
-}  # fmt: skip
-_ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
-_PREFIX = ("+", "-", "~", "!", "*", "&", "++", "--", "&&")
-_UNARY, _CONDITIONAL, _ASSIGNMENT = 14, 3, 2
-_CLOSING = {"(": ")", "[": "]", "{": "}"}
-_UNEVALUATED = ("sizeof", "_Alignof", "alignof", "__alignof__", "decltype", "typeof", "__typeof__", "__typeof")
-_QUALIFIERS = ("const", "volatile", "restrict", "__restrict", "__restrict__", "struct", "union", "enum", "signed")
-
-
-@dataclass
-class Operator:
-    """An operator that waits for its right operand.
-
-    Attributes:
-        kind: "binary", "prefix", "cast", "?" or "?:".
-        text: as written; of a cast "".
-        at: its token; of a cast the opening parenthesis.
-        end: of a cast the closing parenthesis, of "?:" the colon.
-        type: what a cast casts to.
-    """
-
-    kind: str
-    text: str
-    at: int
-    end: int = 0
-    type: Known = None
-
-    @property
-    def precedence(self) -> int:
-        if self.kind in ("prefix", "cast"):
-            return _UNARY
-        if self.kind == "binary":
-            return _BINARY.get(self.text, _ASSIGNMENT)
-        return _CONDITIONAL
-
-
-@dataclass
-class Frame:
-    """An open bracket, or the whole expression.
-
-    Attributes:
-        kind: "top", "group", "call", "index", "construct" or "braces".
-        opening: its token.
-        callee: what is called or indexed.
-        type: of a constructor, and of braces behind a cast.
-        operands, operators: what is not yet reduced.
-        items, commas: what stood before the commas.
-    """
-
-    kind: str
-    opening: int
-    callee: Operand | None = None
-    type: Known = None
-    operands: list[Operand] = field(default_factory=list)
-    operators: list[Operator] = field(default_factory=list)
-    items: list[Operand] = field(default_factory=list)
-    commas: list[int] = field(default_factory=list)
-    wants_operand: bool = True
+_CASTS = ("static_cast", "const_cast", "reinterpret_cast", "dynamic_cast")
+# Of these the arguments are no values.
+_UNREAD = (
+    "__builtin_offsetof", "offsetof", "__builtin_types_compatible_p", "__builtin_va_start", "__builtin_va_end",
+    "va_start", "va_end", "noexcept",
+)  # fmt: skip
+_VA_ARG = ("__builtin_va_arg", "va_arg")
+Block = Callable[[int, Scope], "tuple[Known, int]"]
 
 
 class Expressions:
@@ -77,24 +28,38 @@ class Expressions:
     Args:
         operations: does the rewriting.
         names: what names mean where the expression stands.
+        block: reads statements in braces, of an expression.
     """
 
-    def __init__(self, operations: Operations, names: Names) -> None:
+    def __init__(self, operations: Operations, names: Names, block: Block) -> None:
         self._do = operations
         self._tokens = operations.tokens
         self._names = names
+        self._block = block
+        self._types: dict[int, Known] = {}
+        self.declarations = Declarations(operations.tokens, names, self._type_of)
 
-    def read(self, at: int, stops: tuple[str, ...]) -> tuple[Operand | None, int]:
+    def _type_of(self, at: int) -> Known:
+        """The type of the expression that begins at a token; it is rewritten once, however often it is asked for."""
+        if at not in self._types:
+            value, _ = self.read(at, ())
+            self._types[at] = value.type if value is not None else None
+        return self._types[at]
+
+    def read(self, at: int, stops: tuple[str, ...], braces: Known = None) -> tuple[Operand | None, int]:
         """Read from token `at` to a token of `stops` outside of brackets.
+
+        Args:
+            braces: what an expression in braces initializes.
 
         Returns:
             the expression, None if there is none, and the index of the stop; past the end where the text ends first.
         """
-        frames = [Frame("top", at)]
+        frames = [Frame("top", at, type=Pointer(braces))]
         while at < len(self._tokens):
             text = self._tokens[at].text
             frame = frames[-1]
-            if frame.kind == "top" and text in stops and not (text == ":" and self._open_question(frame)):
+            if frame.kind == "top" and text in stops and not (text == ":" and frame.has_question):
                 break
             if frame.kind == "top" and text in (")", "]", "}"):
                 break
@@ -103,9 +68,12 @@ class Expressions:
             frames.pop()
         return self._reduced(frames[0]), at
 
-    @staticmethod
-    def _open_question(frame: Frame) -> bool:
-        return any(o.kind == "?" for o in frame.operators)
+    def read_value(self, at: int, t: Known, stops: tuple[str, ...]) -> tuple[Operand | None, int]:
+        """Read what something of type `t` is given, and convert it."""
+        value, end = self.read(at, stops, braces=t)
+        if value is not None and self._tokens[value.first].text != "{":
+            self._do.convert(value, t)
+        return value, end
 
     # -- where an operand may begin ---------------------------------------------------------------------
 
@@ -115,41 +83,117 @@ class Expressions:
         if token.kind == "name":
             return self._name(frames, at)
         if token.kind in ("number", "string"):
-            return self._push(frame, Operand(at, at), at + 1)
+            return self._push(frame, Operand(at, at, Pointer(None) if text[-1] == '"' else None), at + 1)
         if text == "(":
-            found = self._cast(at)
-            if found is None:
-                frames.append(Frame("group", at))
-                return at + 1
-            t, closing = found
-            if self._text(closing + 1) == "{":
-                frames.append(Frame("braces", closing + 1, type=t, callee=Operand(at, closing)))
-                return closing + 2
-            frame.operators.append(Operator("cast", "", at, closing, t))
-            return closing + 1
-        if text in ("{", "["):
-            frames.append(Frame("braces" if text == "{" else "group", at))
+            return self._parenthesis(frames, at)
+        if frame.kind == "braces" and text in (".", "["):
+            return self._designator(frame, at)
+        if text == "[":
+            return self._lambda(frame, at)
+        if text == "{":
+            frames.append(Frame("braces", at, type=self._item_type(frame)))
             return at + 1
-        if text in _PREFIX:
+        if text in PREFIX:
             frame.operators.append(Operator("prefix", text, at))
             return at + 1
         return self._separator(frames, at)
 
+    def _parenthesis(self, frames: list[Frame], at: int) -> int:
+        """A parenthesis that opens a cast, statements, or a group."""
+        frame = frames[-1]
+        if self._text(at + 1) == "{":
+            t, end = self._block(at + 1, Scope("block"))
+            return self._push(frame, Operand(at, min(end, len(self._tokens) - 1), t), end + 1)
+        found = self.declarations.in_parentheses(at)
+        if found is None:
+            frames.append(Frame("group", at))
+            return at + 1
+        t, closing = found
+        if self._text(closing + 1) == "{":
+            frames.append(Frame("braces", closing + 1, type=t, callee=Operand(at, closing)))
+            return closing + 2
+        frame.operators.append(Operator("cast", "", at, closing, t))
+        return closing + 1
+
     def _name(self, frames: list[Frame], at: int) -> int:
-        text, frame = self._tokens[at].text, frames[-1]
+        text, frame, following = self._tokens[at].text, frames[-1], self._text(at + 1)
         if text in ("__extension__", "return", "const", "volatile"):
             return at + 1
-        if text in _UNEVALUATED and self._text(at + 1) == "(":
-            closing = self._matching(at + 1)
-            return self._push(frame, Operand(at, closing), closing + 1)
-        if text == "sizeof":  # of an expression without brackets
-            frame.operators.append(Operator("prefix", text, at))
+        if text in SIZES:
+            found = self.declarations.in_parentheses(at + 1) if following == "(" else None
+            if found is not None and self._text(found[1] + 1) != "{":
+                return self._push(frame, Operand(at, found[1]), found[1] + 1)
+            frame.operators.append(Operator("prefix", text, at))  # of an expression
             return at + 1
+        if following == "(" and (text in _UNREAD or text in TYPEOF):
+            return self._unread(frame, at, None)
+        if following == "(" and text in _VA_ARG:
+            return self._unread(frame, at, self._argument_type(at + 1))
+        if text == "_Generic" and following == "(":
+            frames.append(Frame("generic", at + 1, callee=Operand(at, at)))
+            return at + 2
+        if frame.kind == "generic" and frame.items and (end := self._choice(frame, at)) is not None:
+            return end
+        if text in _CASTS and following == "<":
+            found = self.declarations.type_name(at + 2)
+            if found is not None and self._text(found[1]) == ">" and self._text(found[1] + 1) == "(":
+                frames.append(Frame("cast", found[1] + 1, callee=Operand(at, found[1]), type=found[0]))
+                return found[1] + 2
         t = self._names.type_named(text) if not self._names.variable_known(text) else None
-        if t is not None and t.is_vector and self._text(at + 1) == "(":
-            frames.append(Frame("construct", at, type=t, callee=Operand(at, at)))
+        if isinstance(t, Type) and t.is_vector and following == "(":
+            frames.append(Frame("construct", at + 1, type=t, callee=Operand(at, at)))
             return at + 2
         return self._push(frame, Operand(at, at, self._names.variable(text), text), at + 1)
+
+    def _unread(self, frame: Frame, at: int, t: Known) -> int:
+        end = past_brackets(self._tokens, at + 1)
+        return self._push(frame, Operand(at, end - 1, t), end)
+
+    def _argument_type(self, opening: int) -> Known:
+        """Of `va_arg(list, type)` the type."""
+        at = opening + 1
+        while self._text(at) not in (",", ")", ";", ""):
+            at = past_brackets(self._tokens, at)
+        found = self.declarations.type_name(at + 1) if self._text(at) == "," else None
+        return found[0] if found is not None else None
+
+    def _choice(self, frame: Frame, at: int) -> int | None:
+        """Past `type:` or `default:` of a _Generic; None if neither stands here."""
+        if self._text(at) == "default" and self._text(at + 1) == ":":
+            frame.choices.append(None)
+            return at + 2
+        found = self.declarations.type_name(at)
+        if found is None or self._text(found[1]) != ":":
+            return None
+        frame.choices.append(found[0])
+        return found[1] + 1
+
+    def _designator(self, frame: Frame, at: int) -> int:
+        """Past `.name =` or `[n] =` in braces."""
+        if self._text(at) == "." and isinstance(frame.type, Record):
+            frame.designated = frame.type.fields.get(self._text(at + 1))
+        elif self._text(at) == "[" and isinstance(frame.type, Pointer):
+            frame.designated = frame.type.to
+        at = at + 2 if self._text(at) == "." else past_brackets(self._tokens, at)
+        return at + (self._text(at) == "=")
+
+    def _lambda(self, frame: Frame, at: int) -> int:
+        """A function of C++ without name: its body is read as statements."""
+        scope = Scope("function")
+        end = past_brackets(self._tokens, at)
+        if self._text(end) == "(":
+            found = self.declarations.parameters(end)
+            end = past_brackets(self._tokens, end)
+            if found is not None:
+                scope.names = found.names
+        while self._text(end) not in ("{", ";", ")", ",", ""):
+            if self._text(end) == "->" and (result := self.declarations.type_name(end + 1)) is not None:
+                scope.result, end = result
+            else:
+                end = past_brackets(self._tokens, end)
+        if self._text(end) == "{":
+            _, end = self._block(end, scope)
+        return self._push(frame, Operand(at, min(end, len(self._tokens)) - 1), end)
 
     @staticmethod
     def _push(frame: Frame, operand: Operand, at: int) -> int:
@@ -166,22 +210,21 @@ class Expressions:
             frames.append(Frame("call" if text == "(" else "index", at, callee=frame.operands.pop()))
             return at + 1
         if text in (".", "->") and self._tokens[min(at + 1, len(self._tokens) - 1)].kind == "name":
-            member = self._names.fields.get(self._text(at + 1))
-            frame.operands[-1] = self._do.member(last, at + 1, member)
+            frame.operands[-1] = self._do.member(last, at + 1, self._names.fields.get(self._text(at + 1)))
             return at + 2
         if text in ("++", "--"):
             frame.operands[-1] = self._do.postfix(text, last, at)
             return at + 1
-        if text in _BINARY:
-            self._reduce(frame, _BINARY[text])
+        if text in BINARY:
+            self._reduce(frame, BINARY[text])
             frame.operators.append(Operator("binary", text, at))
-        elif text in _ASSIGNMENTS:
-            self._reduce(frame, _ASSIGNMENT + 1)
+        elif text in ASSIGNMENTS:
+            self._reduce(frame, ASSIGNMENT + 1)
             frame.operators.append(Operator("binary", text, at))
         elif text == "?":
-            self._reduce(frame, _CONDITIONAL + 1)
+            self._reduce(frame, CONDITIONAL + 1)
             frame.operators.append(Operator("?", text, at))
-        elif text == ":" and self._open_question(frame):
+        elif text == ":" and frame.has_question:
             while frame.operators[-1].kind != "?":
                 self._apply(frame)
             question = frame.operators[-1]
@@ -208,45 +251,87 @@ class Expressions:
                 self._close(frames, at, operand)
             return at + 1
         if text == "," and frame.kind != "top":
-            if operand is not None:
-                frame.items.append(operand)
+            self._item(frame, operand)
             frame.commas.append(at)
             return at + 1
         if text in (",", ";", ":") or self._tokens[at].kind == "mark":
             return at + 1
         return at  # two operands in a row: a macro, or C++ that we need not understand
 
+    def _item(self, frame: Frame, operand: Operand | None) -> None:
+        """Take in what stands before a comma or the end."""
+        if operand is None:
+            return
+        if frame.kind == "braces" and self._tokens[operand.first].text != "{":
+            expected = self._item_type(frame)
+            # A number in braces is a lane, unless it is said to be a member: braces may be left out.
+            if operand.vector is not None or frame.designated is not None:
+                self._do.convert(operand, expected)
+            frame.designated = None
+        frame.items.append(operand)
+
+    @staticmethod
+    def _item_type(frame: Frame) -> Known:
+        """The type of what stands next in braces."""
+        if frame.designated is not None:
+            return frame.designated
+        if isinstance(frame.type, Pointer):
+            return frame.type.to
+        if isinstance(frame.type, Record) and len(frame.commas) < len(frame.type.fields):
+            return [*frame.type.fields.values()][len(frame.commas)]
+        return None
+
     def _close(self, frames: list[Frame], at: int, operand: Operand | None) -> None:
         frame = frames.pop()
-        if operand is not None:
-            frame.items.append(operand)
+        self._item(frame, operand)
         outer = frames[-1]
         made = Operand(frame.opening, at)
+        callee = frame.callee
         if frame.kind == "group":
             made = self._group(frame, outer, at)
-        elif frame.kind == "index" and frame.callee is not None:
-            made = self._do.subscript(frame.callee, frame.opening, at)
-        elif frame.kind == "construct" and isinstance(frame.type, Type):
-            made = self._do.construct(frame.type, frame.opening, frame.opening, at, frame.items)
-        elif frame.kind == "call" and frame.callee is not None:
-            signature = self._names.functions.get(frame.callee.name)
-            marks = [frame.opening, *frame.commas, at]
-            made = self._do.call(frame.callee, signature, marks, frame.items)
-        elif frame.callee is not None:  # braces behind a cast
-            made = Operand(frame.callee.first, at, frame.type)
+        elif frame.kind == "index" and callee is not None:
+            made = self._do.subscript(callee, frame.opening, at)
+        elif frame.kind == "construct" and callee is not None and isinstance(frame.type, Type):
+            made = self._do.construct(frame.type, callee.first, callee.last, at, frame.items)
+        elif frame.kind == "cast" and callee is not None:
+            made = self._cxx_cast(frame, callee, at)
+        elif frame.kind == "generic" and callee is not None:
+            made = Operand(callee.first, at, self._chosen(frame))
+        elif frame.kind == "call" and callee is not None:
+            declared = self._names.variable_known(callee.name)
+            made = self._do.call(callee, [frame.opening, *frame.commas, at], frame.items, declared)
+        elif callee is not None:  # braces behind a cast
+            made = Operand(callee.first, at, frame.type)
         self._push(outer, made, at)
 
     def _group(self, frame: Frame, outer: Frame, at: int) -> Operand:
         """Parentheses; behind a cast to a vector they may hold its lanes."""
         cast = outer.operators[-1] if outer.operators and outer.wants_operand else None
         t = cast.type if cast is not None and cast.kind == "cast" and cast.end + 1 == frame.opening else None
-        if cast is not None and t is not None and t.is_vector and len(frame.items) > 1:
+        if cast is not None and isinstance(t, Type) and t.is_vector and len(frame.items) > 1:
             outer.operators.pop()
             return self._do.construct(t, cast.at, cast.end, at, frame.items)
         made = Operand(frame.opening, at)
         if frame.items and len(frame.items) == len(frame.commas) + 1:
             made.type, made.picked = frame.items[-1].type, frame.items[-1].picked
         return made
+
+    def _cxx_cast(self, frame: Frame, callee: Operand, at: int) -> Operand:
+        """`static_cast<T>(value)`."""
+        t = frame.type
+        if isinstance(t, Type) and t.is_vector and self._text(callee.first) == "static_cast":
+            return self._do.construct(t, callee.first, callee.last, at, frame.items)
+        return Operand(callee.first, at, t)
+
+    @staticmethod
+    def _chosen(frame: Frame) -> Known:
+        """The type of a _Generic: of the choice for the type of what it is about."""
+        if len(frame.items) != len(frame.choices) + 1:
+            return None
+        about = frame.items[0].type
+        chosen = [item.type for t, item in zip(frame.choices, frame.items[1:]) if t is not None and t == about]
+        default = [item.type for t, item in zip(frame.choices, frame.items[1:]) if t is None]
+        return next(iter([*chosen, *default]), None)
 
     # -- reduction --------------------------------------------------------------------------------------
 
@@ -281,52 +366,11 @@ class Expressions:
             a = frame.operands.pop()
             if operator.kind == "?:":
                 made = self._do.conditional(frame.operands.pop(), operator.at, a, operator.end, b)
-            elif operator.text in _ASSIGNMENTS:
+            elif operator.text in ASSIGNMENTS:
                 made = self._do.assign(operator.text, a, operator.at, b)
             else:
                 made = self._do.binary(operator.text, a, operator.at, b)
         frame.operands.append(made)
 
-    # -- looking ahead ----------------------------------------------------------------------------------
-
     def _text(self, at: int) -> str:
         return self._tokens[at].text if at < len(self._tokens) else ""
-
-    def _matching(self, opening: int) -> int:
-        """The bracket that closes the one at `opening`; the last token if none does."""
-        depth = 0
-        for i in range(opening, len(self._tokens)):
-            text = self._tokens[i].text
-            depth += (text in _CLOSING) - (text in _CLOSING.values())
-            if depth == 0:
-                return i
-        return len(self._tokens) - 1
-
-    def _cast(self, opening: int) -> tuple[Known, int] | None:
-        """The type between parentheses and the closing one, None if what they hold is no type."""
-        at, found, certain, words = opening + 1, None, False, 0
-        while at < len(self._tokens) and self._tokens[at].kind == "name":
-            text = self._tokens[at].text
-            if text in _QUALIFIERS:
-                certain = True
-            else:
-                words += 1
-                certain = certain or self._names.is_type(text)
-                found = found or self._names.type_named(text)
-                if self._names.variable_known(text):
-                    return None
-            at += 1
-        if words == 0:
-            return None
-        stars = 0
-        while self._text(at) == "*" or self._text(at) in _QUALIFIERS:
-            stars += self._text(at) == "*"
-            at += 1
-        if self._text(at) != ")":
-            return None
-        after = self._tokens[at + 1] if at + 1 < len(self._tokens) else None
-        if not certain and not stars and (after is None or after.kind == "mark"):
-            return None  # (name) before an operator: an expression in parentheses
-        if words > 1:  # unsigned int, long long: no lane type that we follow
-            found = None
-        return (found.pointer(stars) if found is not None else None), at

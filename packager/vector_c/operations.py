@@ -7,14 +7,8 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from packager.vector_c.helpers import COMPARISONS, Helpers, in_register
-from packager.vector_c.scope import Known, Signature
 from packager.vector_c.tokens import Token
-from packager.vector_c.types import Type, common
-
-_SWIZZLES = {
-    "lo": lambda n: range((n + 1) // 2), "hi": lambda n: range((n + 1) // 2, 2 * ((n + 1) // 2)),
-    "even": lambda n: range(0, n, 2), "odd": lambda n: range(1, n, 2),
-}  # fmt: skip
+from packager.vector_c.types import Function, Known, Overloads, Pointer, Record, Type, common, lanes_named
 
 
 @dataclass
@@ -36,7 +30,7 @@ class Operand:
 
     @property
     def vector(self) -> Type | None:
-        return self.type if self.type is not None and self.type.is_vector else None
+        return self.type if isinstance(self.type, Type) and self.type.is_vector else None
 
 
 @dataclass
@@ -92,13 +86,19 @@ class Operations:
             explicit: by a cast. TVM writes one where it makes numbers of booleans, so that true is 1 then; a mask that
                 is assigned to the integers that it is in OpenCL keeps its -1.
         """
-        if t is None or not t.is_vector:
+        if not isinstance(t, Type):
             return
-        source = operand.type
-        if source is None or source.lanes == 1:
-            if source is None or not source.pointers:
+        source = operand.vector
+        if not t.is_vector:
+            if source is not None:
+                self.refuse(operand.first, f"a vector of {source.lanes} lanes ({source}) where {t} is expected")
+            return
+        if isinstance(operand.type, (Pointer, Function)):
+            self.refuse(operand.first, f"a pointer or function where {t} is expected")
+        if source is None:
+            if not isinstance(operand.type, Record):
                 self._call(self.helpers.broadcast(t), (), operand, t)
-        elif source.is_vector:
+        else:
             if source.lanes != t.lanes:
                 self.refuse(operand.first, f"a vector of {source.lanes} lanes ({source}) where {t} is expected")
             same = source.scalar == t.scalar
@@ -128,8 +128,9 @@ class Operations:
         result = Operand(a.first, b.last)
         left, right = a.vector, b.vector
         if left is None and right is None:
-            if op in ("+", "-") and (pointer := next((o.type for o in (a, b) if o.type and o.type.pointers), None)):
-                result.type = pointer
+            pointers = [o.type for o in (a, b) if isinstance(o.type, Pointer)]
+            if op in ("+", "-") and len(pointers) == 1:
+                result.type = pointers[0]
             return result
         if left is not None and right is not None and left.lanes != right.lanes:
             self.refuse(at, f"{left} {op} {right}: vectors of {left.lanes} and of {right.lanes} lanes")
@@ -155,6 +156,8 @@ class Operations:
         """`a = b`, `a += b`, ..."""
         result = Operand(a.first, b.last, a.type)
         if a.vector is None:
+            if op == "=":
+                self.convert(b, a.type)
             return result
         self._check_written(a, at)
         self.convert(b, a.vector.plain())
@@ -172,10 +175,10 @@ class Operations:
         result = Operand(at, a.last)
         if op in ("++", "--", "&"):
             self._check_written(a, at)
-        if op == "*" and a.type is not None and a.type.pointers:
-            result.type = a.type.pointer(-1)
-        elif op == "&" and a.type is not None:
-            result.type = a.type.pointer()
+        if op == "*" and isinstance(a.type, (Pointer, Function)):
+            result.type = a.type.to if isinstance(a.type, Pointer) else a.type
+        elif op == "&":
+            result.type = Pointer(a.type)
         elif a.vector is None or op not in ("+", "-", "~", "!", "++", "--"):
             return result
         elif op in ("++", "--"):
@@ -211,7 +214,7 @@ class Operations:
         left, right = a.vector, b.vector
         if left is None and right is None:
             if c.vector is None:
-                result.type = a.type if a.type == b.type else None
+                result.type = a.type or b.type  # one of them may be a null pointer
                 return result
             left = Type(c.vector.scalar, c.vector.lanes)
         shared = common(left, right) if left and right else left or right
@@ -231,7 +234,9 @@ class Operations:
     def cast(self, t: Known, first: int, last: int, a: Operand) -> Operand:
         """`(t)a`, the parentheses at tokens `first` and `last`."""
         result = Operand(first, a.last, t)
-        if t is not None and t.is_vector:
+        if a.vector is not None and t is not None and not (isinstance(t, Type) and t.is_vector):
+            self.refuse(first, f"{a.vector} is cast to what is no vector")
+        if isinstance(t, Type) and t.is_vector:
             self.drop(first, last)
             self.convert(a, t, explicit=True)
         return result
@@ -262,19 +267,23 @@ class Operations:
     def member(self, a: Operand, at: int, field_type: Known) -> Operand:
         """`a.name` and `a->name`, the name at token `at`."""
         result = Operand(a.first, at)
-        t = a.type
-        if t is None or t.lanes == 1 or t.pointers > 1:
-            result.type = field_type
+        through = isinstance(a.type, Pointer)
+        t = a.type.to if isinstance(a.type, Pointer) else a.type
+        name = self.tokens[at].text
+        if isinstance(t, Record):
+            result.type = t.fields.get(name)
             return result
-        token = self.tokens[at]
-        lanes = _lanes_named(token.text, t.lanes)
+        if not isinstance(t, Type) or not t.is_vector:
+            result.type = field_type if t is None else None
+            return result
+        lanes = lanes_named(name, t.lanes)
         if lanes is None or max(lanes) >= t.lanes:
-            self.refuse(at, f"{t.pointer(-t.pointers)} has no {token.text!r}; its lanes are s0 to s{t.lanes - 1:x}")
+            self.refuse(at, f"{t} has no {name!r}; its lanes are s0 to s{t.lanes - 1:x}")
         if len(lanes) == 1:
-            token.out = f"lane[{lanes[0]}]"
+            self.tokens[at].out = f"lane[{lanes[0]}]"
             result.type = t.lane
-        elif t.pointers:
-            self.refuse(at, f"->{token.text}: several lanes of a pointer; write (*pointer).{token.text}")
+        elif through:
+            self.refuse(at, f"->{name}: several lanes of a pointer; write (*pointer).{name}")
         else:
             self.drop(at - 1, at)
             result.type = Type(t.scalar, len(lanes))
@@ -293,35 +302,50 @@ class Operations:
         if a.vector is not None:
             self.tokens[opening].before = ".lane" + self.tokens[opening].before
             result.type = a.vector.lane
-        elif a.type is not None and a.type.pointers:
-            result.type = a.type.pointer(-1)
+        elif isinstance(a.type, Pointer):
+            result.type = a.type.to
         return result
 
     # -- calls ------------------------------------------------------------------------------------------
 
-    def call(
-        self, callee: Operand, signature: Signature | None, marks: Sequence[int], arguments: Sequence[Operand]
-    ) -> Operand:
-        """`callee(arguments)`; `marks` are its parentheses and commas."""
+    def call(self, callee: Operand, marks: Sequence[int], arguments: Sequence[Operand], declared: bool) -> Operand:
+        """`callee(arguments)`; `marks` are its parentheses and commas.
+
+        Args:
+            declared: the callee is a name that the source declares.
+        """
         result = Operand(callee.first, marks[-1])
-        parameters = signature.parameters if signature is not None else []
+        function = _called(callee.type, arguments)
         vectors = [a.vector for a in arguments if a.vector is not None]
-        if signature is not None and (not vectors or any(t is not None and t.is_vector for t in parameters)):
-            for argument, t in zip(arguments, parameters):
+        if function is not None and (
+            not vectors or function.variadic or any(isinstance(t, Type) and t.is_vector for t in function.parameters)
+        ):
+            for argument, t in zip(arguments, function.parameters):
                 self.convert(argument, t)
-            result.type = signature.result
+            result.type = function.result
             return result
-        if not vectors or not callee.name:
+        if not vectors or (declared and function is None):
             return result
+        if not callee.name:
+            self.refuse(callee.first, "vectors for a function of numbers that is called through an expression")
         if callee.name in ("min", "max") and len(arguments) == 2:
-            shared = vectors[0] if len(vectors) == 1 else common(*vectors)
+            shared = self._shared(callee, vectors)
             for argument in arguments:
                 self.convert(argument, shared)
-            function = self.helpers.extreme("<" if callee.name == "min" else ">", shared)
-            self._rename(callee.first, marks[-1], function, arguments, shared)
+            name = self.helpers.extreme("<" if callee.name == "min" else ">", shared)
+            self._rename(callee.first, marks[-1], name, arguments, shared)
             result.type = shared
             return result
-        return self._by_lane(callee, marks, arguments, vectors[0])
+        return self._by_lane(callee, marks, arguments, self._shared(callee, vectors))
+
+    def _shared(self, callee: Operand, vectors: Sequence[Type]) -> Type:
+        """The type in which the arguments of a function of numbers meet."""
+        shared = vectors[0]
+        for t in vectors[1:]:
+            if t.lanes != shared.lanes:
+                self.refuse(callee.first, f"{callee.name}: vectors of {shared.lanes} and of {t.lanes} lanes")
+            shared = common(shared, t)
+        return shared
 
     def _by_lane(self, callee: Operand, marks: Sequence[int], arguments: Sequence[Operand], t: Type) -> Operand:
         """A function of numbers, such as expf, that gets vectors: called once for each lane."""
@@ -342,12 +366,13 @@ class Operations:
         return Operand(callee.first, marks[-1], t.plain())
 
 
-def _lanes_named(name: str, width: int) -> Sequence[int] | None:
-    """The lanes that a member name means, None if it means none."""
-    if name in _SWIZZLES:
-        return list(_SWIZZLES[name](width))
-    if name[:1] in "sS" and len(name) > 1 and all(c in "0123456789abcdefABCDEF" for c in name[1:]):
-        return [int(c, 16) for c in name[1:]]
-    if name and all(c in "xyzw" for c in name):
-        return ["xyzw".index(c) for c in name]
-    return None
+def _called(t: Known, arguments: Sequence[Operand]) -> Function | None:
+    """The function that a call of something of type `t` calls; None if that is not known."""
+    if isinstance(t, Pointer):
+        t = t.to
+    if isinstance(t, Overloads):
+        given = [a.vector and a.vector.plain() for a in arguments]
+        fitting = [f for f in t.functions if [p if isinstance(p, Type) and p.is_vector else None
+                   for p in f.parameters[: len(given)]] == given]  # fmt: skip
+        return fitting[0] if fitting else None
+    return t if isinstance(t, Function) else None

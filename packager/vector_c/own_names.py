@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from packager.vector_c.keywords import BEFORE_EXPRESSIONS, DEDUCED, QUALIFIERS
 from packager.vector_c.tokens import Token
 from packager.vector_c.types import WORD
 
 # Before a type these may stand; any other word or bracket in front makes the name that of a thing.
-_BEFORE_TYPES = {
-    "const", "volatile", "static", "extern", "inline", "register", "restrict", "__restrict", "__restrict__",
-    "__inline", "__inline__", "__extension__", "return", "else", "do", "case", "sizeof", "typedef", "constexpr",
-    "alignof", "_Alignof", "__alignof__", "goto", "typename", "auto",
-}  # fmt: skip
+_BEFORE_TYPES = QUALIFIERS | DEDUCED | BEFORE_EXPRESSIONS | {"typedef", "_Atomic"}
 _TAGS = ("struct", "union", "enum", "class", "using", "namespace")
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 
@@ -41,8 +38,10 @@ def _is_thing(before: Token | None, after: Token | None) -> bool:
         return True
     if after is not None and after.kind == "name":
         return following in ("__attribute__", "__attribute", "__asm__", "asm")
-    if following in ("*", ">", "&", "::"):
+    if following in ("*", ">", "&", "&&", "::", "..."):
         return False
+    if following == ":" and before is not None and before.text in ("(", ","):
+        return False  # a choice of _Generic
     names_it = before is not None and (
         (before.kind == "name" and before.text not in _BEFORE_TYPES) or before.text in ("*", "}", "&")
     )

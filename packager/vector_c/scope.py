@@ -1,31 +1,11 @@
-"""What names of a source mean: its variables, functions, fields and types, as far as vectors are concerned."""
+"""What names of a source mean at one place of it: its variables, functions, types and tags, in nested scopes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Optional
 
-from packager.vector_c.types import SCALARS, Type, vector_named
-
-# Types are also the words of C for them; of those only int, float and double are lanes under a name of their own.
-_WORDS = {
-    "void", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "_Bool", "bool", "_Complex",
-    "_Float16", "__fp16", "__int128", "auto", "wchar_t", "size_t", "ssize_t", "ptrdiff_t", "intptr_t", "uintptr_t",
-}  # fmt: skip
-Known = Optional[Type]
-
-
-@dataclass
-class Signature:
-    """A function that the source declares.
-
-    Attributes:
-        result: its result.
-        parameters: in order; None for types that are no business of ours.
-    """
-
-    result: Known
-    parameters: list[Known]
+from packager.vector_c.keywords import BASE_WORDS, OTHER_TYPES
+from packager.vector_c.types import SCALARS, Function, Known, Overloads, Record, Type, vector_named
 
 
 @dataclass
@@ -34,15 +14,23 @@ class Scope:
 
     Attributes:
         kind: "file", "function", "block", "record" (members of a struct), or "loop" (header and body of `for`).
-        names: variables.
+        names: variables and functions.
+        aliases: names of types.
+        tags: what stands behind `struct`, `union` and `class`.
         result: of a function, what it returns.
+        record: of a record, what is being declared.
         is_alias: of a record, names behind it are types.
+        awaits_body: of a function whose `{` comes after the declarations of its parameters.
     """
 
     kind: str
     names: dict[str, Known] = field(default_factory=dict)
+    aliases: dict[str, Known] = field(default_factory=dict)
+    tags: dict[str, Record] = field(default_factory=dict)
     result: Known = None
+    record: Record | None = None
     is_alias: bool = False
+    awaits_body: bool = False
 
 
 class Names:
@@ -55,48 +43,82 @@ class Names:
     def __init__(self, own: set[str]) -> None:
         self.own = own
         self.scopes = [Scope("file")]
-        self.functions: dict[str, Signature] = {}
         self.fields: dict[str, Known] = {}
-        self.aliases: dict[str, Known] = {}
         self.used: dict[str, Type] = {}
 
+    # -- types ------------------------------------------------------------------------------------------
+
     def type_named(self, name: str) -> Known:
-        """The type that a name means, if it is a lane type, a vector, or an alias of one."""
+        """The type that a name means, None if that is no business of ours."""
         if name in self.own:
             return None
-        if name in self.aliases:
-            return self.aliases[name]
-        if name in SCALARS:
-            if name == "half":
-                self.used[name] = Type(name)
-            return Type(name)
-        found = vector_named(name)
-        if found is not None:
+        for scope in reversed(self.scopes):
+            if name in scope.aliases:
+                return scope.aliases[name]
+        found = Type(name) if name in SCALARS else vector_named(name)
+        if found is None:
+            return self._tag(name)
+        if found.is_vector or name == "half":
             self.used[name] = found
         return found
 
     def is_type(self, name: str) -> bool:
         """Whether a name is certainly that of a type."""
-        if self.variable_known(name):
+        for scope in reversed(self.scopes):
+            if name in scope.names:
+                return False
+            if name in scope.aliases:
+                return True
+        if name in self.own:
             return False
-        return name in _WORDS or name in self.aliases or self.type_named(name) is not None or name.endswith("_t")
+        return (
+            name in BASE_WORDS or name in OTHER_TYPES or name in SCALARS or vector_named(name) is not None
+            or name.endswith("_t") or self._tag(name) is not None
+        )  # fmt: skip
+
+    def _tag(self, name: str) -> Record | None:
+        return next((scope.tags[name] for scope in reversed(self.scopes) if name in scope.tags), None)
+
+    def record(self, tag: str, defines: bool) -> Record:
+        """What `struct tag` means; with a body behind it, in this scope."""
+        found = self.scopes[-1].tags.get(tag) if defines else self._tag(tag)
+        if found is None:
+            found = Record()
+            if tag:
+                self.scopes[-1].tags[tag] = found
+        return found
+
+    # -- variables --------------------------------------------------------------------------------------
 
     def variable_known(self, name: str) -> bool:
-        return any(name in scope.names for scope in self.scopes)
+        """Whether a name is that of a variable or function here."""
+        for scope in reversed(self.scopes):
+            if name in scope.names:
+                return True
+            if name in scope.aliases:
+                return False
+        return False
 
     def variable(self, name: str) -> Known:
         """The type of a variable, None if it is none of ours."""
-        for scope in reversed(self.scopes):
-            if name in scope.names:
-                return scope.names[name]
-        return None
+        return next((scope.names[name] for scope in reversed(self.scopes) if name in scope.names), None)
 
     def declare(self, name: str, t: Known) -> None:
-        """A variable of the innermost scope, or a member of a struct."""
-        if self.scopes[-1].kind == "record":
-            self.fields[name] = t
-        else:
-            self.scopes[-1].names[name] = t
+        """A variable or function of the innermost scope, or a member of a struct."""
+        scope = self.scopes[-1]
+        if isinstance(t, Function) and isinstance(before := scope.names.get(name), (Function, Overloads)):
+            t = _overloaded(before, t)
+        scope.names[name] = t
+        scope.aliases.pop(name, None)
+        if scope.record is not None:
+            scope.record.fields[name] = t
+            # for objects of which we do not know the type: what members of this name are, if they all are the same
+            self.fields[name] = t if self.fields.get(name, t) == t else None
+
+    def name_type(self, name: str, t: Known) -> None:
+        """A name for a type, in the innermost scope."""
+        self.scopes[-1].aliases[name] = t
+        self.scopes[-1].names.pop(name, None)
 
     @property
     def result(self) -> Known:
@@ -104,16 +126,12 @@ class Names:
         return next((s.result for s in reversed(self.scopes) if s.kind == "function"), None)
 
 
-def word_type(words: list[str]) -> Known:
-    """The lane type that words of C mean, where its width is the same on all targets we have; else None."""
-    if words in (["float"], ["double"]):
-        return Type(words[0])
-    rest = [w for w in words if w not in ("signed", "int")]
-    unsigned = "u" if "unsigned" in rest else ""
-    rest = [w for w in rest if w != "unsigned"]
-    widths = {(): 32, ("short",): 16, ("long", "long"): 64}
-    if tuple(rest) in widths and (words != []):
-        return Type(f"{unsigned}int{widths[tuple(rest)]}_t")
-    if rest == ["char"] and len(words) > 1:
-        return Type(f"{unsigned}int8_t")
-    return None
+def _overloaded(before: Function | Overloads, t: Function) -> Function | Overloads:
+    """A function declared once more: as it was, or with other parameters, as C++ has them."""
+    known = before.functions if isinstance(before, Overloads) else [before]
+
+    def vectors(f: Function) -> list[Type | None]:
+        return [p if isinstance(p, Type) and p.is_vector else None for p in f.parameters]
+
+    others = [f for f in known if vectors(f) != vectors(t)]
+    return Overloads([*others, t]) if others else t

@@ -77,3 +77,18 @@ def place(source: str, offset: int, file: str) -> str:
     for marker in _MARKER.finditer(source, 0, offset):
         line, file, start = int(marker[1]), marker[2] or file, marker.end() + 1
     return f"{file}:{line + source.count(chr(10), start, offset)}"
+
+
+_OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
+
+
+def past_brackets(tokens: list[Token], at: int) -> int:
+    """Past the bracket that opens at `at` and what it holds; past one token if none opens there."""
+    depth = 0
+    while at < len(tokens):
+        text = tokens[at].text
+        depth += (text in _OPENING) - (text in _CLOSING)
+        at += 1
+        if depth <= 0:
+            break
+    return at

@@ -1,9 +1,11 @@
-"""The types that matter to the rewriter: OpenCL-like vectors, their lanes, pointers to both."""
+"""The types that matter to the rewriter: OpenCL-like vectors, their lanes, and what C derives from both."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Union
 
 # Lane types under the names that TVM's C generator prints (codegen_c_host.cc), with kind and bits.
 SCALARS = {
@@ -17,29 +19,32 @@ _ALIASES = {
     "short": "int16_t", "ushort": "uint16_t", "long": "int64_t", "ulong": "uint64_t",
 }  # fmt: skip
 
+_PARTS = {
+    "lo": lambda n: range((n + 1) // 2), "hi": lambda n: range((n + 1) // 2, 2 * ((n + 1) // 2)),
+    "even": lambda n: range(0, n, 2), "odd": lambda n: range(1, n, 2),
+}  # fmt: skip
+
 _NAME = re.compile(rf"({'|'.join([*SCALARS, *_ALIASES])})([2-9]|1[0-6])")
 WORD = re.compile(rf"\b{_NAME.pattern}\b")
 
 
 @dataclass(frozen=True)
 class Type:
-    """A type as far as rewriting needs it.
+    """A number or a vector.
 
     Attributes:
         scalar: the lane type, a key of SCALARS.
-        lanes: 1 for a scalar.
-        pointers: how often it can be dereferenced; dimensions of arrays count.
+        lanes: 1 for a number.
         mask: what a comparison gives: lanes of -1 and 0. Lanes are signed integers as wide as what was compared.
     """
 
     scalar: str
     lanes: int = 1
-    pointers: int = 0
     mask: bool = False
 
     @property
     def is_vector(self) -> bool:
-        return self.lanes > 1 and not self.pointers
+        return self.lanes > 1
 
     @property
     def name(self) -> str:
@@ -58,10 +63,6 @@ class Type:
     def bits(self) -> int:
         return SCALARS[self.scalar][1]
 
-    def pointer(self, depth: int = 1) -> Type:
-        """The type of a pointer to it; a negative `depth` dereferences."""
-        return replace(self, pointers=self.pointers + depth)
-
     def as_mask(self) -> Type:
         """What a comparison of such vectors gives."""
         return Type(f"int{self.bits}_t", self.lanes, mask=True)
@@ -71,7 +72,49 @@ class Type:
         return replace(self, mask=False)
 
     def __str__(self) -> str:
-        return f"{self.scalar}{self.lanes if self.lanes > 1 else ''}{'*' * self.pointers}"
+        return f"{self.scalar}{self.lanes if self.lanes > 1 else ''}"
+
+
+# Derived types are compared by identity: C nests them as deep as a source likes.
+
+
+@dataclass(eq=False)
+class Pointer:
+    """A pointer or an array; `to` is what it points to, None if that is no business of ours."""
+
+    to: Known
+
+
+@dataclass(eq=False)
+class Function:
+    """A function.
+
+    Attributes:
+        result: its result.
+        parameters: in order; None for types that are no business of ours.
+        variadic: takes more, or was declared without a prototype.
+    """
+
+    result: Known
+    parameters: list[Known]
+    variadic: bool = False
+
+
+@dataclass(eq=False)
+class Overloads:
+    """Functions of one name, of C++."""
+
+    functions: list[Function]
+
+
+@dataclass(eq=False)
+class Record:
+    """A struct, union or class with its members."""
+
+    fields: dict[str, Known] = field(default_factory=dict)
+
+
+Known = Union[Type, Pointer, Function, Overloads, Record, None]
 
 
 def vector_named(name: str) -> Type | None:
@@ -89,3 +132,29 @@ def common(a: Type, b: Type) -> Type:
     if a.mask != b.mask:
         return b if a.mask else a
     return a if rank(a) >= rank(b) else b
+
+
+def word_type(words: list[str]) -> Type | None:
+    """The lane type that words of C mean, where its width is the same on all targets we have; else None."""
+    if words in (["float"], ["double"]):
+        return Type(words[0])
+    rest = [w for w in words if w not in ("signed", "int")]
+    unsigned = "u" if "unsigned" in rest else ""
+    rest = [w for w in rest if w != "unsigned"]
+    widths = {(): 32, ("short",): 16, ("long", "long"): 64}
+    if tuple(rest) in widths and words != []:
+        return Type(f"{unsigned}int{widths[tuple(rest)]}_t")
+    if rest == ["char"] and len(words) > 1:
+        return Type(f"{unsigned}int8_t")
+    return None
+
+
+def lanes_named(name: str, width: int) -> Sequence[int] | None:
+    """The lanes that a member name means, None if it means none."""
+    if name in _PARTS:
+        return list(_PARTS[name](width))
+    if name[:1] in "sS" and len(name) > 1 and all(c in "0123456789abcdefABCDEF" for c in name[1:]):
+        return [int(c, 16) for c in name[1:]]
+    if name and all(c in "xyzw" for c in name):
+        return ["xyzw".index(c) for c in name]
+    return None

@@ -1,0 +1,88 @@
+"""Lines and errors: what the compiler says, what we refuse, text that is no C."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mblob
+from packager.vector_c.rewrite import rewrite
+from tests.vector_c.building import ADD4, COMPILERS
+
+Require = Callable[[str], str]
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_the_compiler_complains_about_the_line_of_the_source(tmp_path: Path, require: Require, compiler: str) -> None:
+    require(compiler)
+    (tmp_path / "k.c").write_text(
+        "#include <stdint.h>\n/* a\n comment */\nfloat4 f(float4 a,\n  float4 b) {\n  return a\n    + b;\n}\n"
+        "int g(void) { return nobody; }\n"
+    )
+    with pytest.raises(mblob.ToolchainError, match=r"k\.c:9:.*nobody"):
+        mblob.csource_module(tmp_path / "k.c").export_library(tmp_path / "x.so", cc=compiler)
+
+
+def test_a_missing_header_is_the_compilers_error(tmp_path: Path) -> None:
+    with pytest.raises(mblob.ToolchainError, match=r"lib0\.c:1:.*no_such\.h"):
+        mblob.csource_module('#include "no_such.h"\nfloat4 x;\n').export_library(tmp_path / "x.so")
+
+
+def test_a_debugger_sees_the_lines_of_the_source(tmp_path: Path, require: Require) -> None:
+    require("readelf")
+    (tmp_path / "k.c").write_text(ADD4)
+    mblob.csource_module(tmp_path / "k.c").export_library(tmp_path / "x.so", options="-g -O0")
+    done = subprocess.run(
+        ["readelf", "--debug-dump=decodedline", tmp_path / "x.so"], capture_output=True, text=True, check=True
+    )
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("k.c ")]
+    assert {int(row[1]) for row in rows if row[1].isdigit()} == {2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("float4 a; float8 b;\nvoid f() { a + b; }", r"x\.c:2: float4 \+ float8: vectors of 4 and of 8 lanes"),
+        ("void f() {\n\n float4 v = float4(1, 2, 3); }", r"x\.c:3: float4 is made of 3 lanes"),
+        ("void f() { float4 v = (float4)(1, 2); }", r"x\.c:1: float4 is made of 2 lanes"),
+        ("void f(float3 v) { v.s3 = 1; }", r"float3 has no 's3'; its lanes are s0 to s2"),
+        ("void f(float3 v) { v.length; }", r"float3 has no 'length'"),
+        ("void f(float3 v) { v % v; }", r"float3: % is for vectors of integers"),
+        ("void f(float3 v) { v <<= 1; }", r"float3: <<= is for vectors of integers"),
+        ("void f(float3 v) { ~v; }", r"float3: ~ is for vectors of integers"),
+        ("float4 f(float3 v) { return v; }", r"a vector of 3 lanes \(float3\) where float4 is expected"),
+        ("void f(float4 c, float2 v) { v = c ? v : v; }", r"condition of 4 lanes chooses among vectors of 2"),
+        ("float4 v;\nvoid f(float2 x) { v.xy = x; }", r"x\.c:2: several lanes can be read at once, not written"),
+        ("void f(float4 v) { (v.hi) *= v.lo; }", r"several lanes can be read"),
+        ("void f(float4 v) { v.s01++; }", r"several lanes can be read"),
+        ("void f(float4 v) { --v.even; }", r"several lanes can be read"),
+        ("void f(float4 v) { g(&v.lo); }", r"several lanes can be read"),
+        ('# 7 "a/b.h"\nfloat2 a; float3 b;\nint c = a * b;', r"a/b\.h:8: float2 \* float3"),
+    ],
+)  # fmt: skip
+def test_vectors_that_do_not_fit_are_refused_with_their_line(code: str, message: str) -> None:
+    with pytest.raises(mblob.MblobError, match=message):
+        rewrite(code, "x.c")
+
+
+def test_no_nesting_is_too_deep() -> None:
+    depth = 20000
+    made = rewrite(f"float2 f(float2 v) {{ return {'(' * depth}v{' + v)' * depth}; }}", "x.c")
+    assert made is not None
+    assert made.source.count("mblob_float2_add") == depth
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "float4 f(", "float4 v = (((", "float4 f() { return v +; }", "struct { float4", "float4 a[", ") float4 x; }",
+        "float4(", "? float2 x", "for (float4", "float4 f() { a ? b; }", "typedef float4", "float4 v = {1, {2}", "'",
+        '"', "float4 f() { x..s0 }",
+    ],
+)  # fmt: skip
+def test_what_is_no_c_is_left_to_the_compiler(code: str) -> None:
+    made = rewrite(code, "x.c")
+    assert made is None or made.source.count("\n") == code.count("\n")
