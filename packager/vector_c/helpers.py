@@ -51,6 +51,16 @@ def _wraps(op: str, t: Type) -> bool:
     return op in ("+", "-", "*", "<<") and t.kind != "float"
 
 
+def _count(op: str, t: Type, value: str) -> str:
+    """The right operand: of a shift, what is left of it modulo the bits of a lane, as in OpenCL."""
+    return f"({value} & {t.bits - 1})" if op in ("<<", ">>") else value
+
+
+def _least(t: Type) -> str:
+    """The least number of signed lanes."""
+    return f"(-{2 ** (t.bits - 1) - 1}{'ll' if t.bits == 64 else ''} - 1)"
+
+
 def _unsigned(t: Type) -> Type:
     return Type(f"uint{t.bits}_t", t.lanes)
 
@@ -124,16 +134,40 @@ class Helpers:
     def binary(self, op: str, t: Type) -> str:
         """`T f(T, T)`; of a comparison the result is the mask."""
         result = t.as_mask() if op in COMPARISONS else t
-        v = self.value(t)
+        name, v = f"{t.name}_{_NAMES[op]}", self.value(t)
+        if op in ("/", "%") and t.kind != "float":
+            return self._define(name, t, f"{v} a, {v} b", self._division(op, t))
         if _has_simd(t):
             cast = f"({self.simd(_unsigned(t))})" if _wraps(op, t) else ""
-            both = f"{cast}{_whole(t, 'a')} {op} {cast}{_whole(t, 'b')}"
+            both = f"{cast}{_whole(t, 'a')} {op} {_count(op, t, cast + _whole(t, 'b'))}"
             body = f"{_whole(result, 'r')} = ({self.simd(result)})({both});"
         else:
             sign = "-" if op in COMPARISONS else ""
             cast = f"(mblob_uint{max(32, t.bits)}_t)" if _wraps(op, t) else ""
-            body = self._by_lane(result, f"{sign}({cast}{_lane(t, 'a')} {op} {cast}{_lane(t, 'b')})")
-        return self._define(f"{t.name}_{_NAMES[op]}", result, f"{v} a, {v} b", body)
+            both = f"{cast}{_lane(t, 'a')} {op} {_count(op, t, cast + _lane(t, 'b'))}"
+            body = self._by_lane(result, f"{sign}({both})")
+        return self._define(name, result, f"{v} a, {v} b", body)
+
+    def _division(self, op: str, t: Type) -> str:
+        """The body of / and % on integers, which no compiler may fold its own way and no processor may stop at.
+
+        The least number / -1 wraps to itself, as - does; of zeros the quotient and the remainder are zero, as in
+        numpy. Both come of dividing by 1 instead, and where the divisor is known nothing of it remains.
+        """
+        simd = _has_simd(t)
+        a, b = (_whole(t, "a"), _whole(t, "b")) if simd else (_lane(t, "a"), _lane(t, "b"))
+        zero = f"({b} == 0)"
+        odd = zero
+        if t.kind == "int":
+            odd = f"({zero} | ({b} == -1))" if op == "%" else f"({zero} | (({b} == -1) & ({a} == {_least(t)})))"
+        if not simd:
+            value = f"{odd} ? {'0' if op == '%' else f'{zero} ? 0 : {a}'} : {a} {op} {b}"
+            return self._by_lane(t, value)
+        # The masks are -1 and 0: with them the divisor's bits are cleared, and its lowest set.
+        v = self.simd(t)
+        body = f"{v} odd = ({v}){odd}, by = ({b} & ~odd) - odd;"
+        keep = "" if op == "%" else f" & ~({v}){zero}"
+        return f"{body} {_whole(t, 'r')} = ({a} {op} by){keep};"
 
     # These two give a union, whatever its size: as a statement their call must be nothing but a call.
 
