@@ -4,6 +4,8 @@
 
 #include "check.h"
 
+#define NO_PLUGIN "; there is: cpu; plug-ins are looked for on MBLOB_PLUGIN_PATH and beside libmblob"
+
 static void refused(int result, int expected, const char *call, const char *text) {
   if (result == expected && strcmp(mblob_last_error(), text) == 0) return;
   fprintf(stderr, "%s\n  gave %d, expected %d\n  found    %s\n  expected %s\n", call, result, expected,
@@ -119,7 +121,7 @@ static void shapes(void) {
   TVM_SAYS(TVMArrayAlloc(huge, 3, kDLFloat, 32, 1, kDLCPU, 0, &out),
            "TVMArrayAlloc: the shape is impossible: it has more bytes than memory can");
   TVM_SAYS(TVMArrayAlloc(huge, 3, kDLFloat, 32, 1, kDLCUDA, 0, &out),
-           "TVMArrayAlloc: no runtime for device type 2 is in this process");
+           "TVMArrayAlloc: no runtime for device type 2 (cuda) is in this process" NO_PLUGIN);
   TVM_SAYS(TVMArrayAlloc(huge, 3, kDLFloat, 32, 1, kDLCPU, 0, NULL), "TVMArrayAlloc: out is NULL");
   CHECK(TVMArrayAlloc(empty, 3, kDLFloat, 32, 1, kDLCPU, 0, &out) == 0 && TVMArrayFree(out) == 0);
   CHECK(TVMArrayAlloc(NULL, 0, kDLFloat, 32, 1, kDLCPU, 0, &out) == 0 && TVMArrayFree(out) == 0);
@@ -166,7 +168,8 @@ static void copies(void) {
   TVM_SAYS(TVMArrayToDLPack(NULL, &exported), "TVMArrayToDLPack: from is NULL");
   TVM_SAYS(TVMArrayToDLPack(a, NULL), "TVMArrayToDLPack: out is NULL");
   TVM_SAYS(TVMStreamCreate(kDLCPU, 0, NULL), "TVMStreamCreate: out is NULL");
-  TVM_SAYS(TVMSynchronize(kDLMetal, 0, NULL), "TVMSynchronize: no runtime for device type 8 is in this process");
+  TVM_SAYS(TVMSynchronize(kDLMetal, 0, NULL), 
+           "TVMSynchronize: no runtime for device type 8 (metal) is in this process" NO_PLUGIN);
   CHECK(TVMArrayFree(a) == 0 && TVMArrayFree(NULL) == 0);
 }
 

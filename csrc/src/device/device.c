@@ -107,7 +107,7 @@ int mb_device_check(DLDevice device) {
 static int allocate_host(uint64_t size, uint64_t alignment, void **out) {
   if (alignment < MB_TENSOR_ALIGNMENT) alignment = MB_TENSOR_ALIGNMENT;
   if ((alignment & (alignment - 1)) || alignment > PTRDIFF_MAX || size > (uint64_t)PTRDIFF_MAX - alignment)
-    return mb_fail(MBLOB_E_ARGUMENT, "device memory: %llu bytes aligned to %llu are impossible",
+    return mb_fail(MBLOB_E_ARGUMENT, "%llu bytes aligned to %llu are impossible",
                    (unsigned long long)size, (unsigned long long)alignment);
   *out = aligned_alloc((size_t)alignment, (size_t)((size + alignment) / alignment * alignment));
   return *out ? MBLOB_OK : mb_fail_memory((size_t)size);
