@@ -46,7 +46,7 @@ static void put(struct aot_executor *e, size_t i, DLTensor *array) {
 
 static int add_tensor(struct aot_executor *e, int64_t ndim, const int64_t *shape, DLDataType dtype) {
   DLTensor *array = NULL;
-  int status = mb_tensor_new((int)ndim, shape, dtype, &array);
+  int status = mb_tensor_new((DLDevice){kDLCPU, 0}, (int)ndim, shape, dtype, &array);
   if (!status) put(e, e->count++, array);
   return status;
 }

@@ -71,7 +71,7 @@ static int return_one(const struct mb_stored_arrays *arrays, const char *what, s
   if (status) return status;
   const struct mb_stored_array *stored = mb_stored_arrays_find(arrays, name);
   if (!stored) return unknown(arrays, what, name);
-  status = mb_tensor_new(stored->view.ndim, stored->view.shape, stored->view.dtype, &array);
+  status = mb_tensor_new((DLDevice){kDLCPU, 0}, stored->view.ndim, stored->view.shape, stored->view.dtype, &array);
   if (status) return status;
   status = mb_tensor_assign(name, array, &stored->view);
   if (status)

@@ -38,17 +38,32 @@ static bool is_compact(const DLTensor *t) {
 }
 
 int mb_tensor_check(const DLTensor *t, size_t *size) {
-  char device[MB_DEVICE_TEXT];
-  if (!mb_device_is_host((int)t->device.device_type))
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "the tensor is on device %s (type %d), expected host memory (type %d)",
-                   mb_device_text(t->device, device), (int)t->device.device_type, (int)kDLCPU);
+  int status = mb_device_check(t->device);
+  if (status) {
+    mb_error_prefix("the tensor");
+    return status;
+  }
   if (t->ndim < 0 || t->ndim > MB_NDIM_LIMIT || (t->ndim && !t->shape))
     return mb_fail(MBLOB_E_ARGUMENT, "the tensor has %d dimensions, expected 0 to %d", (int)t->ndim,
                    MB_NDIM_LIMIT);
-  int status = mb_tensor_size(t, size);
+  status = mb_tensor_size(t, size);
   if (status) return status;
   if (!is_compact(t)) return mb_fail(MBLOB_E_ARGUMENT, "the tensor is not contiguous; pass a compact copy");
   if (*size && !t->data) return mb_fail(MBLOB_E_ARGUMENT, "the tensor has no data");
+  return MBLOB_OK;
+}
+
+int mb_tensor_is_on(const char *what, DLDevice device, const DLTensor *given) {
+  char want[MB_DEVICE_TEXT], have[MB_DEVICE_TEXT];
+  bool host = mb_device_is_host((int)device.device_type);
+  if (host && mb_device_is_host((int)given->device.device_type)) return MBLOB_OK;
+  if (device.device_type != given->device.device_type || device.device_id != given->device.device_id)
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "%s: the tensor is on device %s (type %d), expected %s (type %d)", what,
+                   mb_device_text(given->device, have), (int)given->device.device_type, mb_device_text(device, want),
+                   (int)device.device_type);
+  if (given->byte_offset)
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: memory of %s is used from its beginning, found byte_offset %llu", what,
+                   mb_device_text(device, want), (unsigned long long)given->byte_offset);
   return MBLOB_OK;
 }
 
@@ -73,9 +88,7 @@ int mb_tensor_assign(const char *what, DLTensor *to, const DLTensor *from) {
     return status;
   }
   status = mb_tensor_match(what, to, from);
-  if (!status && size)
-    memmove((char *)to->data + to->byte_offset, (const char *)from->data + from->byte_offset, size);
-  return status;
+  return status ? status : mb_device_copy_tensor(from, to, size, NULL);
 }
 
 static void release_array(void *array) { mb_array_release(array); }
@@ -89,11 +102,13 @@ int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bo
     return status;
   }
   status = mb_tensor_match(what, like, given);
+  if (!status) status = mb_tensor_is_on(what, like->device, given);
   if (status) return status;
   DLTensor view = *given;
-  view.data = (char *)given->data + given->byte_offset;
+  bool host = mb_device_is_host((int)given->device.device_type);
+  if (host) view.data = (char *)given->data + given->byte_offset;
   view.byte_offset = 0;
-  if (size && (uintptr_t)view.data % MB_DEFAULT_ALIGNMENT)
+  if (host && size && (uintptr_t)view.data % MB_DEFAULT_ALIGNMENT)
     return mb_fail(MBLOB_E_ARGUMENT, "%s: its data is not aligned to %d bytes, as use without a copy needs",
                    what, MB_DEFAULT_ALIGNMENT);
   status = mb_array_view(&view, given, is_array ? release_array : release_nothing, out);
@@ -101,9 +116,10 @@ int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bo
   return status;
 }
 
-int mb_tensor_new(int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out) {
+int mb_tensor_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out) {
   TVMArrayHandle array = NULL;
-  int rc = TVMArrayAlloc(shape, ndim, dtype.code, dtype.bits, dtype.lanes, kDLCPU, 0, &array);
+  int rc = TVMArrayAlloc(shape, ndim, dtype.code, dtype.bits, dtype.lanes, (int)device.device_type,
+                         device.device_id, &array);
   *out = array;
   return rc ? mblob_last_error_info()->status : MBLOB_OK;
 }

@@ -9,8 +9,10 @@
 
 /* Bytes of compact data. MBLOB_E_ARGUMENT for a negative dimension or more bytes than there are. */
 int mb_tensor_size(const DLTensor *t, size_t *out);
-/* The same for a caller's tensor, which must be in host memory, compact, and have data unless it is empty. */
+/* The same for a caller's tensor, which must be on a device that is there, compact, and have data unless it is empty. */
 int mb_tensor_check(const DLTensor *t, size_t *size);
+/* `given` must be on that device, to be used there without a copy; kinds of host memory are one. */
+int mb_tensor_is_on(const char *what, DLDevice device, const DLTensor *given);
 /* `given` must have dtype and shape of `expected`; the error names `what`. Both were checked. */
 int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *given);
 /* Check, match and copy all elements. */
@@ -18,8 +20,8 @@ int mb_tensor_assign(const char *what, DLTensor *to, const DLTensor *from);
 /* A counted view of `given`, which must fit `like` and be as aligned as kernels assume. With `is_array` it is
  * an array and kept, otherwise its memory must outlive the view. A mblob_status. */
 int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bool is_array, DLTensor **out);
-/* A new array in host memory. A mblob_status. */
-int mb_tensor_new(int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out);
+/* A new array. A mblob_status. */
+int mb_tensor_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out);
 
 /* "float32", "bool", "int8x4". */
 #define MB_DTYPE_TEXT 32

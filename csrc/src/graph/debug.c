@@ -90,6 +90,8 @@ static int time_step(struct mb_graph_executor *x, uint32_t step, int64_t number,
       int status = mb_graph_step_run(x, step);
       if (status) return status;
     }
+    int status = mb_graph_wait(x);
+    if (status) return status;
     double taken = mb_seconds_now() - start;
     *seconds = taken / (double)number;
     if (taken >= least || number > INT64_MAX / 4) return MBLOB_OK;
@@ -162,6 +164,7 @@ MB_GRAPH_METHOD(profile) {
     for (uint32_t i = 0; !status && i < x->step_count; i++) {
       double start = mb_seconds_now();
       status = mb_graph_step_run(x, i);
+      if (!status) status = mb_graph_wait(x);
       seconds[i] += (mb_seconds_now() - start) / (double)repeat;
     }
   if (!status) status = write_profile(x, call, seconds);

@@ -8,7 +8,6 @@
 
 #include "array.h"
 #include "device/device.h"
-#include "device/names.h"
 #include "error.h"
 
 /* ---- one at a time ---- */
@@ -107,20 +106,31 @@ static int storage_device(const struct mb_graph_source *source, int32_t type, DL
   *out = source->devices[0];
   for (size_t i = source->device_count; type && i-- > 0;)
     if ((int32_t)source->devices[i].device_type == type) *out = source->devices[i];
-  char name[MB_DEVICE_TEXT];
-  if (mb_device_is_host((int)out->device_type)) return MBLOB_OK;
-  return mb_fail(MBLOB_E_INCOMPATIBLE,
-                 "graph: no runtime for device type %d, %s, is in this process; make the executor for the cpu",
-                 (int)out->device_type, mb_device_text(*out, name));
+  int status = mb_device_check(*out);
+  if (status) mb_error_prefix("graph");
+  return status;
+}
+
+/* Note a device that is not the host; there is room for all that the source has. */
+static void note_device(struct mb_graph_executor *x, DLDevice device) {
+  size_t i = 0;
+  if (mb_device_is_host((int)device.device_type)) return;
+  while (i < x->device_count &&
+         (x->devices[i].device_type != device.device_type || x->devices[i].device_id != device.device_id))
+    i++;
+  if (i == x->device_count) x->devices[x->device_count++] = device;
 }
 
 static int make_views(struct mb_graph_executor *x, const struct mb_graph_source *source) {
   const struct mb_graph *g = &x->graph;
+  x->devices = calloc(source->device_count, sizeof(*x->devices));
+  if (!x->devices) return mb_fail_memory(source->device_count * sizeof(*x->devices));
   for (uint32_t i = 0; i < g->entry_count; i++) {
     const struct mb_graph_entry *e = &g->entries[i];
     x->views[i] = mb_graph_tensor(g, i);
     int status = storage_device(source, g->storage_devices[e->storage], &x->views[i].device);
     if (status) return status;
+    note_device(x, x->views[i].device);
     x->next[i] = i;
     if (e->root != i) { /* into the ring behind the root */
       x->next[i] = x->next[e->root];
@@ -170,6 +180,7 @@ void mb_graph_executor_free(void *executor) {
   free(x->views);
   free(x->flat);
   free(x->flat_extents);
+  free(x->devices);
   free(x->next);
   free(x->memory);
   free(x->pools);

@@ -43,6 +43,8 @@ struct mb_graph_executor {
   DLTensor *views;       /* of all entries */
   DLTensor *flat;        /* the same with one dimension; NULL if no operator wants them */
   int64_t *flat_extents;
+  DLDevice *devices; /* those other than the host that have values */
+  size_t device_count;
   uint32_t *next; /* entry -> the next one with the same root, in a ring */
   struct mb_graph_memory *memory;
   DLTensor **pools; /* of all storages; counted, NULL until needed */
@@ -111,9 +113,12 @@ const char *mb_graph_label(const struct mb_graph *graph, const char *what, uint3
 
 int mb_graph_step_run(struct mb_graph_executor *executor, uint32_t step);
 int mb_graph_run(struct mb_graph_executor *executor);
-/* With `threads` threads (0: as many as kernels get); results are those of mb_graph_run, bit for bit. */
+/* With `threads` threads (0: as many as kernels get); results are those of mb_graph_run, bit for bit. A graph that uses
+ * devices runs in its order: their queues belong to threads. */
 int mb_graph_run_parallel(struct mb_graph_executor *executor, int threads);
 void mb_schedule_free(struct mb_schedule *schedule);
+/* Wait for what the calling thread gave to devices. */
+int mb_graph_wait(const struct mb_graph_executor *executor);
 /* Run the steps up to and with `node` that were not run since the last whole run. */
 int mb_graph_run_to(struct mb_graph_executor *executor, uint32_t node);
 

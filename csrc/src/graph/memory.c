@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "array.h"
+#include "device/device.h"
 #include "error.h"
 #include "executor/tensors.h"
 #include "graph/executor.h"
@@ -51,32 +52,45 @@ static int make_own(struct mb_graph_executor *x, uint32_t root, bool keep) {
   const struct mb_graph_entry *e = &x->graph.entries[root];
   if (x->memory[root].kind == MB_OWN && x->views[root].data) return MBLOB_OK;
   DLTensor **pool = &x->pools[e->storage];
-  int status = *pool ? MBLOB_OK : mb_graph_pool_new(x->pool_sizes[e->storage], pool);
+  const DLDevice device = x->views[root].device;
+  int status = *pool ? MBLOB_OK : mb_graph_pool_new(device, x->pool_sizes[e->storage], pool);
   if (status) {
     char label[MB_GRAPH_LABEL];
     mb_error_prefix(mb_graph_label(&x->graph, "graph: memory of", root, label));
     return status;
   }
-  void *data = (*pool)->data;
-  if (keep && e->size && x->views[root].data) memcpy(data, x->views[root].data, e->size);
-  move(x, root, MB_OWN, data, NULL);
-  return MBLOB_OK;
+  if (keep && x->views[root].data) status = mb_device_copy_tensor(&x->views[root], *pool, e->size, NULL);
+  if (!status) move(x, root, MB_OWN, (*pool)->data, NULL);
+  return status;
+}
+
+/* Where the elements of a tensor begin; what devices allocate has no addresses, and is used from its beginning. */
+static void *start_of(const DLTensor *t) {
+  return mb_device_is_host((int)t->device.device_type) ? (char *)t->data + t->byte_offset : t->data;
 }
 
 static bool is_aligned(const struct mb_graph_executor *x, uint32_t root, const void *data) {
   uint32_t needed = x->memory[root].alignment;
+  if (!mb_device_is_host((int)x->views[root].device.device_type)) return true;
   return needed < 2 || (uintptr_t)data % needed == 0;
+}
+
+/* Whether the functions of the graph can use the array where it is. */
+static bool is_there(const struct mb_graph_executor *x, uint32_t root, const DLTensor *array) {
+  DLDevice wanted = x->views[root].device, found = array->device;
+  if (mb_device_is_host((int)wanted.device_type)) return mb_device_is_host((int)found.device_type);
+  return wanted.device_type == found.device_type && wanted.device_id == found.device_id && !array->byte_offset;
 }
 
 /* Use `array` read-only if that is possible, else copy it. The reference is taken over. */
 static int place_parameter(struct mb_graph_executor *x, uint32_t root, DLTensor *array) {
-  void *data = (char *)array->data + array->byte_offset;
-  if (is_input(x, root) && x->memory[root].is_alone && is_aligned(x, root, data)) {
+  void *data = start_of(array);
+  if (is_input(x, root) && x->memory[root].is_alone && is_there(x, root, array) && is_aligned(x, root, data)) {
     move(x, root, MB_SHARED, data, array);
     return MBLOB_OK;
   }
   int status = make_own(x, root, false);
-  if (!status && x->graph.entries[root].size) memcpy(x->views[root].data, data, x->graph.entries[root].size);
+  if (!status) status = mb_device_copy_tensor(array, &x->views[root], x->graph.entries[root].size, NULL);
   mb_array_release(array);
   return status;
 }
@@ -113,6 +127,7 @@ static int place_linked(struct mb_graph_executor *x, uint32_t entry, mblob_funct
     return mb_fail(MBLOB_E_KERNEL, "_lookup_linked_param: expected a handle, found type code %d", found_code);
   DLTensor view = x->views[entry], *array = NULL;
   view.data = found.v_handle;
+  view.device = (DLDevice){kDLCPU, 0};
   status = mb_array_view(&view, x->kernels, release_module, &array);
   if (status) return status;
   (void)mblob_module_retain(x->kernels);
@@ -179,7 +194,7 @@ int mb_graph_memory_new(struct mb_graph_executor *x, const struct mb_graph_sourc
 
 /* ---- inputs and outputs ---- */
 
-/* Dtype, shape, device and layout of a caller's tensor. */
+/* Dtype, shape and layout of a caller's tensor. */
 static int check_value(const struct mb_graph_executor *x, const char *what, uint32_t entry,
                        const DLTensor *value, size_t *size) {
   char label[MB_GRAPH_LABEL];
@@ -197,15 +212,13 @@ int mb_graph_set_input(struct mb_graph_executor *x, uint32_t input, const DLTens
   size_t size = 0;
   int status = check_value(x, "input", entry, value, &size);
   if (!status) status = make_own(x, entry, false);
-  if (!status && size) memmove(x->views[entry].data, (const char *)value->data + value->byte_offset, size);
-  return status;
+  return status ? status : mb_device_copy_tensor(value, &x->views[entry], size, NULL);
 }
 
 int mb_graph_copy_out(const struct mb_graph_executor *x, const char *what, uint32_t entry, DLTensor *to) {
   size_t size = 0;
   int status = check_value(x, what, entry, to, &size);
-  if (!status && size) memmove((char *)to->data + to->byte_offset, x->views[entry].data, size);
-  return status;
+  return status ? status : mb_device_copy_tensor(&x->views[entry], to, size, NULL);
 }
 
 static int bind(struct mb_graph_executor *x, const char *what, uint32_t entry, DLTensor *value,
@@ -214,8 +227,9 @@ static int bind(struct mb_graph_executor *x, const char *what, uint32_t entry, D
   size_t size = 0;
   char label[MB_GRAPH_LABEL];
   int status = check_value(x, what, entry, value, &size);
+  if (!status) status = mb_tensor_is_on(mb_graph_label(&x->graph, what, entry, label), x->views[entry].device, value);
   if (status) return status;
-  void *data = (char *)value->data + value->byte_offset;
+  void *data = start_of(value);
   if (size && !is_aligned(x, root, data))
     return mb_fail(MBLOB_E_ARGUMENT, "%s: its data is at %p, expected an address aligned to %u bytes",
                    mb_graph_label(&x->graph, what, entry, label), data, x->memory[root].alignment);
@@ -238,7 +252,7 @@ int mb_graph_bind_output(struct mb_graph_executor *x, uint32_t output, DLTensor 
                    "%s is input '%s': no function writes it; bind it with set_input_zero_copy", label,
                    x->graph.nodes[x->graph.entries[root].node].name);
   if (memory->kind == MB_BOUND && memory->output != (int64_t)output &&
-      x->views[root].data != (char *)value->data + value->byte_offset)
+      x->views[root].data != start_of(value))
     return mb_fail(MBLOB_E_ARGUMENT, "%s has the same bytes as output %lld, which is bound to other memory",
                    label, (long long)memory->output);
   int status = bind(x, "output", entry, value, is_counted);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "array.h"
+#include "device/device.h"
 #include "error.h"
 #include "executor/tensors.h"
 #include "graph/ends.h"
@@ -127,6 +128,12 @@ MB_GRAPH_METHOD(run) {
   return status ? status : mb_graph_run_parallel(x, (int)threads);
 }
 
+/* () waits until devices have done what `run` gave them. */
+MB_GRAPH_METHOD(synchronize) {
+  int status = mb_call_expect(call, 0, 0);
+  return status ? status : mb_graph_wait(x);
+}
+
 /* Copies of all outputs, as a function gives them. */
 struct results {
   size_t count;
@@ -159,9 +166,8 @@ static int get_result(TVMValue *args, int *codes, int count, TVMRetValueHandle r
 
 static int copy_output(const struct mb_graph_executor *x, uint32_t entry, DLTensor **out) {
   const DLTensor *view = &x->views[entry];
-  int status = mb_tensor_new(view->ndim, view->shape, view->dtype, out);
-  if (!status && x->graph.entries[entry].size) memcpy((*out)->data, view->data, x->graph.entries[entry].size);
-  return status;
+  int status = mb_tensor_new((DLDevice){kDLCPU, 0}, view->ndim, view->shape, view->dtype, out);
+  return status ? status : mb_device_copy_tensor(view, *out, x->graph.entries[entry].size, NULL);
 }
 
 static int return_results(const struct mb_graph_executor *x, struct mb_call *call) {
@@ -282,6 +288,7 @@ const struct mb_method mb_graph_methods[] = {{"set_input", set_input},
                                              {"get_num_inputs", get_num_inputs},
                                              {"get_num_outputs", get_num_outputs},
                                              {"run", run},
+                                             {"synchronize", synchronize},
                                              {"run_from_inputs", run_from_inputs},
                                              {"load_params", load_params},
                                              {"share_params", share_params},

@@ -148,7 +148,7 @@ int mb_graph_run_parallel(struct mb_graph_executor *x, int threads) {
   if (threads < 0) return mb_fail(MBLOB_E_ARGUMENT, "graph: %d threads, expected 0 or more", threads);
   if (threads == 0) threads = mb_parallel_width();
   if ((uint32_t)threads > x->step_count) threads = (int)x->step_count;
-  if (threads < 2) return mb_graph_run(x);
+  if (threads < 2 || x->device_count) return mb_graph_run(x);
   int status = x->schedule ? MBLOB_OK : mb_schedule_new(x, &x->schedule);
   x->executed = 0;
   return status ? status : run(x, threads);

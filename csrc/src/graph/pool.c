@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "array.h"
+#include "device/device.h"
 #include "error.h"
 #include "executor/tensors.h"
 
@@ -40,10 +41,11 @@ static int new_mapped(int64_t size, DLTensor **out) {
   return status;
 }
 
-int mb_graph_pool_new(size_t size, DLTensor **out) {
+int mb_graph_pool_new(DLDevice device, size_t size, DLTensor **out) {
   int64_t extent = (int64_t)size;
+  if (!mb_device_is_host((int)device.device_type)) return mb_tensor_new(device, 1, &extent, byte_type, out);
   if (size >= MAPPED_FROM) return new_mapped(extent, out);
-  int status = mb_tensor_new(1, &extent, byte_type, out);
+  int status = mb_tensor_new(device, 1, &extent, byte_type, out);
   if (!status && size) memset((*out)->data, 0, size);
   return status;
 }

@@ -3,14 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/device.h"
 #include "error.h"
 #include "graph/executor.h"
 
-static void copy(const struct mb_graph_executor *x, const struct mb_graph_step *step) {
+static int copy(const struct mb_graph_executor *x, const struct mb_graph_step *step) {
   const struct mb_graph_node *node = &x->graph.nodes[step->node];
   const DLTensor *from = step->values[0].v_handle, *to = step->values[1].v_handle;
-  size_t size = x->graph.entries[node->first_entry].size;
-  if (size && to->data != from->data) memmove(to->data, from->data, size);
+  if (to->data == from->data) return MBLOB_OK;
+  return mb_device_copy_tensor(from, to, x->graph.entries[node->first_entry].size, NULL);
 }
 
 static int fail_step(const struct mb_graph_executor *x, const struct mb_graph_step *step, int status) {
@@ -23,11 +24,9 @@ static int fail_step(const struct mb_graph_executor *x, const struct mb_graph_st
 
 int mb_graph_step_run(struct mb_graph_executor *x, uint32_t i) {
   const struct mb_graph_step *step = &x->steps[i];
-  if (!step->function) {
-    copy(x, step);
-    return MBLOB_OK;
-  }
-  int status = mblob_function_call(step->function, step->values, x->codes, step->count, NULL, NULL);
+  int status = step->function
+                   ? mblob_function_call(step->function, step->values, x->codes, step->count, NULL, NULL)
+                   : copy(x, step);
   return status ? fail_step(x, step, status) : MBLOB_OK;
 }
 
@@ -45,5 +44,11 @@ int mb_graph_run_to(struct mb_graph_executor *x, uint32_t node) {
     status = mb_graph_step_run(x, x->executed);
     if (!status) x->executed++;
   }
+  return status;
+}
+
+int mb_graph_wait(const struct mb_graph_executor *x) {
+  int status = MBLOB_OK;
+  for (size_t i = 0; !status && i < x->device_count; i++) status = mb_device_synchronize(x->devices[i], NULL);
   return status;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "array.h"
+#include "device/device.h"
 #include "error.h"
 #include "executor/tensors.h"
 #include "function_table.h"
@@ -37,7 +38,7 @@ static int return_array(DLTensor *array, const struct vm_executable *exec, struc
     mb_call_return_array(call, array);
     return MBLOB_OK;
   }
-  int status = mb_tensor_new(array->ndim, array->shape, array->dtype, &copy);
+  int status = mb_tensor_new((DLDevice){kDLCPU, 0}, array->ndim, array->shape, array->dtype, &copy);
   if (status) return status;
   status = mb_tensor_assign("result", copy, array);
   if (status)
@@ -71,7 +72,7 @@ int vm_value_return(struct vm_value value, const struct vm_executable *exec, str
 /* ---- in -------------------------------------------------------------------------------------- */
 
 static bool is_usable(const DLTensor *t) {
-  return !t->strides && !t->byte_offset && (uintptr_t)t->data % MB_DEFAULT_ALIGNMENT == 0;
+  return mb_device_is_host((int)t->device.device_type) && !t->strides && !t->byte_offset && (uintptr_t)t->data % MB_DEFAULT_ALIGNMENT == 0;
 }
 
 static int tensor_argument(const struct mb_call *call, int i, struct vm_value *out) {
@@ -84,7 +85,7 @@ static int tensor_argument(const struct mb_call *call, int i, struct vm_value *o
     mb_array_retain(given);
     copy = given;
   } else {
-    status = mb_tensor_new(given->ndim, given->shape, given->dtype, &copy);
+    status = mb_tensor_new((DLDevice){kDLCPU, 0}, given->ndim, given->shape, given->dtype, &copy);
     if (!status) status = mb_tensor_assign("argument", copy, given);
     if (status && copy) mb_array_release(copy);
   }

@@ -124,7 +124,10 @@ static int check_pairs(const struct mb_call *call) {
     if (!status) status = mb_call_tensor(call, i + 1, &tensor);
     if (status) return status;
     status = mb_tensor_check(tensor, &size);
-    if (status) mb_error_prefix(name);
+    if (status)
+      mb_error_prefix(name);
+    else
+      status = mb_tensor_is_on(name, (DLDevice){kDLCPU, 0}, tensor);
   }
   return status;
 }
