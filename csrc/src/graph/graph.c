@@ -146,10 +146,14 @@ static int fill_nodes(struct check *c, struct mb_graph_text *text) {
   struct mb_graph *g = c->graph;
   size_t at = 0, entries = text->storages.count;
   int status = MBLOB_OK;
-  if (text->rows.count != text->node_count + 1 || text->rows.items[0] != 0 ||
-      text->rows.items[text->node_count] != entries)
-    return WRONG("node_row_ptr has %zu numbers, expected %zu, from 0 to the number of values (%zu)",
-                 text->rows.count, text->node_count + 1, entries);
+  if (text->rows.count != text->node_count + 1)
+    return WRONG("node_row_ptr has %zu numbers, expected %zu, one more than nodes", text->rows.count,
+                 text->node_count + 1);
+  if (text->rows.items[0] != 0)
+    return WRONG("node_row_ptr starts with %llu, expected 0", ull(text->rows.items[0]));
+  if (text->rows.items[text->node_count] != entries)
+    return WRONG("node_row_ptr ends with %llu, expected %zu, the number of values in attrs",
+                 ull(text->rows.items[text->node_count]), entries);
   for (size_t i = 0; i < text->node_count; i++)
     if (text->rows.items[i] > entries)
       return WRONG("node %zu '%s': node_row_ptr is %llu, there are %zu values", i, node_name(c, i),
@@ -265,25 +269,54 @@ static int fill_entries(struct check *c) {
 
 /* ---- inputs and outputs ---- */
 
-static int fill_ends(struct check *c) {
-  const struct mb_graph_text *t = c->text;
+static int fill_inputs(struct check *c) {
   struct mb_graph *g = c->graph;
-  for (; g->input_count < t->inputs.count; g->input_count++) {
-    uint64_t node = t->inputs.items[g->input_count];
+  const struct mb_numbers *nodes = &c->text->inputs;
+  for (; g->input_count < nodes->count; g->input_count++) {
+    uint64_t node = nodes->items[g->input_count];
     if (node >= g->node_count || g->nodes[node].op != MB_GRAPH_INPUT)
       return WRONG("arg_nodes[%u] is %llu, which is no input node", g->input_count, ull(node));
     g->inputs[g->input_count] = g->nodes[node].first_entry;
-    /* Of two with one name TVM takes the last, too. */
+    if (mb_map_get(&g->input_names, g->nodes[node].name))
+      return WRONG("arg_nodes[%u] is node %llu '%.64s', which stands there before", g->input_count, ull(node),
+                   g->nodes[node].name);
     if (!mb_map_put(&g->input_names, g->nodes[node].name, &g->inputs[g->input_count])) return MBLOB_E_MEMORY;
   }
-  for (; g->output_count < t->outputs.count / 2; g->output_count++) {
-    int status = find_entry(c, t->outputs.items + 2 * (size_t)g->output_count, g->node_count,
+  for (uint32_t i = 0; i < g->node_count; i++) /* nobody could ever set it */
+    if (g->nodes[i].op == MB_GRAPH_INPUT && !mb_map_get(&g->input_names, g->nodes[i].name))
+      return WRONG("node %u '%.64s' is an input of the graph, and arg_nodes lacks it", i, g->nodes[i].name);
+  return MBLOB_OK;
+}
+
+static int fill_outputs(struct check *c) {
+  struct mb_graph *g = c->graph;
+  const struct mb_numbers *heads = &c->text->outputs;
+  if (!heads->count) return WRONG("heads is empty: the graph has no output");
+  for (; g->output_count < heads->count / 2; g->output_count++) {
+    char context[64];
+    int status = find_entry(c, heads->items + 2 * (size_t)g->output_count, g->node_count,
                             &g->outputs[g->output_count]);
     if (!status) continue;
-    mb_error_prefix("graph: heads");
+    (void)snprintf(context, sizeof(context), "graph: heads[%u]", g->output_count);
+    mb_error_prefix(context);
     return status;
   }
   return MBLOB_OK;
+}
+
+/* Inputs, outputs and nodes are asked for by name. */
+static int check_names(const struct mb_graph *g) {
+  struct mb_map seen = {0};
+  int status = MBLOB_OK;
+  for (uint32_t i = 0; !status && i < g->node_count; i++) {
+    struct mb_graph_node *other = mb_map_get(&seen, g->nodes[i].name);
+    if (other)
+      status = WRONG("nodes %u and %u have one name, '%.64s'", (uint32_t)(other - g->nodes), i, other->name);
+    else if (!mb_map_put(&seen, g->nodes[i].name, &g->nodes[i]))
+      status = MBLOB_E_MEMORY;
+  }
+  mb_map_free(&seen);
+  return status;
 }
 
 int mb_graph_read(const char *json, size_t size, struct mb_graph *out) {
@@ -295,7 +328,9 @@ int mb_graph_read(const char *json, size_t size, struct mb_graph *out) {
   status = allocate(&c, json, size);
   if (!status) status = fill_nodes(&c, &text);
   if (!status) status = fill_entries(&c);
-  if (!status) status = fill_ends(&c);
+  if (!status) status = check_names(out);
+  if (!status) status = fill_inputs(&c);
+  if (!status) status = fill_outputs(&c);
   mb_graph_text_free(&text);
   if (status) mb_graph_free(out);
   return status;

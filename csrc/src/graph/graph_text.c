@@ -2,6 +2,7 @@
 #include "graph/graph_text.h"
 
 #include <mblob.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,19 @@ struct reader {
   struct mb_graph_text *text;
   bool in_node; /* the last one of text->nodes */
   int status;
+  char problem[192]; /* what wrong() said; `j` points to it */
 };
+
+/* An error of the JSON with a part of the text, such as a key. */
+static bool wrong(struct reader *r, const char *format, struct mb_slice part) {
+  int size = part.size < 48 ? (int)part.size : 48;
+  if (!r->j.error) (void)snprintf(r->problem, sizeof(r->problem), format, size, (const char *)part.data);
+  return mb_json_fail(&r->j, r->problem);
+}
+
+static struct mb_slice slice(const char *text) {
+  return (struct mb_slice){(const uint8_t *)text, strlen(text)};
+}
 
 static bool no_memory(struct reader *r, size_t size) {
   r->status = mb_fail_memory(size);
@@ -87,7 +100,7 @@ static bool read_dtype(struct reader *r, struct mb_numbers *list) {
   DLDataType dtype;
   if (!mb_json_string(&r->j, &text)) return false;
   if (!mb_dtype_parse_stored((const char *)text.data, (size_t)text.size, &dtype))
-    return mb_json_fail(&r->j, "an element type that is not known");
+    return wrong(r, "an element type that is not known: '%.*s'", text);
   return add(r, list, (uint64_t)dtype.code | (uint64_t)dtype.bits << 8 | (uint64_t)dtype.lanes << 16);
 }
 
@@ -98,7 +111,7 @@ static bool read_scope(struct reader *r, struct mb_numbers *list) {
   if (!mb_json_string(&r->j, &text)) return false;
   bool global = text.size == 0 || (text.size >= 6 && memcmp(text.data, "global", 6) == 0);
   if (!global || memmem(text.data, (size_t)text.size, "texture", 7))
-    return mb_json_fail(&r->j, "a storage scope that host memory does not have");
+    return wrong(r, "a storage scope that host memory does not have: '%.*s'", text);
   return true;
 }
 
@@ -160,7 +173,7 @@ static bool read_op(struct reader *r, struct mb_text_node *node, bool *known) {
   node->is_input = mb_json_is(op, "null");
   *known = true;
   return node->is_input || mb_json_is(op, "tvm_op") ||
-         mb_json_fail(&r->j, "op of a node: expected \"null\" or \"tvm_op\"");
+         wrong(r, "op of a node: expected \"null\" or \"tvm_op\", found '%.*s'", op);
 }
 
 static bool read_links(struct reader *r, struct mb_numbers *list, item_reader item, struct mb_span *out) {
@@ -179,21 +192,21 @@ static bool read_node_keys(struct reader *r, struct mb_text_node *node) {
   while (mb_json_next_key(&r->j, &key)) {
     bool ok;
     if (mb_json_is(key, "op")) {
-      ok = read_op(r, node, &has_op);
+      ok = has_op ? wrong(r, "the key '%.*s' twice", key) : read_op(r, node, &has_op);
     } else if (mb_json_is(key, "name")) {
       ok = read_text(r, &node->name);
     } else if (mb_json_is(key, "inputs")) {
+      ok = has_inputs ? wrong(r, "the key '%.*s' twice", key)
+                      : read_links(r, &r->text->links, read_entry, &node->inputs);
       has_inputs = true;
-      ok = read_links(r, &r->text->links, read_entry, &node->inputs);
     } else if (mb_json_is(key, "control_deps")) {
       ok = read_links(r, &r->text->controls, read_number, &node->after);
     } else if (mb_json_is(key, "attrs") || mb_json_is(key, "attr")) {
-      has_attributes = true;
       attributes = r->j;
-      ok = mb_json_skip(&r->j);
+      ok = has_attributes ? wrong(r, "the key '%.*s' twice", key) : mb_json_skip(&r->j);
+      has_attributes = true;
     } else {
-      ok = mb_json_fail(&r->j,
-                        "a key that nodes do not have; they have op, name, inputs, attrs, control_deps");
+      ok = wrong(r, "unknown key '%.*s'; nodes have op, name, inputs, attrs, control_deps", key);
     }
     if (!ok) return false;
   }
@@ -222,20 +235,10 @@ static bool read_node(struct reader *r, struct mb_numbers *ignored) {
 
 /* ---- the graph ---- */
 
-/* ["list_...", [item, ...]]; the name of the type is not needed. */
-static bool read_typed_list(struct reader *r, struct mb_numbers *list, item_reader item) {
-  struct mb_slice type;
-  if (!mb_json_begin_array(&r->j)) return false;
-  if (!mb_json_next_element(&r->j) || !mb_json_string(&r->j, &type) || !mb_json_next_element(&r->j))
-    return mb_json_fail(&r->j, "a list of the graph is [\"list_...\", [...]]");
-  if (!read_list(r, list, item)) return false;
-  if (mb_json_next_element(&r->j)) return mb_json_fail(&r->j, "a list of the graph has a third part");
-  return !r->j.error;
-}
-
 /* A key of an object that holds a list of numbers. */
 struct part {
   const char *key;
+  const char *type; /* the name that stands before the list; NULL: none does */
   struct mb_numbers *list;
   item_reader item;
   bool required, found;
@@ -247,44 +250,63 @@ static struct part *find_part(struct part *parts, size_t count, struct mb_slice 
   return NULL;
 }
 
-static bool read_part(struct reader *r, struct part *part, bool typed) {
-  if (part->found) return mb_json_fail(&r->j, "the same key twice");
-  part->found = true;
-  return (typed ? read_typed_list : read_list)(r, part->list, part->item);
+/* [type, [item, ...]] */
+static bool read_typed_list(struct reader *r, const struct part *part) {
+  struct mb_slice type;
+  if (!mb_json_begin_array(&r->j)) return false;
+  if (!mb_json_next_element(&r->j) || !mb_json_string(&r->j, &type) || !mb_json_next_element(&r->j))
+    return mb_json_fail(&r->j, "a list of the graph is [\"list_...\", [...]]");
+  if (!mb_json_is(type, part->type)) {
+    char format[96];
+    (void)snprintf(format, sizeof(format), "attrs: %s: expected type \"%s\", found '%%.*s'", part->key,
+                   part->type);
+    return wrong(r, format, type);
+  }
+  if (!read_list(r, part->list, part->item)) return false;
+  if (mb_json_next_element(&r->j)) return mb_json_fail(&r->j, "a list of the graph has a third part");
+  return !r->j.error;
 }
 
-static bool all_found(struct reader *r, const struct part *parts, size_t count, const char *what) {
+static bool read_part(struct reader *r, struct part *part) {
+  if (part->found) return wrong(r, "the key '%.*s' twice", slice(part->key));
+  part->found = true;
+  return part->type ? read_typed_list(r, part) : read_list(r, part->list, part->item);
+}
+
+static bool all_found(struct reader *r, const struct part *parts, size_t count, const char *format) {
   for (size_t i = 0; i < count; i++)
-    if (parts[i].required && !parts[i].found) return mb_json_fail(&r->j, what);
+    if (parts[i].required && !parts[i].found) return wrong(r, format, slice(parts[i].key));
   return true;
 }
 
+/* Keys that are not known are passed over: compilers add what their executors look at. */
 static bool read_attributes(struct reader *r, struct part *parts, size_t count) {
   struct mb_slice key;
   if (!mb_json_begin_object(&r->j)) return false;
   while (mb_json_next_key(&r->j, &key)) {
     struct part *part = find_part(parts, count, key);
-    if (!(part ? read_part(r, part, true) : mb_json_skip(&r->j))) return false;
+    if (!(part ? read_part(r, part) : mb_json_skip(&r->j))) return false;
   }
-  return !r->j.error && all_found(r, parts, count, "attrs of the graph need dltype, storage_id and shape");
+  return !r->j.error && all_found(r, parts, count,
+                                  "attrs of the graph lack '%.*s'; they need dltype, storage_id and shape");
 }
 
 static bool read_graph_attributes(struct reader *r) {
   struct mb_graph_text *t = r->text;
-  struct part parts[] = {{"dltype", &t->dtypes, read_dtype, true, false},
-                         {"storage_id", &t->storages, read_number, true, false},
-                         {"shape", &t->shape_ends, read_shape, true, false},
-                         {"device_index", &t->devices, read_number, false, false},
-                         {"storage_scope", NULL, read_scope, false, false}};
+  struct part parts[] = {{"dltype", "list_str", &t->dtypes, read_dtype, true, false},
+                         {"storage_id", "list_int", &t->storages, read_number, true, false},
+                         {"shape", "list_shape", &t->shape_ends, read_shape, true, false},
+                         {"device_index", "list_int", &t->devices, read_number, false, false},
+                         {"storage_scope", "list_str", NULL, read_scope, false, false}};
   return read_attributes(r, parts, sizeof(parts) / sizeof(*parts));
 }
 
 static bool read_graph(struct reader *r) {
   struct mb_graph_text *t = r->text;
-  struct part parts[] = {{"nodes", NULL, read_node, true, false},
-                         {"arg_nodes", &t->inputs, read_number, true, false},
-                         {"heads", &t->outputs, read_entry, true, false},
-                         {"node_row_ptr", &t->rows, read_number, true, false}};
+  struct part parts[] = {{"nodes", NULL, NULL, read_node, true, false},
+                         {"arg_nodes", NULL, &t->inputs, read_number, true, false},
+                         {"heads", NULL, &t->outputs, read_entry, true, false},
+                         {"node_row_ptr", NULL, &t->rows, read_number, true, false}};
   size_t count = sizeof(parts) / sizeof(*parts);
   bool has_attributes = false;
   struct mb_slice key;
@@ -293,21 +315,21 @@ static bool read_graph(struct reader *r) {
     struct part *part = find_part(parts, count, key);
     bool ok;
     if (part) {
-      ok = read_part(r, part, false);
+      ok = read_part(r, part);
     } else if (mb_json_is(key, "attrs")) {
-      ok = has_attributes ? mb_json_fail(&r->j, "the same key twice") : read_graph_attributes(r);
+      ok = has_attributes ? wrong(r, "the key '%.*s' twice", key) : read_graph_attributes(r);
       has_attributes = true;
     } else if (mb_json_is(key, "metadata")) {
       ok = mb_json_skip(&r->j);
     } else {
-      ok = mb_json_fail(&r->j,
-                        "a key that graphs do not have; they have nodes, arg_nodes, heads, node_row_ptr, "
-                        "attrs, metadata");
+      ok = wrong(r,
+                 "unknown key '%.*s'; graphs have nodes, arg_nodes, heads, node_row_ptr, attrs, metadata", key);
     }
     if (!ok) return false;
   }
-  return all_found(r, parts, count, "a graph needs nodes, arg_nodes, heads, node_row_ptr and attrs") &&
-         (has_attributes || mb_json_fail(&r->j, "a graph needs attrs")) && mb_json_end(&r->j);
+  static const char lacks[] = "the graph lacks '%.*s'; it needs nodes, arg_nodes, heads, node_row_ptr, attrs";
+  return !r->j.error && all_found(r, parts, count, lacks) &&
+         (has_attributes || wrong(r, lacks, slice("attrs"))) && mb_json_end(&r->j);
 }
 
 static int fail_reading(const struct reader *r) {
@@ -315,8 +337,8 @@ static int fail_reading(const struct reader *r) {
   if (!r->in_node) return mb_fail_format("payload", at, MB_UNKNOWN, "graph: %s", r->j.error);
   size_t i = r->text->node_count - 1;
   const char *name = r->text->nodes[i].name;
-  return mb_fail_format("payload", at, MB_UNKNOWN, "graph: node %zu '%s': %s", i, name ? name : "?",
-                        r->j.error);
+  if (!name) return mb_fail_format("payload", at, MB_UNKNOWN, "graph: node %zu: %s", i, r->j.error);
+  return mb_fail_format("payload", at, MB_UNKNOWN, "graph: node %zu '%.64s': %s", i, name, r->j.error);
 }
 
 int mb_graph_text_read(const char *json, size_t size, struct mb_graph_text *out) {

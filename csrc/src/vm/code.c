@@ -18,9 +18,15 @@ struct place {
 };
 
 static bool bad(const struct place *p, const char *text) {
-  (void)mb_fail_format("payload", (int64_t)p->cursor->pos, p->cursor->entry,
-                       "bytecode: function '%.64s', instruction %zu: %s",
-                       p->function->name ? p->function->name : "?", p->pc, text);
+  const char *name = p->function->name;
+  int64_t at = (int64_t)p->cursor->pos, entry = p->cursor->entry;
+  if (name && p->function->code)
+    (void)mb_fail_format("payload", at, entry, "bytecode: function '%.64s', instruction %zu: %s", name, p->pc, text);
+  else if (name)
+    (void)mb_fail_format("payload", at, entry, "bytecode: function '%.64s': %s", name, text);
+  else
+    (void)mb_fail_format("payload", at, entry, "bytecode: function %zu: %s",
+                         (size_t)(p->function - p->exec->functions), text);
   return false;
 }
 
