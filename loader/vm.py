@@ -208,7 +208,7 @@ class VirtualMachine:
 
     def _arguments(self, func_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """Arguments in the order of the parameters, as the runtime takes them."""
-        names = [None] * len(args)
+        names: Sequence[str | int] = range(len(args))
         if kwargs:
             params = self._exec.get_function_params(func_name)
             rest = iter(args)
@@ -216,7 +216,7 @@ class VirtualMachine:
             if len(missing) != len(args):
                 raise TypeError(f"{func_name}({', '.join(params)}): {len(args)} arguments for {missing}")
             args, names = tuple(kwargs[p] if p in kwargs else next(rest) for p in params), params
-        return [_argument(value, name or i, func_name) for i, (value, name) in enumerate(zip(args, names))]
+        return [_argument(value, name, func_name) for value, name in zip(args, names)]
 
     def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Set one input: `set_one_input("main", "x", array)`, by index, or `set_one_input("main", x=array)`."""

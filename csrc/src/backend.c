@@ -4,6 +4,7 @@
 #include <tvm/runtime/c_backend_api.h>
 
 #include "argument.h"
+#include "call_watch.h"
 #include "runtime.h"
 #include "thread_pool.h"
 #include "workspace.h"
@@ -19,7 +20,11 @@ int TVMFuncCall(TVMFunctionHandle func, TVMValue *arg_values, int *type_codes, i
     (void)mb_fail(MBLOB_E_ARGUMENT, "TVMFuncCall: num_args is %d, expected 0 or more", num_args);
     return -1;
   }
-  return mblob_function_call(func, arg_values, type_codes, num_args, ret_val, ret_type_code) ? -1 : 0;
+  bool watched = atomic_load_explicit(&mb_call_watches, memory_order_relaxed) != 0;
+  return (watched ? mb_call_watched : mblob_function_call)(func, arg_values, type_codes, num_args, ret_val,
+                                                           ret_type_code)
+             ? -1
+             : 0;
 }
 
 /* `mod_node` is what the context slot held, or a module. */

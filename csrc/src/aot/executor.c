@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "aot/metadata.h"
+#include "aot/profile.h"
 #include "array.h"
 #include "executor/names.h"
 #include "executor/tensors.h"
@@ -214,6 +215,17 @@ static int run(void *object, struct mb_call *call) {
   return status;
 }
 
+/* (repeat = 1): see mb_aot_profile. */
+static int profile(void *object, struct mb_call *call) {
+  struct aot_executor *e = object;
+  int64_t repeat = 1;
+  int status = mb_call_expect(call, 0, 1);
+  if (!status && call->count) status = mb_call_int(call, 0, &repeat);
+  if (!status && repeat < 1)
+    status = mb_fail(MBLOB_E_ARGUMENT, "repeat %lld, expected at least 1", (long long)repeat);
+  return status ? status : mb_aot_profile(e->entry, e->args, e->codes, (int)e->count, repeat, call);
+}
+
 static int get_num_inputs(void *object, struct mb_call *call) {
   const struct aot_executor *e = object;
   mb_call_return_int(call, (int64_t)e->inputs.count);
@@ -278,6 +290,7 @@ static const struct mb_method methods[] = {{"set_input", set_input},
                                            {"get_input", get_input},
                                            {"get_output", get_output},
                                            {"run", run},
+                                           {"profile", profile},
                                            {"get_num_inputs", get_num_inputs},
                                            {"get_num_outputs", get_num_outputs},
                                            {"get_input_index", get_input_index},

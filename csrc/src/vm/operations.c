@@ -266,7 +266,7 @@ static int reshape_tensor(struct vm_machine *m, struct vm_value *r, const int64_
   if (status) return status;
   if (old_size != new_size) {
     char from[MB_SHAPE_TEXT], to[MB_SHAPE_TEXT];
-    return mb_fail(MBLOB_E_FORMAT, "shape %s cannot become %s", mb_shape_text(of, from),
+    return mb_fail(MBLOB_E_ARGUMENT, "shape %s cannot become %s", mb_shape_text(of, from),
                    mb_shape_text(&t, to));
   }
   status = mb_array_view(&t, of, release_array, &view);
