@@ -21,7 +21,8 @@ class FormatError(MblobError, ValueError):
     """A file breaks a rule of docs/format.md.
 
     Attributes:
-        code: stable name of the rule ("truncated", "unknown_key", ...), the same in C and Python.
+        code: stable name of the rule ("truncated", "unknown_key", ...), the same in C and Python;
+            "" for what breaks none of them.
         offset: byte at which the rule broke, in the blob (ELF rules: in the file), or None.
         entry: index of the module concerned, or None.
         partial: for "unknown_key", the `mblob.model.Blob` of what stands before that key; else None.
@@ -29,7 +30,7 @@ class FormatError(MblobError, ValueError):
 
     def __init__(self, message: str, *, code: str, offset: int | None = None, entry: int | None = None) -> None:
         where = f" (at byte {offset})" if offset is not None else ""
-        super().__init__(f"{message}{where} [{code}]")
+        super().__init__(f"{message}{where}{code and f' [{code}]'}")
         self.code = code
         self.offset = offset
         self.entry = entry

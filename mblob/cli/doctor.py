@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from mblob.cli.report import one_line
+from mblob.cli.report import INCOMPATIBLE, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 NAME = "doctor"
 SCHEMA = "mblob/doctor/1"
-INCOMPATIBLE = 6
 
 
 def configure(verbs: Any) -> None:

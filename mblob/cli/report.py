@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 PROGRAM = "mblob-pack"
 USAGE = 2
 IO = 5
+INCOMPATIBLE = 6
+FIRST_LINES, LAST_LINES = 60, 20  # of what a failed tool printed
+LINE_LIMIT = 2000  # characters; a command line of a large build is longer
 
 
 class UsageError(Exception):
@@ -36,6 +39,8 @@ def exit_code(error: BaseException) -> int | None:
         return USAGE
     if isinstance(error, OSError):
         return IO
+    if isinstance(error, MemoryError):
+        return INCOMPATIBLE
     return None
 
 
@@ -53,9 +58,9 @@ def print_error(error: BaseException) -> None:
     print(f"{PROGRAM}: error: {one_line(text)}", file=sys.stderr)
     if isinstance(error, ToolchainError):
         if error.command:
-            print(f"command: {shlex.join(error.command)}", file=sys.stderr)
+            print(f"command: {one_line(shlex.join(error.command))}", file=sys.stderr)
         if error.output:
-            print(error.output.rstrip("\n"), file=sys.stderr)
+            print(for_terminal(shorten(error.output.rstrip("\n"))), file=sys.stderr)
     if hint:
         print(f"hint: {one_line(hint)}", file=sys.stderr)
 
@@ -68,9 +73,41 @@ def print_warning(
     print(f"{PROGRAM}: warning: {one_line(str(message))}", file=sys.stderr)
 
 
+def for_terminal(text: str) -> str:
+    """`text` of a tool or a file, which may have several lines: what a terminal would obey is written as an escape.
+
+    Line ends and tabs stay, and what is readable in any language; `\\x1b[2J` becomes visible.
+    """
+    return "".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text.replace("\r\n", "\n"))
+
+
 def one_line(text: str) -> str:
-    """`text` without line ends and other control characters, so that no input can forge a second line."""
-    return "".join(c if c.isprintable() else " " for c in text).strip()
+    """The same in one line, so that no input can forge a second one: line ends and tabs become spaces."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else _escaped(c) for c in text).strip()
+
+
+def _escaped(c: str) -> str:
+    """One character as Python writes it: `\\x1b`."""
+    return c.encode("unicode_escape").decode("ascii")
+
+
+def shorten(output: str) -> str:
+    """What a tool printed, if it is much: its beginning, where the first error is, and its end.
+
+    Lines in between are counted, and the middle of very long lines.
+    """
+    lines = [_shorten_line(line) for line in output.splitlines()]
+    if len(lines) <= FIRST_LINES + LAST_LINES + 1:
+        return "\n".join(lines)
+    left_out = f"... {len(lines) - FIRST_LINES - LAST_LINES} lines left out ..."
+    return "\n".join([*lines[:FIRST_LINES], left_out, *lines[-LAST_LINES:]])
+
+
+def _shorten_line(line: str) -> str:
+    if len(line) <= LINE_LIMIT:
+        return line
+    half = LINE_LIMIT // 2
+    return f"{line[:half]} ... {len(line) - 2 * half} characters left out ... {line[-half:]}"
 
 
 def human_size(size: int) -> str:

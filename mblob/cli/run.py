@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.arrays import read_arguments, split_label, write_outputs
-from mblob.cli.report import UsageError
+from mblob.cli.report import UsageError, for_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,11 +39,14 @@ def configure(verbs: Any) -> None:
     model = parser.add_argument_group("models: graph and AOT executors, virtual machines")
     model.add_argument("--repeat", metavar="N", type=positive, default=1,
                        help="run it N times and tell how long it took")  # fmt: skip
-    model.add_argument("--profile", action="store_true", help="tell where the time went: per operator of a graph")
+    model.add_argument("--profile", action="store_true",
+                       help="tell where the time went: per operator of a graph, per instruction of a virtual machine, "
+                       "as a whole for a model compiled ahead of time")  # fmt: skip
     model.add_argument("--parallel", metavar="N", type=int,
                        help="operators that do not wait for each other run on N threads, 0: on all")  # fmt: skip
     model.add_argument("--name", metavar="NAME", default="default",
-                       help="of the model in the library (default: default)")  # fmt: skip
+                       help="of the model in the library (default: default); of a virtual machine's function "
+                       "(default: main)")  # fmt: skip
     parser.usage = "mblob-pack run FILE (FUNC [ARG...] | [NAME=ARG...]) [-o OUT.npz] [options]"
     parser.set_defaults(run=run)
 
@@ -111,7 +114,7 @@ def print_result(
         print(json.dumps(report, indent=2))
         return
     if result is not None:
-        print(result)
+        print(for_terminal(str(result)))
     if args.output is None:
         for label, value in outputs.items():
             print(f"{label} = {value.dtype}{list(value.shape)} {str(value).replace(chr(10), ' ')}")

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mblob.cli.arrays import read_value, split_label, write_outputs
-from mblob.cli.report import UsageError
+from mblob.cli.report import UsageError, one_line
 
 if TYPE_CHECKING:
     from mblob.module import Module
+
+DEFAULT = "default"  # the name that TVM gives to models
 
 
 class Model(Protocol):
     """What executors of all kinds have in common."""
 
-    def inputs(self) -> list[str]:
-        """What they take, as text: `data float32[1,8,8]`."""
+    def inputs(self) -> dict[str, str]:
+        """What they must be given, by name, each as text: `data float32[1,8,8]`."""
+
+    def has_input(self, name: str) -> bool:
+        """Whether an input of that name can be set; parameters can, too."""
 
     def set(self, name: str, value: Any) -> None:
         """Set an input."""
@@ -28,55 +35,109 @@ class Model(Protocol):
     def outputs(self) -> list[tuple[str, Any]]:
         """Names and numpy arrays of what the last run gave."""
 
+    def profile(self, repeat: int) -> list[Row]:
+        """Where the time of `repeat` runs went."""
 
-class GraphLike:
-    """Graph and AOT executors."""
+
+@dataclass(frozen=True)
+class Row:
+    """Where time goes.
+
+    Attributes:
+        node: position: of the node in a graph, of the instruction in a function, of the row.
+        name: of the node, instruction or function.
+        function: that it calls, None if it calls none.
+        count: how often, in all runs together.
+        seconds: of one run, mean.
+    """
+
+    node: int
+    name: str
+    function: str | None
+    count: int
+    seconds: float
+
+
+class Executor:
+    """What executors of graphs and those of models compiled ahead of time share."""
 
     def __init__(self, executor: Any) -> None:
         self.executor = executor
 
-    def inputs(self) -> list[str]:
+    def inputs(self) -> dict[str, str]:
         shapes, dtypes = self.executor.get_input_info()
-        return [f"{name} {dtypes[name]}[{','.join(map(str, shape))}]" for name, shape in shapes.items()]
+        return {name: f"{name} {dtypes[name]}[{','.join(map(str, shape))}]" for name, shape in shapes.items()}
 
     def set(self, name: str, value: Any) -> None:
         self.executor.set_input(name, value)
-
-    def run(self, parallel: int | None) -> None:
-        if parallel is None:
-            self.executor.run()
-        else:
-            self.executor.run(parallel=parallel)
 
     def outputs(self) -> list[tuple[str, Any]]:
         names = list(self.executor.get_output_info()[0])
         return [(name, self.executor.get_output(i).numpy().copy()) for i, name in enumerate(names)]
 
 
-class Machine:
-    """A Relay virtual machine; its model is the function "main"."""
+class Graph(Executor):
+    """A graph executor; one that was made to be profiled is a debug executor."""
 
-    def __init__(self, module: Module) -> None:
-        import mblob
-
-        self.machine = mblob.vm.VirtualMachine(module, mblob.cpu(0))
-        self.names = mblob.vm.Executable(module).get_function_params("main")
-        self.values: dict[str, Any] = {}
-
-    def inputs(self) -> list[str]:
-        return self.names
-
-    def set(self, name: str, value: Any) -> None:
-        if name not in self.names:
-            raise ValueError(f"main has no input {name!r}")
-        self.values[name] = value
+    def has_input(self, name: str) -> bool:
+        return bool(self.executor.get_input_index(name) >= 0)
 
     def run(self, parallel: int | None) -> None:
-        self.machine.invoke_stateful("main", **self.values)
+        self.executor.run(parallel=parallel)
+
+    def profile(self, repeat: int) -> list[Row]:
+        return [Row(r.node, r.name, r.function, repeat, r.seconds) for r in self.executor.profile(repeat)]
+
+
+class Ahead(Executor):
+    """A model compiled ahead of time: one function."""
+
+    def has_input(self, name: str) -> bool:
+        try:
+            self.executor.get_input_index(name)
+        except ValueError:
+            return False
+        return True
+
+    def run(self, parallel: int | None) -> None:
+        self.executor.run()
+
+    def profile(self, repeat: int) -> list[Row]:
+        rows = self.executor.profile(repeat)
+        return [Row(i, r.function, r.function, r.count, r.seconds) for i, r in enumerate(rows)]
+
+
+class Machine:
+    """A function of a program of the Relay virtual machine."""
+
+    def __init__(self, module: Module, function: str) -> None:
+        import mblob
+
+        self.function = function
+        self.names = mblob.vm.Executable(module).get_function_params(function)
+        self.machine = mblob.vm.VirtualMachine(module, mblob.cpu(0))
+
+    def inputs(self) -> dict[str, str]:
+        return {name: name for name in self.names}  # programs do not tell types and shapes
+
+    def has_input(self, name: str) -> bool:
+        return name in self.names
+
+    def set(self, name: str, value: Any) -> None:
+        self.machine.set_one_input(self.function, name, value)
+
+    def run(self, parallel: int | None) -> None:
+        self.machine.invoke_stateful(self.function)
 
     def outputs(self) -> list[tuple[str, Any]]:
         found = [self._array(value) for value in self.machine.get_outputs()]
         return [(f"out{i}", array) for i, array in enumerate(found)]
+
+    def profile(self, repeat: int) -> list[Row]:
+        rows = self.machine.profile(func_name=self.function, repeat=repeat)
+        return [
+            Row(r.instruction, f"{r.function}[{r.instruction}] {r.opcode}", r.kernel, r.count, r.seconds) for r in rows
+        ]
 
     @staticmethod
     def _array(value: Any) -> Any:
@@ -85,28 +146,33 @@ class Machine:
         return value.numpy().copy()
 
 
-def open_model(module: Module, file: str, name: str) -> Model:
-    """The model in a library.
+def open_model(module: Module, file: str, name: str, profiled: bool) -> Model:
+    """The model in a library; `profiled`: one that `profile` can be asked of.
 
     Raises:
-        UsageError: its root is none.
+        UsageError: its root is none, or has none of that name.
     """
     import mblob
 
     if module.type_key == "VMExecutable":
-        return Machine(module)
+        try:
+            return Machine(module, "main" if name == DEFAULT else name)
+        except ValueError as error:
+            raise UsageError(f"{file}: {error}", hint="--name FUNCTION names another one than main") from None
     if module.type_key not in ("GraphExecutorFactory", "GraphRuntimeFactory", "AotExecutorFactory"):
         raise UsageError(
             f"{file}: its root is a module of type {module.type_key!r}, no model with inputs; name a function to call",
             hint="mblob-pack inspect FILE --functions lists the functions",
         )
     try:
-        executor = module.get_function(name)(mblob.cpu(0))
+        create = module.get_function(name)
     except AttributeError as error:
         raise UsageError(f"{file}: {error}", hint="--name NAME, as the model was called when it was built") from None
     if module.type_key == "AotExecutorFactory":
-        return GraphLike(mblob.aot_executor.AotModule(executor))
-    return GraphLike(mblob.graph_executor.GraphModule(executor))
+        return Ahead(mblob.aot_executor.AotModule(create(mblob.cpu(0))))
+    if profiled:
+        return Graph(mblob.graph_executor.GraphModuleDebug(module["debug_create"](name, mblob.cpu(0))))
+    return Graph(mblob.graph_executor.GraphModule(create(mblob.cpu(0))))
 
 
 def run_model(args: argparse.Namespace) -> int:
@@ -114,15 +180,19 @@ def run_model(args: argparse.Namespace) -> int:
     import mblob
 
     inputs = read_inputs(args.words)
+    begin = time.perf_counter()
     module = mblob.load_module(args.file)
-    model = open_model(module, args.file, args.name)
-    is_graph = module.type_key.startswith("Graph")
-    if not is_graph and (args.profile or args.parallel is not None):
-        raise UsageError("--profile and --parallel are for graph executors; this model does not tell its operators")
+    model = open_model(module, args.file, args.name, args.profile)
+    if args.parallel is not None and not isinstance(model, Graph):
+        raise UsageError("--parallel is for graph executors; this model does not tell which operators wait for others")
+    loaded = time.perf_counter()
     set_inputs(model, inputs, args.file)
-    seconds = measure(model, args.repeat, args.parallel)
-    nodes = profile(module, args, inputs) if args.profile else []
+    ready = time.perf_counter()
+    seconds = measure_runs(model, args)
+    rows = model.profile(args.repeat) if args.profile else []
+    finished = time.perf_counter()
     outputs = model.outputs()
+    around = {"load": loaded - begin, "inputs": ready - loaded, "outputs": time.perf_counter() - finished}
     if args.output is not None:
         write_outputs(args.output, {f"out{i}": array for i, (_, array) in enumerate(outputs)})
     report = {
@@ -131,7 +201,8 @@ def run_model(args: argparse.Namespace) -> int:
         "model": module.type_key,
         "runs": args.repeat,
         "seconds": seconds,
-        "nodes": nodes,
+        "around": around,
+        "nodes": [asdict(row) for row in rows],
         "outputs": [
             {"name": f"out{i}", "node": node, "dtype": str(array.dtype), "shape": list(array.shape)}
             for i, (node, array) in enumerate(outputs)
@@ -140,8 +211,11 @@ def run_model(args: argparse.Namespace) -> int:
     }
     if args.json:
         print(json.dumps(report, indent=2))
-    else:
-        print_report(report, outputs)
+        return 0
+    print_times(report)
+    if args.profile:
+        print_profile(report, model)
+    print_outputs(report, outputs)
     return 0
 
 
@@ -162,58 +236,83 @@ def set_inputs(model: Model, inputs: dict[str, Any], file: str) -> None:
     """Set them; all that the model takes must be given.
 
     Raises:
-        UsageError: one is missing, unknown, or of another dtype or shape.
+        UsageError: one is unknown, missing, or of another dtype or shape.
     """
+    from difflib import get_close_matches
+
     wanted = model.inputs()
-    missing = [text for text in wanted if text.split()[0] not in inputs]
+    takes = f"the model takes {', '.join(wanted.values()) or 'no inputs'}"
+    for name in inputs:
+        if not model.has_input(name):
+            near = get_close_matches(name, wanted, n=1)
+            raise UsageError(f"{file}: no input {name!r}; {takes}", hint=f"did you mean {near[0]!r}?" if near else "")
+    missing = {name: text for name, text in wanted.items() if name not in inputs}
     if missing:
-        raise UsageError(f"{file}: the model takes {', '.join(wanted)}; not given: {', '.join(missing)}",
-                         hint=" ".join(f"{text.split()[0]}=x.npy" for text in missing))  # fmt: skip
+        raise UsageError(f"{file}: {takes}; not given: {', '.join(missing.values())}",
+                         hint=" ".join(f"{name}=x.npy" for name in missing))  # fmt: skip
     for name, value in inputs.items():
         try:
             model.set(name, value)
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"{file}: {error}; the model takes {', '.join(wanted)}") from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UsageError(f"{file}: {error}; {takes}") from error
 
 
-def measure(model: Model, repeat: int, parallel: int | None) -> dict[str, float]:
-    """Run a model `repeat` times; seconds of one run."""
-    import statistics
-    import time
+def measure_runs(model: Model, args: argparse.Namespace) -> dict[str, float]:
+    """Run a model as often as asked, and not once more; seconds of one run.
 
-    times = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        model.run(parallel)
-        times.append(time.perf_counter() - start)
-    return {"mean": statistics.fmean(times), "median": statistics.median(times), "min": min(times), "max": max(times)}
+    Raises:
+        UsageError: what inputs are only tells when the model runs: one does not fit.
+    """
+    from loader.benchmark import measure
+    from mblob.errors import MblobError
 
-
-def profile(module: Module, args: argparse.Namespace, inputs: dict[str, Any]) -> list[dict[str, Any]]:
-    """Time per operator of a graph, in order of the graph."""
-    import mblob
-
-    debug = mblob.graph_executor.GraphModuleDebug(module["debug_create"](args.name, mblob.cpu(0)))
-    rows = debug.profile(args.repeat, **inputs)
-    return [{"node": r.node, "name": r.name, "function": r.function, "seconds": r.seconds} for r in rows]
+    try:
+        times = measure(lambda: model.run(args.parallel), args.repeat, 1, warm_up=False)
+    except ValueError as error:
+        if isinstance(error, MblobError):
+            raise
+        raise UsageError(f"{args.file}: {error}") from error
+    return {"mean": times.mean, "median": times.median, "min": times.min, "max": times.max}
 
 
-def print_report(report: dict[str, Any], outputs: list[tuple[str, Any]]) -> None:
-    """What was run, how long it took, where the time went, and the outputs unless they went to a file."""
+def print_times(report: dict[str, Any]) -> None:
+    """What was run, and how long it took."""
     runs, seconds = report["runs"], report["seconds"]
     if runs == 1:
         print(f"ran {report['model']} once: {milliseconds(seconds['mean'])}")
-    else:
-        words = ", ".join(f"{name} {milliseconds(value)}" for name, value in seconds.items())
-        print(f"ran {report['model']} {runs} times: {words}")
-    total = sum(row["seconds"] for row in report["nodes"]) or 1.0
-    width = max((len(row["name"]) for row in report["nodes"]), default=0)
-    for row in report["nodes"]:
-        share = 100 * row["seconds"] / total
-        time = milliseconds(row["seconds"])
-        print(f"  {row['node']:>4}  {row['name']:<{width}}  {time:>12}  {share:5.1f} %  {row['function']}")
+        return
+    words = ", ".join(f"{name} {milliseconds(value)}" for name, value in seconds.items())
+    print(f"ran {report['model']} {runs} times: {words}")
+
+
+def print_profile(report: dict[str, Any], model: Model) -> None:
+    """Where the time went; instructions of a machine that call no kernel in one line together."""
+    around = report["around"]
+    print(f"around it: load {milliseconds(around['load'])}, inputs in {milliseconds(around['inputs'])}, "
+          f"outputs out {milliseconds(around['outputs'])}")  # fmt: skip
+    rows = [Row(**row) for row in report["nodes"]]
+    calls = [row for row in rows if row.function is not None]
+    rest = [row for row in rows if row.function is None]
+    # What was called through the runtime is a part of the entry function's time.
+    total = (rows[0].seconds if isinstance(model, Ahead) else sum(row.seconds for row in rows)) or 1.0
+    names = [one_line(row.name) for row in calls]
+    width = max(map(len, names), default=0)
+    for row, name in zip(calls, names):
+        function = "" if row.function == row.name else f"  {one_line(row.function or '')}"
+        share = 100 * row.seconds / total
+        print(f"  {row.node:>4}  {name:<{width}}  {milliseconds(row.seconds):>12}  {share:5.1f} %{function}")
+    if rest:
+        seconds = sum(row.seconds for row in rest)
+        print(f"  {len(rest)} instructions that call no kernel: {milliseconds(seconds)}, {100 * seconds / total:.1f} %")
+    if isinstance(model, Ahead):
+        print("  the first line is all of the model: kernels that its code calls itself cannot be told apart;")
+        print("  further lines, if any, are functions that it called through the runtime, parts of the first")
+
+
+def print_outputs(report: dict[str, Any], outputs: list[tuple[str, Any]]) -> None:
+    """The outputs, their values unless they went to a file."""
     for i, (node, array) in enumerate(outputs):
-        shape = f"out{i} ({node}) = {array.dtype}{list(array.shape)}"
+        shape = f"out{i} ({one_line(node)}) = {array.dtype}{list(array.shape)}"
         values = f" in {report['output_file']}" if report["output_file"] else f" {str(array).replace(chr(10), ' ')}"
         print(shape + values)
 

@@ -163,6 +163,23 @@ def test_the_compiler_is_shown_with_what_it_said(pack, tmp_path: Path) -> None:
     assert "'undeclared' undeclared" in done.stderr or "undeclared identifier" in done.stderr
 
 
+def test_what_a_compiler_prints_cannot_take_over_the_terminal(pack, kernel: Path, tmp_path: Path) -> None:
+    compiler = tmp_path / "loud-cc"
+    script = r"""#!/bin/sh
+case "$*" in *-dump*|*--version*) exec cc "$@";; esac
+i=0; while [ $i -lt 3000 ]; do i=$((i+1)); printf 'k.c:%d: error: \033[2J\n' $i >&2; done; exit 1
+"""
+    compiler.write_text(script)
+    compiler.chmod(0o755)
+    done = pack("build", "--kernel", "vadd.c", "--cc", compiler, "-o", "deploy.so")
+    assert done.returncode == 4
+    assert "\x1b" not in done.stderr
+    assert r"k.c:1: error: \x1b[2J" in done.stderr
+    assert r"k.c:3000: error: \x1b[2J" in done.stderr
+    assert "lines left out" in done.stderr
+    assert len(done.stderr.splitlines()) < 100
+
+
 def test_an_object_for_another_machine_is_refused_by_name(
     pack, error_line, require, kernel: Path, tmp_path: Path
 ) -> None:

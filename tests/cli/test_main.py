@@ -112,7 +112,27 @@ def test_a_closed_stdout_is_exit_code_5(deploy: Path, verb: str) -> None:
 
 
 def test_no_name_in_a_file_can_forge_a_second_line() -> None:
-    assert report.one_line("a\nmblob-pack: error: b\x1b[31m\r") == "a mblob-pack: error: b [31m"
+    assert report.one_line("a\nmblob-pack: error: b\x1b[31m\r") == "a mblob-pack: error: b\\x1b[31m"
+
+
+def test_what_a_terminal_would_obey_is_written_as_an_escape() -> None:
+    said = "k.c:1: error\r\n\tat \x1b[2J\x07\x9b1m\u202e naïve 漢字 \ud800\rover"
+    assert report.for_terminal(said) == (
+        "k.c:1: error\n\tat \\x1b[2J\\x07\\x9b1m\\u202e naïve 漢字 \\ud800\\rover"
+    )
+
+
+def test_much_output_of_a_tool_keeps_its_beginning_and_its_end() -> None:
+    few = "\n".join(f"line {i}" for i in range(report.FIRST_LINES + report.LAST_LINES + 1))
+    assert report.shorten(few) == few
+    many = "\n".join(f"line {i}" for i in range(5000))
+    lines = report.shorten(many).splitlines()
+    assert (lines[0], lines[-1]) == ("line 0", "line 4999")
+    assert lines[report.FIRST_LINES] == f"... {5000 - report.FIRST_LINES - report.LAST_LINES} lines left out ..."
+    assert len(lines) == report.FIRST_LINES + report.LAST_LINES + 1
+    wide = report.shorten("a" * 1500 + "b" * 10**6 + "c" * 1500)
+    assert wide.startswith("a" * 1000 + " ... 1001000 characters left out ... ")
+    assert wide.endswith("c" * 1000)
 
 
 @pytest.mark.parametrize(

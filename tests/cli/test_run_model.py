@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -58,8 +59,9 @@ def model(pack, tmp_path: Path) -> Path:
 def test_a_graph_runs_and_tells_what_it_did(pack, model: Path, tmp_path: Path) -> None:
     done = pack("run", model, "x=x.npy", "--name", "small", "-o", "out.npz", "--repeat", "3", "--profile")
     assert (done.returncode, done.stderr) == (0, "")
-    first, double, total, output = done.stdout.splitlines()
+    first, around, double, total, output = done.stdout.splitlines()
     assert first.startswith("ran GraphExecutorFactory 3 times: mean ")
+    assert re.fullmatch(r"around it: load .*s, inputs in .*s, outputs out .*s", around)
     assert double.split()[:2] == ["2", "double"]
     assert double.endswith("twice")
     assert total.split()[:2] == ["3", "sum"]
@@ -79,7 +81,9 @@ def test_json_has_times_nodes_and_outputs(pack, model: Path) -> None:
     report = json.loads(done.stdout)
     assert (report["schema"], report["model"], report["runs"]) == ("mblob/run/1", "GraphExecutorFactory", 1)
     assert set(report["seconds"]) == {"mean", "median", "min", "max"}
-    assert [(n["name"], n["function"]) for n in report["nodes"]] == [("double", "twice"), ("sum", "add")]
+    assert set(report["around"]) == {"load", "inputs", "outputs"}
+    rows = [(n["node"], n["name"], n["function"], n["count"]) for n in report["nodes"]]
+    assert rows == [(2, "double", "twice", 1), (3, "sum", "add", 1)]
     assert report["outputs"] == [{"name": "out0", "node": "sum:0", "dtype": "float32", "shape": [2]}]
 
 
@@ -97,7 +101,8 @@ def test_models_of_tvm_agree_with_what_it_computed(pack, golden: Path, tmp_path:
     [
         (["--name", "small"], "the model takes x float32[2]; not given: x float32[2]"),
         (["x=x.npy"], "has no function 'default'"),
-        (["y=x.npy", "x=x.npy", "--name", "small"], "input 'y'"),
+        (["y=x.npy", "x=x.npy", "--name", "small"], "no input 'y'; the model takes x float32[2]"),
+        (["y=x.npy", "--name", "small"], "no input 'y'; the model takes x float32[2]"),
         (["x=x.npy", "x=x.npy", "--name", "small"], "argument 1: input 'x' is given twice"),
         (["x=x.npy", "x.npy", "--name", "small"], "argument 1: a model takes inputs by name"),
         (["x=wide.npy", "--name", "small"], "expected float32, found float64; the model takes x float32[2]"),
@@ -124,10 +129,69 @@ def test_a_library_without_a_model_says_so(pack, error_line, deploy: Path, tmp_p
     assert "no model with inputs; name a function to call" in error_line(done)
 
 
-def test_a_machine_has_no_operators_to_profile(pack, error_line, golden: Path) -> None:
-    done = pack("run", golden / "vm_mlp.so", f"data={golden / 'mlp_llvm.npz'}:data", "--profile")
+def test_an_unknown_input_is_told_with_the_one_that_was_meant(pack, golden: Path) -> None:
+    values = f"{golden / 'mlp_llvm.npz'}:data"
+    for name in ("mlp_llvm", "aot_mlp", "vm_mlp"):
+        done = pack("run", golden / f"{name}.so", f"dato={values}")
+        assert done.returncode == 2
+        assert "no input 'dato'; the model takes data" in done.stderr
+        assert "hint: did you mean 'data'?" in done.stderr
+        assert "given" not in done.stderr
+
+
+def test_parameters_of_a_graph_can_be_given_too(pack, model: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "b.npy", np.array([1, 1], "f4"))
+    done = pack("run", model, "x=x.npy", "b=b.npy", "--name", "small", "--profile")
+    assert done.stdout.splitlines()[-1] == "out0 (sum:0) = float32[2] [3. 5.]"
+
+
+def test_a_machine_tells_its_kernels_and_the_rest_together(pack, golden: Path) -> None:
+    words = ("run", golden / "vm_mlp.so", f"data={golden / 'mlp_llvm.npz'}:data", "--profile", "--repeat", "2")
+    done = pack(*words)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("ran VMExecutable 2 times: mean ")
+    kernels = [line for line in lines if "InvokePacked" in line]
+    assert [line.split()[-1] for line in kernels] == [
+        "vm_mod_fused_nn_contrib_dense_pack_add_nn_relu",
+        "vm_mod_fused_nn_contrib_dense_pack_add_nn_relu_1",
+        "vm_mod_fused_nn_contrib_dense_pack_add",
+        "vm_mod_fused_nn_softmax",
+    ]
+    assert any(line.startswith("  34 instructions that call no kernel: ") for line in lines)
+    rows = json.loads(pack(*words, "--json").stdout)["nodes"]
+    assert [row["node"] for row in rows] == list(range(38))
+    assert {row["count"] for row in rows} == {2}
+    assert rows[0]["name"] == "main[0] LoadConst"
+    assert rows[0]["function"] is None
+
+
+def test_a_model_compiled_ahead_says_what_it_cannot_tell(pack, golden: Path) -> None:
+    done = pack("run", golden / "aot_mlp.so", f"data={golden / 'mlp_llvm.npz'}:data", "--profile")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"0  tvmgen_default___tvm_main__ .* 100.0 %\n", done.stdout)
+    assert "kernels that its code calls itself cannot be told apart" in done.stdout
+
+
+def test_a_machine_names_functions_and_arrays_that_do_not_fit(pack, error_line, golden: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "long.npy", np.zeros((2, 64), "f4"))
+    done = pack("run", golden / "vm_mlp.so", "data=long.npy")
     assert done.returncode == 2
-    assert "graph executors" in error_line(done)
+    assert "instruction 1 (ReshapeTensor): shape [2,64] cannot become [1,64]" in error_line(done)
+    np.save(tmp_path / "wide.npy", np.zeros((1, 64)))
+    done = pack("run", golden / "vm_mlp.so", "data=wide.npy")
+    assert done.returncode == 2
+    assert "instruction 10 (InvokePacked 'vm_mod_fused_nn_contrib_dense_pack_add_nn_relu'): " in error_line(done)
+    assert "p0.dtype is expected to be float32" in error_line(done)
+    done = pack("run", golden / "vm_mlp.so", "data=long.npy", "--name", "other")
+    assert done.returncode == 2
+    assert "no function 'other'; there are 1: main" in done.stderr
+
+
+def test_only_graphs_run_in_parallel(pack, error_line, golden: Path) -> None:
+    done = pack("run", golden / "vm_mlp.so", f"data={golden / 'mlp_llvm.npz'}:data", "--parallel", "2")
+    assert done.returncode == 2
+    assert "--parallel is for graph executors" in error_line(done)
 
 
 def test_names_before_a_functions_arguments_are_for_the_reader(pack, model: Path) -> None:
