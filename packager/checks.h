@@ -128,7 +128,8 @@ MBLOB_STATIC int mblob_int(const mblob_call_info *call, int i, const char *type,
   return 0;
 }
 
-MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, double *out) {
+/* `largest`: finite number of the parameter's type; what is beyond it would become infinite. 0: none is. */
+MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, const char *type, double largest, double *out) {
   int code = call->codes[i];
   if (code == kTVMArgFloat)
     *out = call->args[i].v_float64;
@@ -136,6 +137,9 @@ MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, double *out) {
     *out = (double)call->args[i].v_int64;
   else
     return mblob_fail(call, i, "expected float, found %s", mblob_code_name(code));
+  double size = *out < 0 ? -*out : *out;
+  if (largest > 0 && size > largest && size - size == 0)
+    return mblob_fail(call, i, "expected %s (up to %.9g), found %.9g, which would be infinite", type, largest, *out);
   return 0;
 }
 

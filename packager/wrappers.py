@@ -140,6 +140,10 @@ def _variable(p: Parameter, i: int) -> str:
     return f"v_{p.name}" if p.name else f"v{i}"
 
 
+# The largest finite number of each type that a double does not fit in.
+_LARGEST = {"float": "3.4028234663852886e38", "_Float16": "65504.0", "__bf16": "3.3895313892515355e38"}
+
+
 def _fetch(p: Parameter, i: int) -> list[str]:
     """Statements that check argument `i` and store it."""
     v = _variable(p, i)
@@ -151,7 +155,8 @@ def _fetch(p: Parameter, i: int) -> list[str]:
     if p.kind == "tensor":
         return _fetch_tensor(p, s, i, v)
     if s.kind in ("float", "bfloat"):
-        return [f"double {v};", f"if (mblob_float(&call, {i}, &{v})) return -1;"]
+        limit = _LARGEST.get(s.name, "0")
+        return [f"double {v};", f"if (mblob_float(&call, {i}, {_quote(s.name)}, {limit}, &{v})) return -1;"]
     return [f"int64_t {v};", f"if (mblob_int(&call, {i}, {_quote(s.name)}, {_range(s)}, &{v})) return -1;"]
 
 

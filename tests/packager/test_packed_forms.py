@@ -137,6 +137,17 @@ def test_floats_take_integers_and_integers_take_no_floats(packed: Packed) -> Non
     assert lib.error("f__packed", b"x", 3) == "f: argument 0 (x): expected float, found str"
 
 
+@pytest.mark.parametrize(("type_name", "bad"), [("float", (1e300, -1e39)), ("double", ())])
+def test_floats_must_fit_their_parameter(packed: Packed, type_name: str, bad: tuple[float, ...]) -> None:
+    lib = packed(f"double f({type_name} x) {{ return x; }}", f"double f({type_name} x)")
+    for value in (3.4028234663852886e38, float("inf"), -float("inf")):
+        assert lib.call("f__packed", value)[3].f == value
+    for value in bad:
+        text = lib.error("f__packed", value)
+        assert text.startswith("f: argument 0 (x): expected float (up to 3.40282347e+38), found ")
+        assert text.endswith(f"found {value:.9g}, which would be infinite")
+
+
 def test_strings_are_passed_as_they_are(packed: Packed) -> None:
     lib = packed("int f(const char *s) { return s[0]; }", "int f(const char *s)")
     assert lib.call("f__packed", b"A")[3].i == 65
