@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import mblob
 from mblob import classic, functions_table
 from mblob.payload_source import BytesPayload
 from tests.loader import vm_programs
@@ -262,3 +263,28 @@ def kernel_source() -> str:
 def primitives(build: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library of what the programs of vm_programs call."""
     return build(tmp_path_factory.mktemp("vm") / "primitives.so", KERNELS + vm_programs.PRIMITIVES)
+
+
+@pytest.fixture
+def load(primitives: Path) -> Callable[..., mblob.Module]:
+    """`load(program or code, version="0.14.0")`: its executable, over the kernels of vm_programs."""
+
+    def make(program: vm_programs.Program | bytes, version: str = "0.14.0") -> mblob.Module:
+        code = program if isinstance(program, bytes) else program.code(version)
+        executable = mblob.get_global_func("runtime.Load_Executable")(code, mblob.load_module(primitives))
+        assert isinstance(executable, mblob.Module)
+        return executable
+
+    return make
+
+
+@pytest.fixture
+def machine(load: Callable[..., mblob.Module]) -> Callable[..., Any]:
+    """`machine(program or code, version="0.14.0")`: a machine on the cpu."""
+
+    def make(program: vm_programs.Program | bytes, version: str = "0.14.0") -> Any:
+        vm = load(program, version)["vm_load_executable"]()
+        vm["init"](1, 0, 2)
+        return vm
+
+    return make

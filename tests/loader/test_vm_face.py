@@ -18,6 +18,7 @@ CPU = mblob.cpu(0)
 
 @pytest.fixture
 def load(primitives: Path) -> Any:
+    """`load(program)`: its executable."""
     return lambda program: mblob.vm.Executable.load_exec(program.code(), mblob.load_module(primitives))
 
 
