@@ -6,7 +6,7 @@
 #include "graphs.h"
 
 /* Memory that is not there is an error like others. */
-const char *__asan_default_options(void);
+__attribute__((visibility("default"))) const char *__asan_default_options(void); /* of ASan's library */
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
 
 static int refused, ran, failed;

@@ -131,3 +131,128 @@ def test_wrong_uses_are_told(load: Any, primitives: Path) -> None:
         mblob.vm.VirtualMachine(mblob.load_module(primitives), CPU)
     with pytest.raises(ValueError, match="expected 'naive' or 'pooled', found 'best'"):
         mblob.vm.VirtualMachine(load(vm_programs.arithmetic()), CPU, "best")
+
+
+def test_inputs_of_one_call_are_not_those_of_the_next(load: Any) -> None:
+    machine = mblob.vm.VirtualMachine(load(vm_programs.arithmetic()), CPU)
+    np.testing.assert_array_equal(machine.run(X, Y).numpy(), (X + W) * Y)
+    for call in (machine.run, lambda: machine.invoke_stateful("main"), lambda: machine.module["invoke"]("main")):
+        with pytest.raises(ValueError, match="input 'x' of function 'main' has not been set"):
+            call()
+    machine.set_input("main", x=2 * X, y=Y)
+    machine.run(5 * X, Y)
+    np.testing.assert_array_equal(machine.run().numpy(), (2 * X + W) * Y)  # what was set stays
+    with pytest.raises(ValueError, match="main: y: argument 2: expected a tensor, found a string"):
+        machine.module["set_input"]("main", X, "y")
+    np.testing.assert_array_equal(machine.run().numpy(), (2 * X + W) * Y)  # all or none
+
+
+def test_a_device_that_is_not_here_is_refused_with_what_the_program_needs(load: Any) -> None:
+    executable = load(vm_programs.arithmetic())
+    for devices in (mblob.cuda(0), [CPU, mblob.opencl(1)]):
+        name = r"cuda\(0\)" if devices == mblob.cuda(0) else r"opencl\(1\)"
+        with pytest.raises(mblob.IncompatibleError, match=rf"device {name} .* only cpu is; the program needs: cpu\(0\)$"):
+            mblob.vm.VirtualMachine(executable, devices)
+
+
+@pytest.mark.parametrize("value", [1e300, -1e39, 2**40, [X, 1e300]])
+def test_a_number_that_its_type_cannot_hold_is_named(load: Any, value: Any) -> None:
+    machine = mblob.vm.VirtualMachine(load(vm_programs.arithmetic()), CPU)
+    with pytest.raises(OverflowError, match=r"main: input 'y': .* is outside of (float32|int32)"):
+        machine.run(X, y=value)
+    with pytest.raises(OverflowError, match="main: input 1: "):
+        machine.run(X, value)
+    with pytest.raises(OverflowError, match="main: input 'y': "):
+        machine.set_one_input("main", "y", value)
+
+
+def test_infinity_is_a_number(load: Any) -> None:
+    code: list[tuple[Any, ...]] = [("Ret", 0)]
+    machine = mblob.vm.VirtualMachine(load(Program({"main": Function(["x"], 1, code)})), CPU)
+    assert machine.run(float("inf")).numpy() == np.inf
+    assert machine.run(-(2**31)).numpy() == -(2**31)
+
+
+def test_the_time_of_each_instruction(load: Any) -> None:
+    machine = mblob.vm.VirtualMachine(load(vm_programs.calls()), CPU)
+    rows = machine.profile(np.array(3), repeat=2)
+    assert all(row.seconds > 0 for row in rows)
+    counts = {(row.function, row.instruction): row.count for row in rows}
+    assert counts["main", 0] == 2  # once per run
+    assert counts["count", 1] == 8  # n = 3, 2, 1, 0
+    kernels = [(row.opcode, row.kernel, row.count) for row in rows if row.kernel]
+    assert kernels == [("InvokePacked", "vm_add_int", 6)]
+    assert [row.opcode for row in rows if row.function == "main"] == ["AllocADT", "Invoke", "Ret"]
+    assert len(machine.get_outputs()) == 2
+    assert machine.profile() != []  # the inputs stay
+    with pytest.raises(ValueError, match="repeat 0, expected at least 1"):
+        machine.profile(repeat=0)
+    with pytest.raises(ValueError, match="no function 'none'; there are 2: main, count"):
+        machine.profile(func_name="none")
+
+
+def test_what_fails_while_it_is_timed_is_told_and_the_machine_goes_on(load: Any) -> None:
+    machine = mblob.vm.VirtualMachine(load(vm_programs.arithmetic()), CPU)
+    with pytest.raises(mblob.KernelError, match="vm_mul: negative"):
+        machine.profile(X, -Y)
+    np.testing.assert_array_equal(machine.run(X, Y).numpy(), (X + W) * Y)
+
+
+def test_a_benchmark_calls_as_often_as_it_says(load: Any) -> None:
+    calls = []
+
+    def again(x: Any) -> None:
+        calls.append(x.shape)
+
+    program = Program({"main": Function(["x"], 1, [("InvokePacked", 0, 1, 0, 0), ("Ret", 0)])}, (), ["again"])
+    make = mblob.get_global_func("runtime.Load_Executable")
+    executable = make(program.code(), mblob.Module("made_here", functions={"again": again}))
+    machine = mblob.vm.VirtualMachine(executable, CPU)
+    result = machine.benchmark(CPU, X, repeat=3, number=4, end_to_end=True)
+    assert len(result.results) == 3
+    assert len(calls) == 13  # one before, which is not measured
+    machine.benchmark(CPU, x=X, repeat=1, number=1)
+    machine.benchmark(repeat=1, number=1)
+    assert len(calls) == 17
+    with pytest.raises(ValueError, match="at least 1"):
+        machine.benchmark(repeat=0)
+
+
+def test_an_input_that_only_a_kernel_refuses_names_instruction_kernel_and_argument(golden: Path) -> None:
+    """Programs do not record what main takes: what reshapes to the kernel's shape is right, and runs."""
+    known = np.load(golden / "mlp_llvm.npz")
+    machine = mblob.vm.VirtualMachine(mblob.load_module(golden / "vm_mlp.so"), CPU)
+    flat = machine.run(known["data"].reshape(1, 8, 8))
+    np.testing.assert_allclose(flat.numpy(), known["out"], rtol=1e-5)
+    where = r"function 'main', instruction 10 \(InvokePacked 'vm_mod_fused_nn_contrib_dense_pack_add_nn_relu'\): "
+    with pytest.raises(mblob.KernelError, match=where + r".*p0\.dtype is expected to be float32"):
+        machine.run(known["data"].astype("float64"))
+    with pytest.raises(ValueError, match=r"instruction 1 \(ReshapeTensor\): shape \[1,1,8,9\] cannot become \[1,64\]$"):
+        machine.run(np.zeros((1, 1, 8, 9), "float32"))
+
+
+def test_late_constants_from_arrays(load: Any) -> None:
+    program = vm_programs.arithmetic()
+    program.constants = [vm_programs.Late("w"), *program.constants[1:2], vm_programs.Late("zero")]
+    executable = load(program)
+    bind = executable.mod["load_late_bound_consts_from_map"]
+    with pytest.raises(mblob.FormatError, match="there is no constant 'zero'"):
+        executable.load_late_bound_consts_from_map({"w": W})
+    with pytest.raises(ValueError, match="constant 'w' is kept in a file of its own"):
+        mblob.vm.VirtualMachine(executable, CPU)  # none was bound
+    for wrong, text in (
+        (("w", W, "zero"), "pairs of a name and a tensor; found 3 arguments"),
+        ((W, "w"), "argument 0: expected a string"),
+        (("w", "x"), "argument 1: expected a tensor"),
+        ((b"abc",), "no dictionary of parameters"),
+        ((mblob.save_param_dict({"w": W})[:-1],), "truncated"),
+    ):
+        with pytest.raises((mblob.MblobError, TypeError, ValueError), match=text):
+            bind(*wrong)
+    given = W.copy()
+    executable.load_late_bound_consts_from_map({"other": X, "w": given, "zero": np.int64(0)})
+    given[:] = -1  # they are copied
+    np.testing.assert_array_equal(mblob.vm.VirtualMachine(executable, CPU).run(X, Y).numpy(), (X + W) * Y)
+    again = load(program)
+    again.mod["load_late_bound_consts_from_map"](mblob.save_param_dict({"w": W, "zero": np.int64(0)}))
+    np.testing.assert_array_equal(mblob.vm.VirtualMachine(again, CPU).run(X, Y).numpy(), (X + W) * Y)

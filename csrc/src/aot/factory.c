@@ -24,6 +24,10 @@ static bool read_payload(struct mb_cursor *c, struct factory *factory) {
     return false;
   }
   if (!mb_stored_arrays_data(c, &factory->params) || !mb_read_string(c, &name, "module_name")) return false;
+  if (mb_left(c)) {
+    (void)mb_fail_format("payload", (int64_t)c->pos, c->entry, "bytes follow the module name");
+    return false;
+  }
   factory->name = strndup((const char *)name.data, name.size);
   if (!factory->name) (void)mb_fail_memory(name.size);
   return factory->name != NULL;
