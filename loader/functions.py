@@ -9,6 +9,7 @@ from loader import _call
 from loader.loaders import loader_key, register_loader
 from loader.runtime import address_of, ffi, lib
 from loader.status import last_error
+from mblob import arguments
 
 F = Callable[..., Any]
 
@@ -32,14 +33,17 @@ def register_func(name: str | F, f: F | None = None, override: bool = False) -> 
         override: replace a function of that name; without it that is an error.
 
     Raises:
-        ValueError: the name is taken.
+        ValueError: the name is taken, or none that C can have.
     """
     if not isinstance(name, str):
+        if not callable(name) or not hasattr(name, "__name__"):
+            raise arguments.wrong_type("register_func", "name", "str, or a function with a name", name)
         return register_func(name.__name__, name)
+    arguments.name("register_func", "name", name)
 
     def register(function: F) -> F:
         if not callable(function):
-            raise TypeError(f"register_func({name!r}): expected a callable, found {type(function).__name__}")
+            raise arguments.wrong_type("register_func", "f", "a callable", function)
         key = loader_key(name)
         if key is not None:
             register_loader(key, function)
@@ -67,6 +71,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> Any:
     Raises:
         ValueError: no such function.
     """
+    arguments.name("get_global_func", "name", name)
     out = ffi.new("mblob_function **")
     status = lib.mblob_get_global(name.encode(), out)
     if status == lib.MBLOB_E_NOT_FOUND:

@@ -12,6 +12,7 @@ from loader.loaders import load_entry_point
 from loader.opened import Origin, wrap_tree
 from loader.runtime import ffi, lib
 from loader.status import last_error
+from mblob.arguments import name, whole, wrong_type
 from mblob.errors import FormatError, LoaderMissingError, MblobError
 from mblob.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.module import Module
@@ -32,6 +33,7 @@ VERIFY = {
     "off": lib.MBLOB_VERIFY_OFF,
 }
 MISSING = {"error": lib.MBLOB_MISSING_ERROR, "stub": lib.MBLOB_MISSING_STUB}
+SOURCES = "a path, bytes, an open binary file or a descriptor"
 PATH_LIMIT = 4096  # bytes of a path, PATH_MAX of Linux
 
 
@@ -65,21 +67,17 @@ def load_module(
         LoaderMissingError: a type key has no loader.
         ToolchainError: objects cannot be linked here.
     """
-    if not isinstance(fmt, str):
-        raise TypeError(f"load_module: fmt: expected str, found {type(fmt).__name__}")
-    for name, value, known in (("verify", verify, VERIFY), ("missing", missing, MISSING)):
-        if value not in known:
-            raise ValueError(f"load_module: {name}: expected one of {', '.join(known)}, found {value!r}")
-    for key, loader in (loaders or {}).items():
-        if not callable(loader):
-            raise TypeError(f"load_module: loaders[{key!r}]: expected a callable, found {type(loader).__name__}")
+    _check_options(fmt, verify, missing, loaders)
     options = _options(VERIFY[verify], MISSING[missing], tuple(loaders or ()))
     if isinstance(source, bool):
-        raise TypeError("load_module: expected a path, bytes, a file or a descriptor, found bool")
+        raise wrong_type("load_module", "source", SOURCES, source)
     if isinstance(source, (str, os.PathLike)):
-        return _load_path(os.fsdecode(source), options, loaders)
+        path = os.fsdecode(source)
+        if "\0" in path:
+            raise ValueError(f"load_module: source: the path {path!r} has a NUL in it")
+        return _load_path(path, options, loaders)
     if isinstance(source, int):
-        return _load_descriptor(source, options, loaders)
+        return _load_descriptor(whole("load_module", "source", source), options, loaders)
     if hasattr(source, "fileno"):
         try:
             descriptor = source.fileno()
@@ -87,6 +85,22 @@ def load_module(
             return _load_bytes(source.read(), options, loaders)
         return _load_descriptor(descriptor, options, loaders)
     return _load_bytes(source, options, loaders)
+
+
+def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any) -> None:
+    if not isinstance(fmt, str):
+        raise wrong_type("load_module", "fmt", "str", fmt)
+    for argument, value, known in (("verify", verify, VERIFY), ("missing", missing, MISSING)):
+        if not isinstance(value, str) or value not in known:
+            raise ValueError(f"load_module: {argument}: expected one of {', '.join(known)}, found {value!r}")
+    if loaders is None:
+        return
+    if not hasattr(loaders, "items"):
+        raise wrong_type("load_module", "loaders", "a mapping of type keys to loaders", loaders)
+    for key, loader in loaders.items():
+        name("load_module", "a key of loaders", key)
+        if not callable(loader):
+            raise wrong_type("load_module", f"loaders[{key!r}]", "a callable", loader)
 
 
 def _options(verify: int, missing: int, keys: Sequence[str]) -> Any:
@@ -164,10 +178,10 @@ def _path_of(link: str) -> str:
 def _load_bytes(data: Any, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
     try:
         view = memoryview(data).cast("B") if len(memoryview(data)) else memoryview(b"")
-    except TypeError as exc:
-        raise TypeError(
-            f"load_module: expected a path, bytes, a file or a descriptor, found {type(data).__name__}: {exc}"
-        ) from None
+    except TypeError:
+        if isinstance(data, memoryview) or hasattr(data, "__array_interface__"):
+            raise TypeError("load_module: source: expected contiguous bytes, found elements with gaps") from None
+        raise wrong_type("load_module", "source", SOURCES, data) from None
     if linkable_kind(bytes(view[:SNIFF_SIZE])):
         from loader.link_object import temporary_file
 

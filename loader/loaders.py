@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loader import bridge
+from mblob import arguments
 from mblob.errors import MblobError
 from mblob.module import Module
 
@@ -49,12 +50,11 @@ def register_loader(key: str, fn: Loader | None = None) -> Any:
     `fn(payload, ctx)` (a read-only memoryview and a LoaderContext) on the first use of a function of a
     module, once for each module, and returns a Module. The last one registered counts.
     """
-    if not isinstance(key, str) or not key:
-        raise TypeError(f"register_loader: expected a type key, found {key!r}")
+    arguments.name("register_loader", "key", key)
 
     def register(function: Loader) -> Loader:
         if not callable(function):
-            raise TypeError(f"register_loader({key!r}): expected a callable, found {type(function).__name__}")
+            raise arguments.wrong_type("register_loader", "fn", "a callable", function)
         _registered[key] = function
         bridge.announce(key)
         return function

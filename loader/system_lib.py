@@ -5,7 +5,7 @@ from __future__ import annotations
 from loader.opened import Origin, wrap_tree
 from loader.runtime import address_of, ffi, lib
 from loader.status import check, last_error
-from mblob import functions_table
+from mblob import arguments, functions_table
 from mblob.errors import MblobError
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -23,15 +23,13 @@ def system_lib(prefix: str = "") -> Module:
     loaded before.
 
     Raises:
-        MblobError: nothing in this process announced itself with that prefix.
+        MblobError: nothing in this process announced itself with that prefix; what has a longer one is another
+            library, also where "" is asked for.
         FormatError, DigestError: the modules packed with it are damaged.
     """
-    if not isinstance(prefix, str):
-        raise TypeError(f"system_lib: prefix: expected str, found {type(prefix).__name__}")
-    if "\0" in prefix:
-        raise ValueError(f"system_lib: prefix {prefix!r} has a NUL in it")
+    arguments.name("system_lib", "prefix", prefix, empty=True)
     out = ffi.new("mblob_module **")
-    status = lib.mblob_system_lib(prefix.encode("utf-8", "surrogateescape"), out)
+    status = lib.mblob_system_lib(prefix.encode(), out)
     if status == lib.MBLOB_E_NOT_FOUND:
         raise MblobError(str(last_error()))
     check(status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loader import _call
+from mblob.arguments import whole, wrong_type
 from mblob.devices import Device
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -71,7 +72,7 @@ class Tensor(_call.TensorBase):
         Raises:
             ValueError: the sizes differ.
         """
-        target, own = _parse(dtype), _parse(self.dtype)
+        target, own = _parse("view", dtype), _parse("view", self.dtype)
         if (target[1] * target[2] + 7) // 8 != (own[1] * own[2] + 7) // 8:
             raise ValueError(f"view: an element of {self.dtype} is not as large as one of {dtype}")
         return _call.tensor_retype(self, target)
@@ -82,7 +83,7 @@ class Tensor(_call.TensorBase):
         Raises:
             ValueError: dtype or shape differ, or this tensor is read-only.
         """
-        other = as_tensor(source)
+        other = as_tensor(source, what="copyfrom: source: ")
         if (other.dtype, other.shape) != (self.dtype, self.shape):
             raise ValueError(
                 f"copyfrom: expected {self.dtype} of shape {self.shape}, found {other.dtype} of shape {other.shape}"
@@ -93,7 +94,9 @@ class Tensor(_call.TensorBase):
     def copyto(self, target: Tensor | Device) -> Tensor:
         """Copy into `target`, a tensor of the same dtype and shape, or a new one on a device. Returns it."""
         if isinstance(target, Device):
-            target = _empty(self.shape, self.dtype, target)
+            target = _empty("copyto", self.shape, self.dtype, target)
+        if not isinstance(target, Tensor):
+            raise wrong_type("copyto", "target", "a Tensor or a Device", target)
         return target.copyfrom(self)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -127,16 +130,38 @@ def _bits_type(dtype: str) -> str | None:
     return "uint8" if dtype.startswith("float8_") and "x" not in dtype else None
 
 
-def _parse(dtype: str) -> tuple[int, int, int]:
-    """Code, bits and lanes of a data type given as text."""
+def _parse(function: str, dtype: Any) -> tuple[int, int, int]:
+    """Code, bits and lanes of a data type given as text, or by something that has a name."""
     from mblob.dtype import DataType
 
-    parsed = DataType.parse(dtype)
+    text = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
+    if not isinstance(text, str):
+        raise wrong_type(function, "dtype", "str or a dtype of numpy", dtype)
+    try:
+        parsed = DataType.parse(text)
+    except ValueError as exc:
+        raise ValueError(f"{function}: dtype: {exc}") from None
     return parsed.code, parsed.bits, parsed.lanes
 
 
-def _empty(shape: Sequence[int], dtype: str, device: Device) -> Tensor:
-    return _call.tensor_empty(tuple(shape), _parse(dtype), device.device_type, device.device_id)
+def _extents(function: str, shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple: one integer, or a sequence of integers."""
+    if hasattr(shape, "__index__") and not hasattr(shape, "__len__"):
+        shape = (shape,)
+    is_text = isinstance(shape, (str, bytes, bytearray))
+    if is_text or hasattr(shape, "keys") or not (hasattr(shape, "__len__") and hasattr(shape, "__getitem__")):
+        raise wrong_type(function, "shape", "int or a sequence of int", shape)
+    return tuple(whole(function, f"shape[{i}]", extent, 0, 2**63 - 1) for i, extent in enumerate(shape))
+
+
+def _empty(function: str, shape: Any, dtype: Any, device: Any) -> Tensor:
+    if not isinstance(device, Device):
+        raise wrong_type(function, "device", "a Device such as mblob.cpu(0)", device)
+    extents, parts = _extents(function, shape), _parse(function, dtype)
+    try:
+        return _call.tensor_empty(extents, parts, device.device_type, device.device_id)
+    except ValueError as exc:
+        raise ValueError(f"{function}: shape: {exc}") from None
 
 
 def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device = CPU) -> Tensor:
@@ -148,13 +173,11 @@ def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device = C
         dtype: "float32", "int8", "bool", "bfloat16", ...; numpy dtypes are taken by their name.
 
     Raises:
-        ValueError: no such data type, or a negative dimension.
+        TypeError: an argument of another type.
+        ValueError: no such data type, a negative dimension, or more bytes than there are addresses.
         IncompatibleError: no runtime for the device.
     """
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", str(dtype))
-    if isinstance(shape, int):
-        shape = (shape,)
-    return _empty([int(extent) for extent in shape], name, device)
+    return _empty("empty", shape, dtype, device)
 
 
 def array(source: Any, device: Device = CPU) -> Tensor:
@@ -162,10 +185,11 @@ def array(source: Any, device: Device = CPU) -> Tensor:
 
     Raises:
         TypeError: elements that are no plain numbers.
+        ValueError: nested lists of different lengths.
         IncompatibleError: no runtime for the device.
     """
-    view = as_tensor(source, lists=True)
-    return _empty(view.shape, view.dtype, device).copyfrom(view)
+    view = as_tensor(source, lists=True, what="array: source: ")
+    return _empty("array", view.shape, view.dtype, device).copyfrom(view)
 
 
 def from_dlpack(source: Any) -> Tensor:
@@ -173,31 +197,43 @@ def from_dlpack(source: Any) -> Tensor:
     return _call.tensor_from_dlpack(source)
 
 
-def as_tensor(source: Any, lists: bool = False) -> Tensor:
+def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
     """`source` as a tensor: itself, a view of its memory, or a compact copy where it is strided.
+
+    Args:
+        lists: take nested lists and numbers too.
+        what: begins the text of an error: "FUNCTION: ARGUMENT: ".
 
     Raises:
         TypeError: it is no array of plain numbers.
+        ValueError: nested lists of different lengths.
     """
     if isinstance(source, Tensor):
         return source
     name = getattr(getattr(source, "dtype", None), "name", "")
     bits = _bits_type(name)
     if bits:  # ml_dtypes: no buffer protocol
-        return as_tensor(source.view(bits)).view(name)
+        return as_tensor(source.view(bits), what=what).view(name)
     try:
         view = memoryview(source)
-    except (TypeError, ValueError, BufferError) as exc:
+    except (TypeError, ValueError, BufferError):
         if hasattr(source, "__dlpack__") and not hasattr(source, "__array_interface__"):
             return from_dlpack(source)
         if lists and isinstance(source, (list, tuple, int, float)):
-            return as_tensor(_numpy("an array of lists").asarray(source))
-        raise TypeError(f"expected an array, found {type(source).__name__}: {exc}") from None
+            return as_tensor(_of_lists(source, what), what=what)
+        raise TypeError(f"{what}expected an array, found {type(source).__name__}") from None
     dtype = _call.dtype_of_format(view.format, view.itemsize)
     if dtype is None:
-        raise TypeError(f"elements of format {view.format!r} are no native numbers; convert them with astype")
+        raise TypeError(f"{what}elements of format {view.format!r} are no native numbers; convert them with astype")
     data: Any = view if view.c_contiguous else view.tobytes()
     return _call.tensor_view(data, tuple(view.shape or ()), dtype)
+
+
+def _of_lists(source: Any, what: str) -> Any:
+    try:
+        return _numpy("an array of lists").asarray(source)
+    except ValueError as exc:
+        raise ValueError(f"{what}{exc}") from None
 
 
 def load_param_dict(data: Any) -> dict[str, Tensor]:
@@ -208,6 +244,10 @@ def load_param_dict(data: Any) -> dict[str, Tensor]:
     """
     from mblob.ndarray import read_param_dict
 
+    try:
+        memoryview(data)
+    except TypeError:
+        raise wrong_type("load_param_dict", "data", "bytes-like", data) from None
     return records_as_tensors(read_param_dict(data))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mblob.arguments import whole, wrong_type
+
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from typing import Any
@@ -35,8 +37,8 @@ class Device:
     device_type: int
 
     def __init__(self, device_type: int, device_id: int = 0) -> None:
-        object.__setattr__(self, "device_type", int(device_type))
-        object.__setattr__(self, "device_id", int(device_id))
+        object.__setattr__(self, "device_type", whole("Device", "device_type", device_type))
+        object.__setattr__(self, "device_id", whole("Device", "device_id", device_id))
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a Device cannot be changed ({name})")
@@ -68,10 +70,13 @@ def device(kind: str | int, device_id: int = 0) -> Device:
     """Device of a kind given by name ("cpu", "opencl", "opencl:1") or DLPack number.
 
     Raises:
-        ValueError: no such kind; the text lists them.
+        TypeError: `kind` is neither text nor a number, or `device_id` no integer.
+        ValueError: no such kind; the text lists them. A number below 0.
     """
     if isinstance(kind, int):
         return Device(kind, device_id)
+    if not isinstance(kind, str):
+        raise wrong_type("device", "kind", "str or int", kind)
     name, colon, number = kind.partition(":")
     if colon:
         if not number.isdecimal():

@@ -6,6 +6,7 @@
 static const char *kind_of(uint32_t tag) {
   if (tag == MB_TAG_MODULE) return "a module";
   if (tag == MB_TAG_FUNCTION) return "a function";
+  if (tag == MB_TAG_OBJECT) return "a container";
   return "no object of this runtime";
 }
 

@@ -38,6 +38,10 @@ void mb_array_release(DLTensor *handle) {
   free(array);
 }
 
+size_t mb_array_references(const DLTensor *handle) {
+  return atomic_load(&((const struct array *)(const void *)handle)->references);
+}
+
 /* ---- sizes --------------------------------------------------------------------------------------------- */
 
 static int check_shape(const int64_t *shape, int ndim) {

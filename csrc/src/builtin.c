@@ -8,8 +8,10 @@
 #include "graph/graph_module.h"
 #include "module_functions.h"
 #include "native.h"
+#include "object.h"
 #include "runtime.h"
 #include "system_library.h"
+#include "thread_functions.h"
 #include "vm/adt.h"
 #include "vm/executable.h"
 
@@ -61,10 +63,12 @@ static void register_all(void) {
     if (mblob_function_create(functions[i].call, NULL, NULL, &function)) return;
     register_one(functions[i].name, function);
   }
-  for (const struct mb_method *m = mb_module_functions; m->name; m++) {
-    if (mb_method_bind(m, NULL, &function)) return;
-    register_one(m->name, function);
-  }
+  const struct mb_method *const tables[] = {mb_module_functions, mb_object_functions, mb_thread_functions};
+  for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
+    for (const struct mb_method *m = tables[i]; m->name; m++) {
+      if (mb_method_bind(m, NULL, &function)) return;
+      register_one(m->name, function);
+    }
 }
 
 void mb_builtin_globals(void) {

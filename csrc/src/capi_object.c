@@ -1,32 +1,47 @@
 /* TVM's C API for objects (tvm/runtime/c_runtime_api.h). What is an object in TVM and lives behind a handle
- * of its own here are modules and functions; arrays are counted through TVMArray* (their handle is the
- * DLTensor). The numbers are those of TypeIndex in TVM's object.h, unchanged in 0.8 - 0.19. */
+ * of its own here are modules, functions and containers; arrays are counted through TVMArray* (their handle is
+ * the DLTensor). The numbers are those of TypeIndex in TVM's object.h, unchanged in 0.8 - 0.19. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 #include <tvm/runtime/c_runtime_api.h>
 
 #include "argument.h"
+#include "object.h"
 #include "runtime.h"
 
-#define ROOT_TYPE 0 /* what every type is derived from */
+enum {
+  ROOT_TYPE = 0, /* what every type is derived from */
+  MODULE_TYPE = 1,
+  FUNCTION_TYPE = 7,
+  NO_TYPE = -1
+};
 
 static const struct {
   const char *key;
   uint32_t index;
 } types[] = {
-    {"runtime.Object", ROOT_TYPE}, {"runtime.Module", 1}, {"runtime.NDArray", 2}, {"runtime.PackedFunc", 7}};
+    {"runtime.Object", ROOT_TYPE},   {"runtime.Module", MODULE_TYPE},      {"runtime.NDArray", 2},
+    {"runtime.Array", MB_ARRAY_TYPE}, {"runtime.Map", MB_MAP_TYPE}, {"runtime.ShapeTuple", MB_SHAPE_TYPE},
+    {"runtime.PackedFunc", FUNCTION_TYPE}};
 
 static int fail(int status) { return status ? -1 : 0; }
 
-/* The key of what a handle points to; NULL (recorded) if it is no object. */
-static const char *key_of(const char *function, TVMObjectHandle obj) {
-  uint32_t tag = obj ? *(const uint32_t *)obj : 0;
-  if (tag == MB_TAG_MODULE) return "runtime.Module";
-  if (tag == MB_TAG_FUNCTION) return "runtime.PackedFunc";
-  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: obj is %s, expected a module or a function", function,
+/* Of what a handle points to; NO_TYPE (recorded) if it is no object. */
+static int type_of(const char *function, TVMObjectHandle obj) {
+  const uint32_t tag = obj ? *(const uint32_t *)obj : 0;
+  if (tag == MB_TAG_MODULE) return MODULE_TYPE;
+  if (tag == MB_TAG_FUNCTION) return FUNCTION_TYPE;
+  if (tag == MB_TAG_OBJECT) return (int)mb_object_type(obj);
+  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: obj is %s, expected a module, a function or a container", function,
                 obj ? "no object of this runtime" : "NULL");
-  return NULL;
+  return NO_TYPE;
+}
+
+/* The code under which values of that type are counted. */
+static int code_of(int type) {
+  if (type == MODULE_TYPE) return kTVMModuleHandle;
+  return type == FUNCTION_TYPE ? kTVMPackedFuncHandle : kTVMObjectHandle;
 }
 
 int TVMObjectTypeKey2Index(const char *type_key, unsigned *out_tindex) {
@@ -54,8 +69,10 @@ int TVMObjectTypeIndex2Key(unsigned tindex, char **out_type_key) {
 
 int TVMObjectGetTypeIndex(TVMObjectHandle obj, unsigned *out_tindex) {
   if (MB_IS_NULL(out_tindex)) return -1;
-  const char *key = key_of(__func__, obj);
-  return key ? TVMObjectTypeKey2Index(key, out_tindex) : -1;
+  const int type = type_of(__func__, obj);
+  if (type == NO_TYPE) return -1;
+  *out_tindex = (unsigned)type;
+  return 0;
 }
 
 int TVMObjectDerivedFrom(uint32_t child_type_index, uint32_t parent_type_index, int *is_derived) {
@@ -65,21 +82,17 @@ int TVMObjectDerivedFrom(uint32_t child_type_index, uint32_t parent_type_index, 
 }
 
 int TVMObjectRetain(TVMObjectHandle obj) {
-  if (!key_of(__func__, obj)) return -1;
-  if (*(const uint32_t *)obj == MB_TAG_MODULE)
-    (void)mblob_module_retain(obj);
-  else
-    (void)mblob_function_retain(obj);
+  const int type = type_of(__func__, obj);
+  if (type == NO_TYPE) return -1;
+  mb_value_retain((TVMValue){.v_handle = obj}, code_of(type));
   return 0;
 }
 
 int TVMObjectFree(TVMObjectHandle obj) {
   if (!obj) return 0;
-  if (!key_of(__func__, obj)) return -1;
-  if (*(const uint32_t *)obj == MB_TAG_MODULE)
-    mblob_module_release(obj);
-  else
-    mblob_function_release(obj);
+  const int type = type_of(__func__, obj);
+  if (type == NO_TYPE) return -1;
+  mb_value_release((TVMValue){.v_handle = obj}, code_of(type));
   return 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "argument.h"
 #include "device/device.h"
 #include "runtime.h"
 
@@ -23,6 +24,63 @@ static int type_key(void *object, struct mb_call *call) {
   int status = mb_call_expect(call, 1, 1);
   if (!status) status = mb_call_module(call, 0, &module);
   return status ? status : mb_call_return_text(call, mblob_module_type_key(module));
+}
+
+/* The key as a handle: text that lives as long as the module. */
+static int type_key_text(void *object, struct mb_call *call) {
+  (void)object;
+  mblob_module *module = NULL;
+  int status = mb_call_expect(call, 1, 1);
+  if (!status) status = mb_call_module(call, 0, &module);
+  TVMValue value = {.v_str = module ? mblob_module_type_key(module) : NULL};
+  return status ? status : mb_return_set(call->result, value, kTVMOpaqueHandle);
+}
+
+/* ---- modules made of functions ---- */
+
+static int find_through(void *self, const char *name, mblob_function **out) {
+  TVMValue arg = {.v_str = name}, ret = {.v_handle = NULL};
+  int code = kTVMStr, ret_code = kTVMNullptr;
+  *out = NULL;
+  int status = mblob_function_call(self, &arg, &code, 1, &ret, &ret_code);
+  if (status || ret_code == kTVMNullptr) return status;
+  if (ret_code == kTVMPackedFuncHandle) {
+    *out = ret.v_handle;
+    return MBLOB_OK;
+  }
+  mb_value_release(ret, ret_code);
+  return mb_fail(MBLOB_E_ARGUMENT, "'%s': expected a function or nothing, found type code %d", name, ret_code);
+}
+
+static void release_function(void *self) { mblob_function_release(self); }
+
+/* (type key, function) -> a module; function(name) gives its functions. */
+static int create(void *object, struct mb_call *call) {
+  (void)object;
+  const char *key = NULL;
+  mblob_module *module = NULL;
+  int status = mb_call_expect(call, 2, 2);
+  if (!status) status = mb_call_text(call, 0, &key);
+  if (status) return status;
+  void *find = call->codes[1] == kTVMPackedFuncHandle ? call->args[1].v_handle : NULL;
+  if (mb_no_function("argument 1", "the value", find)) return MBLOB_E_ARGUMENT;
+  const mblob_loader loader = {
+      .struct_size = sizeof(loader), .type_key = key, .function = find_through, .close = release_function};
+  status = mblob_module_create(&loader, mblob_function_retain(find), &module);
+  if (status)
+    mblob_function_release(find);
+  else
+    mb_call_return_module(call, module);
+  return status;
+}
+
+/* References to an array; to a module or function of a library, those to the whole library. */
+static int use_count(void *object, struct mb_call *call) {
+  (void)object;
+  int status = mb_call_expect(call, 1, 1);
+  if (status) return status;
+  mb_call_return_int(call, (int64_t)mb_value_references(call->args[0], call->codes[0]));
+  return MBLOB_OK;
 }
 
 static int imports_size(void *object, struct mb_call *call) {
@@ -110,6 +168,9 @@ static int device_attribute(void *object, struct mb_call *call) {
 const struct mb_method mb_module_functions[] = {
     {"runtime.ModuleLoadFromFile", load_from_file},
     {"runtime.ModuleGetTypeKey", type_key},
+    {"mblob.ModuleTypeKeyText", type_key_text},
+    {"mblob.ModuleCreate", create},
+    {"mblob.UseCount", use_count},
     {"runtime.ModuleImportsSize", imports_size},
     {"runtime.ModuleGetImport", get_import},
     {"runtime.ModuleImplementsFunction", implements_function},

@@ -8,6 +8,8 @@
 #include "argument.h"
 #include "array.h"
 #include "error.h"
+#include "object.h"
+#include "runtime.h"
 
 /* The last text that was returned on this thread. */
 struct last_text {
@@ -35,6 +37,7 @@ void mb_value_retain(TVMValue value, int code) {
   if (code == kTVMModuleHandle) (void)mblob_module_retain(value.v_handle);
   if (code == kTVMPackedFuncHandle) (void)mblob_function_retain(value.v_handle);
   if (code == kTVMNDArrayHandle) mb_array_retain(value.v_handle);
+  if (code == kTVMObjectHandle && mb_handle_is_object(value.v_handle)) mb_object_retain(value.v_handle);
 }
 
 void mb_value_release(TVMValue value, int code) {
@@ -42,6 +45,25 @@ void mb_value_release(TVMValue value, int code) {
   if (code == kTVMModuleHandle) mblob_module_release(value.v_handle);
   if (code == kTVMPackedFuncHandle) mblob_function_release(value.v_handle);
   if (code == kTVMNDArrayHandle) mb_array_release(value.v_handle);
+  if (code == kTVMObjectHandle && mb_handle_is_object(value.v_handle)) mb_object_release(value.v_handle);
+}
+
+size_t mb_value_references(TVMValue value, int code) {
+  if (!value.v_handle) return 0;
+  switch (code) {
+    case kTVMNDArrayHandle:
+      return mb_array_references(value.v_handle);
+    case kTVMModuleHandle:
+      return atomic_load(&((const mblob_module *)value.v_handle)->library->users);
+    case kTVMPackedFuncHandle: {
+      const mblob_function *function = value.v_handle;
+      return atomic_load(function->library ? &function->library->users : &function->references);
+    }
+    case kTVMObjectHandle:
+      return mb_handle_is_object(value.v_handle) ? mb_object_references(value.v_handle) : 0;
+    default:
+      return 0;
+  }
 }
 
 static int copy_text(struct mb_return *result, const char *data, size_t size) {

@@ -19,9 +19,14 @@
 #include "safetensors.h"
 #include "system_library.h"
 
-/* First word of what `__tvm_module_ctx`, TVMModuleHandle and TVMFunctionHandle point to, which kernels and
+/* First word of what `__tvm_module_ctx`, TVMModuleHandle, TVMFunctionHandle and TVMObjectHandle point to, which kernels and
  * hosts hand back untyped. */
-enum mb_tag { MB_TAG_MODULE = 0x6d6f6475, MB_TAG_CONTEXT = 0x6d637478, MB_TAG_FUNCTION = 0x6d66756e };
+enum mb_tag {
+  MB_TAG_MODULE = 0x6d6f6475,
+  MB_TAG_CONTEXT = 0x6d637478,
+  MB_TAG_FUNCTION = 0x6d66756e,
+  MB_TAG_OBJECT = 0x6d6f626a
+};
 
 struct mb_library;
 

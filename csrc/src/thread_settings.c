@@ -24,8 +24,11 @@ static int from_environment(const char *name) {
   return end != text && n > 0 ? (int)(n < most ? n : most) : 0;
 }
 
+static atomic_int width; /* 0: not known yet */
+
+void mb_set_parallel_width(int threads) { atomic_store_explicit(&width, threads, memory_order_relaxed); }
+
 int mb_parallel_width(void) {
-  static atomic_int width;
   int n = atomic_load_explicit(&width, memory_order_relaxed);
   if (n == 0) {
     n = from_environment("TVM_NUM_THREADS");

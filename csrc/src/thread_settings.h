@@ -7,8 +7,10 @@
 #define MB_WORKER_LIMIT 1024 /* threads; a kernel that asks for more tasks is refused */
 
 /* Tasks that a launch with num_task 0 starts at most: TVM_NUM_THREADS, else OMP_NUM_THREADS, else the
- * processors this process may use. Read once. */
+ * processors this process may use. Read once, unless a number was set. */
 int mb_parallel_width(void);
+/* From now on so many; 0: what the environment says, read again. */
+void mb_set_parallel_width(int threads);
 
 /* With TVM_BIND_THREADS=1, let the thread run on the processor of that number only, counted round over those
  * that this process may use. */

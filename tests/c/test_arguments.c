@@ -176,15 +176,15 @@ static void copies(void) {
 static void objects(mblob_module *module) {
   unsigned index = 0;
   char *key = NULL;
-  TVM_SAYS(TVMObjectGetTypeIndex(NULL, &index), "TVMObjectGetTypeIndex: obj is NULL, expected a module or a function");
+  TVM_SAYS(TVMObjectGetTypeIndex(NULL, &index), "TVMObjectGetTypeIndex: obj is NULL, expected a module, a function or a container");
   TVM_SAYS(TVMObjectGetTypeIndex(module, NULL), "TVMObjectGetTypeIndex: out_tindex is NULL");
   TVM_SAYS(TVMObjectTypeKey2Index(NULL, &index), "TVMObjectTypeKey2Index: type_key is NULL");
   TVM_SAYS(TVMObjectTypeKey2Index("runtime.Object", NULL), "TVMObjectTypeKey2Index: out_tindex is NULL");
   TVM_SAYS(TVMObjectTypeIndex2Key(0, NULL), "TVMObjectTypeIndex2Key: out_type_key is NULL");
   TVM_SAYS(TVMObjectTypeIndex2Key(999, &key), "TVMObjectTypeIndex2Key: no object type 999 is in this runtime");
   TVM_SAYS(TVMObjectRetain(stranger),
-           "TVMObjectRetain: obj is no object of this runtime, expected a module or a function");
-  TVM_SAYS(TVMObjectFree(stranger), "TVMObjectFree: obj is no object of this runtime, expected a module or a function");
+           "TVMObjectRetain: obj is no object of this runtime, expected a module, a function or a container");
+  TVM_SAYS(TVMObjectFree(stranger), "TVMObjectFree: obj is no object of this runtime, expected a module, a function or a container");
   TVM_SAYS(TVMObjectDerivedFrom(1, 0, NULL), "TVMObjectDerivedFrom: is_derived is NULL");
 }
 

@@ -287,10 +287,10 @@ for prefix in 1, "a\\0b":
         print(error)
 """
     lines = python(script).splitlines()
-    assert lines[0].startswith("no system library: nothing announced itself")
+    assert lines[0].startswith("no system library without a prefix: nothing announced itself")
     assert lines[1].startswith("no system library has the prefix 'model_'")
     assert lines[2] == "system_lib: prefix: expected str, found int"
-    assert lines[3] == "system_lib: prefix 'a\\x00b' has a NUL in it"
+    assert lines[3] == "system_lib: prefix: 'a\\x00b' has a NUL in it"
 
 
 def test_an_extension_that_is_loaded_again_is_found_again(extension: Path) -> None:

@@ -195,8 +195,10 @@ MBLOB_TVM_API(TVMDeviceFreeDataSpace, (DLDevice dev, void *ptr), (dev, ptr))
 MBLOB_TVM_API(TVMDeviceCopyDataFromTo, (DLTensor * from, DLTensor *to, TVMStreamHandle stream),
               (from, to, stream))
 
-/* Objects are modules and functions here: their handles are TVMObjectHandles too. The type indices are TVM's:
- * "runtime.Object" 0, "runtime.Module" 1, "runtime.NDArray" 2, "runtime.PackedFunc" 7; other keys fail. */
+/* Objects are modules, functions and containers (made by the global functions runtime.Array, runtime.Map and
+ * runtime.ShapeTuple): their handles are TVMObjectHandles. The type indices are TVM's: "runtime.Object" 0,
+ * "runtime.Module" 1, "runtime.NDArray" 2, "runtime.Array" 4, "runtime.Map" 5, "runtime.ShapeTuple" 6,
+ * "runtime.PackedFunc" 7; other keys fail. */
 MBLOB_TVM_API(TVMObjectGetTypeIndex, (TVMObjectHandle obj, unsigned *out_tindex), (obj, out_tindex))
 MBLOB_TVM_API(TVMObjectTypeKey2Index, (const char *type_key, unsigned *out_tindex), (type_key, out_tindex))
 /* *out_type_key is on the heap: free() it. */

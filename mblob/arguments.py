@@ -1,0 +1,50 @@
+"""What public functions check of their arguments, and say when one is wrong: function, argument, expected, found."""
+
+from __future__ import annotations
+
+import operator
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def wrong_type(function: str, argument: str, expected: str, value: Any) -> TypeError:
+    """The error for a value of a type that the argument does not take."""
+    return TypeError(f"{function}: {argument}: expected {expected}, found {type(value).__name__}")
+
+
+def name(function: str, argument: str, value: Any, *, empty: bool = False) -> str:
+    """`value` if it is a name that C can have: text in UTF-8 without NUL, not empty unless `empty`.
+
+    Raises:
+        TypeError: it is no str.
+        ValueError: it is empty, has a NUL in it, or is no Unicode text.
+    """
+    if not isinstance(value, str):
+        raise wrong_type(function, argument, "str", value)
+    if not value and not empty:
+        raise ValueError(f"{function}: {argument}: expected a name, found an empty one")
+    if "\0" in value:
+        raise ValueError(f"{function}: {argument}: {value!r} has a NUL in it")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{function}: {argument}: {value!r} is no Unicode text") from None
+    return value
+
+
+def whole(function: str, argument: str, value: Any, least: int = 0, most: int = 2**31 - 1) -> int:
+    """`value` as an int of least..most; anything with `__index__` is taken, numpy's integers too.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is out of range.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise wrong_type(function, argument, "int", value) from None
+    if not least <= number <= most:
+        raise ValueError(f"{function}: {argument}: expected {least} to {most}, found {number}")
+    return number
