@@ -12,6 +12,7 @@ import pytest
 
 import mblob
 from tests.vector_c.building import COMPILERS
+from tests.vector_c.programs import divided
 
 Require = Callable[[str], str]
 LANES = [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -32,9 +33,8 @@ def expected(op: str, a: int, b: int, scalar: str) -> int:
     """The documented value, out of Python's integers."""
     info = np.iinfo(np.dtype(scalar.removesuffix("_t")))
     if op in ("/", "%"):
-        quotient = 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-        exact = quotient if op == "/" else (0 if b == 0 else a - quotient * b)
-    elif op in ("<<", ">>"):
+        return divided(op, a, b, info)
+    if op in ("<<", ">>"):
         count = b % info.bits
         exact = a << count if op == "<<" else a >> count
     else:
