@@ -12,6 +12,7 @@ SCALARS = Path(__file__).with_name("scalars.h")
 _HALF = "MBLOB_VECTOR_HALF"
 _NO_CLASSES = "MBLOB_NO_VECTOR_TYPES"  # our header has classes of these names, for C++ that nobody rewrites
 _PLACE = "extern int mblob_vector_definitions_here;"
+_CXX = "extern int mblob_vectors_in_cxx;"  # is left in C++
 _ANY_HALF = re.compile(r"\bhalf")
 
 
@@ -29,14 +30,16 @@ def user_part(preprocessed: str) -> tuple[str, str]:
 
 def in_preprocessed(head: str, made: Rewritten) -> str:
     """The whole text for the compiler, preprocessed; `head` is of `user_part`."""
-    return head + made.definitions + made.source
+    return head + made.definitions(cxx=_CXX in head) + made.source
 
 
 def standalone(made: Rewritten, file: str) -> str:
     """The whole text for a compiler that is not ours to ask: not preprocessed."""
     macros = (_NO_CLASSES, _HALF) if made.uses_half else (_NO_CLASSES,)
     defined = "".join(f"#define {macro}\n" for macro in macros)
-    return f'{defined}{_scalars().replace(_PLACE, made.definitions)}#line 1 "{file}"\n{made.source}'
+    plain = made.definitions(cxx=False)
+    definitions = f"#ifdef __cplusplus\n{made.definitions(cxx=True)}#else\n{plain}#endif\n"
+    return f'{defined}{_scalars().replace(_PLACE, definitions)}#line 1 "{file}"\n{made.source}'
 
 
 @cache

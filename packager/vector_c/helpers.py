@@ -70,6 +70,7 @@ class Helpers:
 
     def __init__(self) -> None:
         self._types: dict[str, str] = {}
+        self._vectors: dict[str, Type] = {}
         self._functions: dict[str, str] = {}
         self._aliases: dict[str, str] = {}
         self.uses_half = False
@@ -78,6 +79,11 @@ class Helpers:
         """The definitions, in an order that compiles."""
         parts = (*self._types.values(), *self._aliases.values(), *self._functions.values())
         return "".join(f"{part}\n" for part in parts)
+
+    @property
+    def vectors(self) -> list[Type]:
+        """The vectors defined so far."""
+        return [*self._vectors.values()]
 
     def alias(self, name: str, t: Type) -> None:
         """Give a type the name under which the source uses it."""
@@ -88,7 +94,7 @@ class Helpers:
         self.uses_half = self.uses_half or t.scalar == "half"
         return scalar(t)
 
-    def _parameter(self, t: Type) -> str:
+    def parameter(self, t: Type) -> str:
         """The C type in which functions take a lane: clang has no parameters of 16-bit floats."""
         return "float" if self._scalar(t) == "mblob_half" else scalar(t)
 
@@ -107,8 +113,10 @@ class Helpers:
             if t.scalar != "half":  # in C++ it may be a class, which no anonymous struct can hold
                 names = ", ".join(f"s{i:x}" for i in range(t.lanes))
                 members.append(f"__extension__ struct {{ {lane} {names}; }};")
+                members.append(f"__extension__ struct {{ {lane} {', '.join('xyzw'[: t.lanes])}; }};")
             lines.append(f"typedef union {{ {' '.join(members)} }} __attribute__((may_alias)) {name};")
             self._types[name] = "\n".join(lines)
+            self._vectors[name] = t
         return name
 
     def simd(self, t: Type) -> str:
@@ -230,12 +238,12 @@ class Helpers:
         values = ", ".join(["x"] * t.lanes)
         simd = f"{_whole(t, 'r')} = ({self.simd(t)}){{{values}}};"
         body = simd if _has_simd(t) else self._by_lane(t, "x")
-        return self._define(f"{t.name}_all", t, f"{self._parameter(t)} x", body)
+        return self._define(f"{t.name}_all", t, f"{self.parameter(t)} x", body)
 
     def construct(self, t: Type, items: Sequence[Type | None]) -> str:
         """`T f(items...)`: the lanes of all items in a row; None is a scalar."""
         lane = self._scalar(t)
-        parameters = [f"{self.value(item) if item else self._parameter(t)} x{i}" for i, item in enumerate(items)]
+        parameters = [f"{self.value(item) if item else self.parameter(t)} x{i}" for i, item in enumerate(items)]
         values: list[str] = []
         for i, item in enumerate(items):
             values += [f"({lane}){_lane(item, f'x{i}', k)}" for k in range(item.lanes)] if item else [f"x{i}"]

@@ -324,10 +324,12 @@ class Operations:
                 self.convert(argument, t)
             result.type = function.result
             return result
-        if not vectors or (declared and function is None):
+        if not vectors or (function is None and (declared or not callee.name)):
             return result
         if not callee.name:
-            self.refuse(callee.first, "vectors for a function of numbers that is called through an expression")
+            if function is not None and all(isinstance(t, Type) for t in function.parameters):
+                self.refuse(callee.first, "vectors for a function of numbers that is called through an expression")
+            return result
         if callee.name in ("min", "max") and len(arguments) == 2:
             shared = self._shared(callee, vectors)
             for argument in arguments:

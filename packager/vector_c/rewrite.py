@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from packager.errors import BuildError
+from packager.vector_c.cxx_operators import with_operators
 from packager.vector_c.helpers import Helpers
 from packager.vector_c.operations import Operations
 from packager.vector_c.own_names import own_names
@@ -20,19 +21,26 @@ from packager.vector_c.statements import Statements
 from packager.vector_c.tokens import place, tokenize, written
 
 
-@dataclass(frozen=True)
+@dataclass
 class Rewritten:
     """A source without vector types.
 
     Attributes:
-        definitions: what must stand before it, and behind `scalars.h`.
         source: the source, every token in its line.
-        uses_half: needs the 16-bit float.
+        helpers: of the definitions that must stand before it, and behind `scalars.h`.
     """
 
-    definitions: str
     source: str
-    uses_half: bool
+    helpers: Helpers
+
+    @property
+    def uses_half(self) -> bool:
+        """Whether it needs the 16-bit float."""
+        return self.helpers.uses_half
+
+    def definitions(self, cxx: bool) -> str:
+        """What must stand before it, for a compiler of C or of C++."""
+        return with_operators(self.helpers) if cxx else self.helpers.text()
 
 
 def rewrite(source: str, file: str) -> Rewritten | None:
@@ -61,4 +69,4 @@ def rewrite(source: str, file: str) -> Rewritten | None:
         return None
     for name, t in names.used.items():
         helpers.alias(name, t)
-    return Rewritten(helpers.text(), written(tokens, tail), helpers.uses_half)
+    return Rewritten(written(tokens, tail), helpers)

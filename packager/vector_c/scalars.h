@@ -90,4 +90,7 @@ class mblob_half {
 #undef MBLOB_VECTOR_NARROW
 #undef MBLOB_VECTOR_TO_ODD
 #endif
+#ifdef __cplusplus
+extern int mblob_vectors_in_cxx;
+#endif
 extern int mblob_vector_definitions_here;

@@ -31,6 +31,7 @@ class Statements:
         self._declarations = self._expressions.declarations
         self._last: Operand | None = None
         self._depth = 0
+        self._is_template = False  # what is declared next
 
     def walk(self) -> None:
         """Rewrite everything."""
@@ -105,6 +106,7 @@ class Statements:
         if text in _SKIPPED:
             return self._past(at, ";")
         if text == "template":
+            self._is_template = True
             return self._declarations.past_template(at + 1) if following == "<" else self._past(at, ";")
         if text in ("extern", "namespace"):
             head = at + 1 + (self._is_name(at + 1) if text == "namespace" else following[:1] == '"')
@@ -174,6 +176,7 @@ class Statements:
         elif outside and self._text(found.end) == "(" and not self._fits(found):
             found = Specifiers(None, found.end - 1)  # a constructor of C++
         if found.record is not None:
+            self._is_template = False
             self._names.scopes.append(Scope("record", record=found.record, is_alias=found.is_alias))
             return found.end + 1
         if found.is_enum:
@@ -251,8 +254,9 @@ class Statements:
     def _function(self, declared: Declarator, t: Function) -> int:
         """A prototype, or the head of a definition; stops at what follows it, inside of the body."""
         assert declared.parameters is not None
-        if declared.name:
-            self._names.declare(declared.name, t)
+        if declared.name and not self._names.is_type(declared.name):  # a constructor is called like its class
+            self._names.declare(declared.name, None if self._is_template else t)
+        self._is_template = False
         for start, expected in declared.parameters.defaults:
             self._expressions.read_value(start, expected, (",",))
         scope = Scope("function", names=declared.parameters.names, result=t.result)

@@ -93,7 +93,8 @@ class Program:
         self._same: dict[str, int] = {}
         groups = [
             ["v", "*pv", "(*(&v))", "pv[0]"], ["rows[1]", "*(rows + 1)", "(*prows)[1]", "(*(rows + one))"],
-            ["s.m", "ps->m", "(*ps).m", "(&s)->m"], ["*(T *)(buffer + N)", "((T *)buffer)[1]", "((T *)(buffer + (N)))[0]"],
+            ["s.m", "ps->m", "(*ps).m", "(&s)->m"],
+            ["*(T *)(buffer + N)", "((T *)buffer)[1]", "((T *)(buffer + (N)))[0]"],
         ]  # fmt: skip
         for texts, part in zip(groups, parts):
             self._forms.append([t.replace("T", self.vector).replace("N", str(n)) for t in texts])
@@ -222,7 +223,7 @@ PUBLIC void {self.name}({t} *in, {t} *out, int one) {{
         for _ in range(times):
             self._values[i] = applied(op, self._values[i], value.lanes)
         name = f"i{self._random.randrange(10**6)}"
-        step = f"{place} = {place} {op} ({value.text})" if value.scalar == self.scalar else f"{place} {op}= {value.text}"
+        step = self._random.choice([f"{place} = {place} {op} ({value.text})", f"{place} {op}= {value.text}"])
         return [f"for (int {name} = 0; {name} < {times}; ++{name}) {step};"]
 
     # -- expressions ------------------------------------------------------------------------------------
