@@ -61,7 +61,7 @@ bool mb_data_size(const DLTensor *t, size_t *out) {
   bool empty = false, large = false;
   for (int32_t i = 0; i < t->ndim; i++) {
     empty |= t->shape[i] == 0;
-    large |= __builtin_mul_overflow(size, (size_t)t->shape[i], &size);
+    large |= __builtin_mul_overflow(size, t->shape[i], &size);
   }
   *out = empty ? 0 : size;
   if (empty || (!large && size <= PTRDIFF_MAX)) return true;

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "byte_order.h"
 #include "error.h"
 
 #define NDARRAY_MAGIC UINT64_C(0xDD5E40F096B4A13F)
@@ -40,7 +41,7 @@ static bool read_shape(struct mb_cursor *c, uint64_t start, uint64_t item_size, 
   return true;
 }
 
-static bool keep(const struct mb_cursor *c, DLDataType dtype, const struct shape *shape, const uint8_t *data,
+static bool keep(DLDataType dtype, const struct shape *shape, const uint8_t *data, uint64_t bytes,
                  DLTensor *out) {
   size_t size = shape->ndim * sizeof(int64_t);
   *out = (DLTensor){.data = (void *)(uintptr_t)data,
@@ -49,12 +50,11 @@ static bool keep(const struct mb_cursor *c, DLDataType dtype, const struct shape
                     .dtype = dtype,
                     .shape = malloc(size ? size : 1)};
   if (!out->shape) {
-    (void)c;
     (void)mb_fail_memory(size);
     return false;
   }
   memcpy(out->shape, shape->extents, size);
-  return true;
+  return mb_view_in_host_order(out, bytes) == MBLOB_OK;
 }
 
 bool mb_array_read(struct mb_cursor *c, DLTensor *out) {
@@ -76,7 +76,7 @@ bool mb_array_read(struct mb_cursor *c, DLTensor *out) {
     return false;
   if (declared != bytes) return bad(c, start, "array: byte count and shape disagree");
   if (!mb_skip(c, declared, "array.data")) return false;
-  return !out || keep(c, type, &shape, c->data + c->pos - declared, out);
+  return !out || keep(type, &shape, c->data + c->pos - declared, declared, out);
 }
 
 /* ---- dictionaries ---------------------------------------------------------------------------- */

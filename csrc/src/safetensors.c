@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "byte_order.h"
 #include "error.h"
 #include "json.h"
 
@@ -140,7 +141,9 @@ static bool read_tensor(struct reader *r, struct mb_tensor *t, struct range *ran
     return mb_json_fail(j, "data_offsets do not fit dtype and shape");
   t->view.device = (DLDevice){kDLCPU, 0};
   t->view.data = (void *)(uintptr_t)(r->data + range->begin);
-  return view_packed_as_bytes(j, &t->view, range->end - range->begin);
+  return view_packed_as_bytes(j, &t->view, range->end - range->begin) &&
+         (mb_view_in_host_order(&t->view, range->end - range->begin) == MBLOB_OK ||
+          mb_json_fail(j, "out of memory"));
 }
 
 static bool read_metadata(struct mb_json *j) {

@@ -3,6 +3,7 @@
 #define CHECK_H
 
 #include <mblob.h>
+#include <stdbool.h>
 
 #include "check_tvm.h"
 
@@ -13,6 +14,10 @@
     printf("  %s\n", #test); \
     test(__VA_ARGS__);       \
   } while (0)
+
+/* Whether the machine is an emulated one (test_other_machines.py): qemu-user loses its own state in a child that
+ * a process of several threads forks. */
+static inline bool is_emulated(void) { return getenv("MBLOB_TEST_EMULATED") != NULL; }
 
 /* DIRECTORY/NAME in a static buffer. */
 static inline const char *in(const char *directory, const char *name) {

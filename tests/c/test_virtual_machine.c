@@ -22,9 +22,13 @@ static void read_seeds(const char *directory) {
 }
 
 static uint64_t word_at(const uint8_t *p) {
-  uint64_t value;
-  memcpy(&value, p, sizeof(value)); /* the tests run on little endian */
+  uint64_t value = 0;
+  for (int i = 7; i >= 0; i--) value = value << 8 | p[i];
   return value;
+}
+
+static void put_word(uint8_t *p, uint64_t value) {
+  for (int i = 0; i < 8; i++) p[i] = (uint8_t)(value >> 8 * i);
 }
 
 /* ---- primitives ------------------------------------------------------------------------------ */
@@ -229,13 +233,13 @@ static int lie_about(uint8_t *code, size_t size, size_t at, mblob_module *kernel
     uint8_t *place = code + at + 8 + 8 * field;
     uint64_t old = word_at(place), old_hash = word_at(code + at + 8);
     for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++) {
-      memcpy(place, &lies[i], 8);
+      put_word(place, lies[i]);
       uint64_t hash = hash_of(code + at, count);
-      memcpy(code + at + 8, &hash, 8);
+      put_word(code + at + 8, hash);
       good += run_all(code, size, kernels);
     }
-    memcpy(place, &old, 8);
-    memcpy(code + at + 8, &old_hash, 8);
+    put_word(place, old);
+    put_word(code + at + 8, old_hash);
   }
   return good;
 }

@@ -13,8 +13,9 @@
 #define COUNT_LIMIT 65536 /* tensors of one kind */
 #define NAME_LIMIT 4096   /* bytes */
 
-_Static_assert(sizeof(struct mb_aot_tensor) == 32 && sizeof(struct mb_aot_constant) == 32 &&
-                   sizeof(struct mb_aot_metadata) == 80,
+_Static_assert(sizeof(void *) != 8 ||
+                   (sizeof(struct mb_aot_tensor) == 32 && sizeof(struct mb_aot_constant) == 32 &&
+                    sizeof(struct mb_aot_metadata) == 80),
                "the layout of TVM on 64-bit hosts");
 
 static int bad(const char *what) { return mb_fail(MBLOB_E_FORMAT, GETTER ": %s", what); }

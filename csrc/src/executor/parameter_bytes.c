@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "byte_order.h"
 #include "error.h"
 #include "executor/names.h"
 #include "executor/tensors.h"
@@ -30,7 +31,7 @@ static void put_array(FILE *out, const DLTensor *t) {
   for (int32_t i = 0; i < t->ndim; i++) put(out, (uint64_t)t->shape[i], 8);
   (void)mb_tensor_size(t, &size); /* was checked when it was read */
   put(out, size, 8);
-  if (size) (void)fwrite(t->data, 1, size, out);
+  mb_write_elements(out, t->data, size, t->dtype);
 }
 
 char *mb_parameter_bytes(const struct mb_stored_arrays *arrays, size_t *size) {

@@ -18,7 +18,7 @@ int mb_tensor_size(const DLTensor *t, size_t *out) {
       return mb_fail(MBLOB_E_ARGUMENT, "tensor: dimension %d is %lld, expected at least 0", (int)i,
                      (long long)t->shape[i]);
     empty |= t->shape[i] == 0;
-    large |= __builtin_mul_overflow(size, (size_t)t->shape[i], &size);
+    large |= __builtin_mul_overflow(size, t->shape[i], &size); /* exact, also where size_t is narrower */
   }
   if (empty) size = 0;
   if (!empty && (large || size > PTRDIFF_MAX))

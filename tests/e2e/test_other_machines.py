@@ -1,0 +1,92 @@
+"""The C runtime on other machines: its test programs, cross-compiled and run by qemu-user."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.programs import ROOT, make_c_tests, run
+
+VECTORS = sorted((ROOT / "tests" / "vectors").glob("*/*.bin"))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Args:
+    name: as qemu calls it.
+    triplet: of its cross compiler, and of the folder below /usr with its libraries.
+    warnings: of the compiler; by default those of the tests.
+    """
+
+    name: str
+    triplet: str
+    warnings: str = ""
+
+
+MACHINES = [
+    Machine("aarch64", "aarch64-linux-gnu"),
+    Machine("s390x", "s390x-linux-gnu"),  # big endian
+    # 32-bit. Sizes from files are 64-bit numbers that were compared with what is there: -Wconversion cannot know.
+    Machine("arm", "arm-linux-gnueabihf", "-Wall -Wextra -Werror"),
+]
+
+
+@dataclass(frozen=True)
+class Built:
+    """Test programs for a machine: `plain/` and `lib/` in `folder`."""
+
+    machine: Machine
+    folder: Path
+
+    def run(self, program: str, *arguments: object) -> str:
+        """What a program prints there; it must succeed."""
+        command = [f"qemu-{self.machine.name}", "-L", f"/usr/{self.machine.triplet}", self.folder / "plain" / program]
+        environment = {**os.environ, "MBLOB_TEST_EMULATED": "1"}
+        return run(*command, *arguments, env=environment, timeout=300).stdout
+
+
+@pytest.fixture(scope="module", params=MACHINES, ids=lambda machine: machine.name)
+def built(
+    request: pytest.FixtureRequest, require: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+) -> Built:
+    machine: Machine = request.param
+    require(f"qemu-{machine.name}")
+    compiler = require(f"{machine.triplet}-gcc")
+    folder = tmp_path_factory.mktemp(machine.name)
+    words = [f"WARNINGS={machine.warnings}"] if machine.warnings else []
+    make_c_tests("programs", f"BUILD={folder}", f"CC={compiler}", "CXX=", *words)
+    return Built(machine, folder)
+
+
+def test_every_test_program_passes(built: Built) -> None:
+    programs = sorted(path.stem for path in (ROOT / "tests" / "c").glob("test_*.c"))
+    assert len(programs) > 10
+    for program in programs:
+        built.run(program, built.folder / "lib")
+
+
+def test_the_reader_reads_each_vector_as_described(built: Built) -> None:
+    for flags in ([], ["--index-expected"]):
+        described = [(path, json.loads(path.with_suffix(".json").read_text())) for path in VECTORS]
+        chosen = [(path, facts) for path, facts in described if facts.pop("index_expected", False) == bool(flags)]
+        output = built.run("blob_dump", "--level", "full", *flags, *(path for path, _ in chosen))
+        assert len(output.splitlines()) == len(chosen)
+        for (path, facts), line in zip(chosen, output.splitlines()):
+            found = json.loads(line)
+            for key, value in facts.items():
+                assert value is None or found.get(key) == value, (path, found)
+
+
+def test_damaged_blobs_end_in_errors(built: Built) -> None:
+    built.run("fuzz_reader", 20, *sorted((ROOT / "tests" / "vectors" / "good").glob("*.bin")))
+
+
+def test_a_library_of_this_machine_is_refused_by_name(built: Built, cc: Callable[..., Path], tmp_path: Path) -> None:
+    cc("int f(void) { return 1; }", tmp_path / "plain.so")
+    with pytest.raises(AssertionError, match="this machine is"):
+        built.run("test_runtime", tmp_path)
