@@ -47,6 +47,8 @@ typedef struct call_runtime {
                      int device_type, int device_id, TVMArrayHandle *out);
   int (*copy_from_to)(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle stream);
   int (*synchronize)(int device_type, int device_id, TVMStreamHandle stream);
+  int (*object_free)(TVMObjectHandle object);
+  int (*object_type)(TVMObjectHandle object, unsigned *type);
 } call_runtime;
 
 extern call_runtime call_tvm;
@@ -132,6 +134,11 @@ bool call_convert_argument(call_frame *frame, int i, PyObject *arg);
 PyObject *call_convert_result(TVMValue value, int code, PyObject *owner);
 /* A new object for an argument that a kernel passes to Python; borrows. */
 PyObject *call_convert_borrowed(TVMValue value, int code);
+
+/* ---- container.c ----------------------------------------------------------------------------- */
+
+/* A list, tuple or dict of what a container of the runtime holds; borrows. TypeError: it is none. */
+PyObject *call_container_object(void *container);
 
 /* ---- align.c: data less aligned than the kernel assumes ------------------------------------- */
 

@@ -87,6 +87,11 @@ PyObject *call_convert_result(TVMValue value, int code, PyObject *owner) {
       return function_object(value.v_handle, owner);
     case kTVMNDArrayHandle:
       return array_object(value.v_handle);
+    case kTVMObjectHandle: {
+      PyObject *object = call_container_object(value.v_handle);
+      call_tvm.object_free(value.v_handle);
+      return object;
+    }
     case kTVMDLTensorHandle:
       return call_tensor_over(value.v_handle, owner, NULL, NULL, false);
     default: {
@@ -105,6 +110,8 @@ PyObject *call_convert_borrowed(TVMValue value, int code) {
     case kTVMNDArrayHandle:
     case kTVMDLTensorHandle:
       return call_tensor_over(value.v_handle, NULL, NULL, NULL, false);
+    case kTVMObjectHandle:
+      return call_container_object(value.v_handle);
     default: {
       PyObject *plain = plain_object(value, code);
       return plain != NULL || PyErr_Occurred() ? plain : unknown_code(code);

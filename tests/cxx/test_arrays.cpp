@@ -97,6 +97,34 @@ void TensorsComeAndGoThroughDLPack() {
   REQUIRE(external->data == data && external->shape != shape);
 }
 
+void ArraysAreCounted() {
+  NDArray a = Counting(2), none;
+  REQUIRE(a.use_count() == 1 && a.unique() && a.get() != nullptr);
+  {
+    const NDArray b = a;
+    REQUIRE(a.use_count() == 2 && !a.unique() && a.get() == b.get() && b.same_as(a));
+    const NDArray view = a.CreateView({2}, kFloat32);
+    REQUIRE(a.use_count() == 3 && view.unique());
+  }
+  REQUIRE(a.unique() && none.use_count() == 0 && !none.defined() && none.get() == nullptr);
+}
+
+void ShapesComeInManyForms() {
+  const std::vector<int64_t> extents = {2, 3};
+  const ShapeTuple shape = extents;
+  REQUIRE(NDArray::Empty(extents, kFloat32, kCpu).Shape() == shape);
+  REQUIRE(NDArray::Empty({2, 3}, {kDLFloat, 32, 1}, {kDLCPU, 0}).Shape() == shape);
+  REQUIRE(NDArray::Empty(shape, DataType::Float(32), kCpu, NullOpt).Shape() == shape);
+  REQUIRE(NDArray::Empty(shape, kFloat32, kCpu, String("global")).Shape() == shape);
+  REQUIRE(Has(Thrown([&] { NDArray::Empty(shape, kFloat32, kCpu, String("global.texture")); }),
+              "no memory scope 'global.texture'"));
+  REQUIRE(Counting(6).CreateView(extents, kFloat32).Shape() == shape);
+  const std::vector<int64_t> back = Counting(6).Shape();
+  REQUIRE(back.size() == 1 && back[0] == 6);
+  REQUIRE(Has(Thrown([] { NDArray::Empty({2}, DLDataType{77, 32, 1}, kCpu); }), "no data type has the code 77"));
+  REQUIRE(Has(Thrown([] { NDArray::Empty({2}, DLDataType{kDLFloat, 32, 0}, kCpu); }), "0 lanes"));
+}
+
 void ObjectRefsShareOneObject() {
   NDArray array = Counting(3);
   ObjectRef any = array;
@@ -115,6 +143,26 @@ void ADeviceIsTheHost() {
   void *data = host->AllocDataSpace(kCpu, 100, kAllocAlignment, kFloat32);
   REQUIRE(data);
   host->FreeDataSpace(kCpu, data);
+  const int64_t shape[2] = {3, 5};
+  data = host->AllocDataSpace(kCpu, 2, shape, kFloat32, String("global"));
+  std::memset(data, 1, 3 * 5 * sizeof(float));
+  host->FreeDataSpace(kCpu, data);
+  void *scratch = host->AllocWorkspace(kCpu, 1000), *typed = host->AllocWorkspace(kCpu, 64, kFloat32);
+  REQUIRE(reinterpret_cast<uintptr_t>(scratch) % kTempAllocaAlignment == 0 && scratch != typed);
+  std::memset(scratch, 1, 1000);
+  host->FreeWorkspace(kCpu, typed);
+  host->FreeWorkspace(kCpu, scratch);
+  REQUIRE(host->AllocWorkspace(kCpu, 1000) == scratch);  // kept for the next one
+  host->FreeWorkspace(kCpu, scratch);
+  int nobody = 0;
+  REQUIRE(Has(Thrown([&] { host->FreeWorkspace(kCpu, &nobody); }), "not allocated by this thread"));
+  REQUIRE(Has(Thrown([&] { host->AllocWorkspace(DLDevice{kDLCUDA, 0}, 8); }), "device type 2"));
+  REQUIRE(Has(Thrown([&] { host->AllocDataSpace(kCpu, 2, nullptr, kFloat32); }), "shape is NULL"));
+  host->SetDevice(kCpu);
+  TVMStreamHandle stream = host->CreateStream(kCpu);
+  host->SetStream(kCpu, stream);
+  host->SyncStreamFromTo(kCpu, stream, nullptr);
+  host->FreeStream(kCpu, stream);
   NDArray a = Counting(2), b = Counting(2);
   static_cast<float *>(a->data)[0] = 8;
   host->CopyDataFromTo(const_cast<DLTensor *>(a.operator->()), const_cast<DLTensor *>(b.operator->()),
@@ -131,6 +179,8 @@ void TestArrays() {
   ArraysAreMadeAndCopied();
   ViewsKeepTheMemory();
   TensorsComeAndGoThroughDLPack();
+  ArraysAreCounted();
+  ShapesComeInManyForms();
   ObjectRefsShareOneObject();
   ADeviceIsTheHost();
 }

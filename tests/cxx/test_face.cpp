@@ -10,6 +10,8 @@ int main(int argc, char **argv) {
     TestValues();
     TestArrays();
     const tvm::runtime::Module module = tvm::runtime::Module::LoadFromFile(library);
+    TestContainers();
+    TestNodes(module);
     TestFunctions(module);
     TestErrors(module);
     TestThreads(module);

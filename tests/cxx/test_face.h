@@ -38,6 +38,8 @@ void ThrowFromSecondUnit(const tvm::runtime::PackedFunc &function);
 
 void TestValues();
 void TestArrays();
+void TestContainers();
+void TestNodes(const tvm::runtime::Module &module);
 void TestFunctions(const tvm::runtime::Module &module);
 void TestErrors(const tvm::runtime::Module &module);
 void TestThreads(const tvm::runtime::Module &module);

@@ -18,7 +18,7 @@ class Custom : public std::runtime_error {
 float Half(float x) { return x / 2; }
 
 void ModulesGiveFunctions(const Module &module) {
-  REQUIRE(module->type_key() == "library" && module->imports().empty());
+  REQUIRE(module->type_key() == std::string("library") && module->imports().empty());
   REQUIRE(module->ImplementsFunction("vadd") && !module->ImplementsFunction("nope"));
   REQUIRE(module.GetFunction("nope") == nullptr && module->GetFunction("vadd") != nullptr);
   PackedFunc vadd = module.GetFunction("vadd", true);
@@ -100,7 +100,7 @@ void TheRegistryIsShared() {
   Registry::Register("test.once").set_body(held);
   REQUIRE(Registry::Get("test.once")->same_as(held) && Registry::Remove("test.once"));
   const Module opened = (*Registry::Get("runtime.ModuleLoadFromFile"))(std::getenv("TEST_LIBRARY"));
-  REQUIRE(opened->type_key() == "library");
+  REQUIRE(opened->type_key() == std::string("library"));
 }
 
 // Frees a name of the registry when it goes, as objects that functions hold may do.
@@ -140,7 +140,7 @@ void ImportsFormATree(const Module &module) {
   const Module other = Module::LoadFromFile(std::getenv("TEST_LIBRARY"));
   module.Import(other);
   REQUIRE(module->imports().size() == 1 && module->imports()[0] == other);
-  for (const Module &m : module->imports()) REQUIRE(m->type_key() == "library");
+  for (const Module &m : module->imports()) REQUIRE(m->type_key() == std::string("library"));
 }
 
 }  // namespace

@@ -106,3 +106,16 @@ def test_what_a_function_returned_lives_as_long_as_it_is_held(lib: mblob.Module)
     del returned
     gc.collect()
     assert gone() is None
+
+
+# -- containers of TVM ---------------------------------------------------------------------------------
+
+
+def test_containers_are_python_objects() -> None:
+    array, shape = mblob.get_global_func("runtime.Array"), mblob.get_global_func("runtime.ShapeTuple")
+    assert array(1, "two", None, 2.5, b"3") == [1, "two", None, 2.5, b"3"]
+    assert array() == []
+    assert shape(2, 3) == (2, 3)
+    assert mblob.get_global_func("runtime.Map")("a", 1, "b", 2, "a", 3) == {"a": 3, "b": 2}
+    with pytest.raises(ValueError, match=r"runtime\.Map: expected keys and values in turn, found 1"):
+        mblob.get_global_func("runtime.Map")("a")

@@ -2,6 +2,7 @@
 #ifndef TVM_RUNTIME_DEVICE_API_H_
 #define TVM_RUNTIME_DEVICE_API_H_
 
+#include <tvm/runtime/c_backend_api.h>
 #include <tvm/runtime/ndarray.h>
 #include <tvm/runtime/packed_func.h>
 
@@ -29,6 +30,24 @@ class DeviceAPI {
     detail::CheckCall(TVMDeviceAllocDataSpace(device, nbytes, alignment, type_hint, &data));
     return data;
   }
+  /* Memory for a tensor of that shape; `mem_scope` is "global" or nothing. */
+  void *AllocDataSpace(Device device, int ndim, const int64_t *shape, DLDataType dtype,
+                       const Optional<String> &mem_scope = NullOpt) {
+    void *data = nullptr;
+    detail::CheckCall(TVMDeviceAllocDataSpaceWithScope(device, ndim, shape, dtype,
+                                                       mem_scope.defined() ? mem_scope.value().c_str() : nullptr,
+                                                       &data));
+    return data;
+  }
+  /* Scratch memory, kept for the next call of this thread, which gives it back too. */
+  void *AllocWorkspace(Device device, std::size_t nbytes, DLDataType type_hint = {}) {
+    void *data = TVMBackendAllocWorkspace(device.device_type, device.device_id, nbytes, type_hint.code, type_hint.bits);
+    if (!data) detail::ThrowLastError();
+    return data;
+  }
+  void FreeWorkspace(Device device, void *data) {
+    detail::CheckCall(TVMBackendFreeWorkspace(device.device_type, device.device_id, data));
+  }
   void FreeDataSpace(Device device, void *data) { detail::CheckCall(TVMDeviceFreeDataSpace(device, data)); }
   void CopyDataFromTo(DLTensor *from, DLTensor *to, TVMStreamHandle stream) {
     detail::CheckCall(TVMDeviceCopyDataFromTo(from, to, stream));
@@ -43,6 +62,9 @@ class DeviceAPI {
   }
   void SetStream(Device device, TVMStreamHandle stream) {
     detail::CheckCall(TVMSetStream(device.device_type, device.device_id, stream));
+  }
+  void SyncStreamFromTo(Device device, TVMStreamHandle before, TVMStreamHandle after) {
+    detail::CheckCall(TVMStreamStreamSynchronize(device.device_type, device.device_id, before, after));
   }
   void StreamSync(Device device, TVMStreamHandle stream) {
     detail::CheckCall(TVMSynchronize(device.device_type, device.device_id, stream));

@@ -2,6 +2,7 @@
 #ifndef TVM_RUNTIME_NDARRAY_H_
 #define TVM_RUNTIME_NDARRAY_H_
 
+#include <tvm/runtime/container/optional.h>
 #include <tvm/runtime/container/shape_tuple.h>
 #include <tvm/runtime/container/string.h>
 #include <tvm/runtime/data_type.h>
@@ -62,8 +63,13 @@ class NDArray : public ObjectRef {
   /* Other extents, and maybe another type, over this array's memory, from a byte of it on. */
   NDArray CreateView(ShapeTuple shape, DLDataType dtype, uint64_t relative_byte_offset = 0) const;
 
-  static NDArray Empty(const ShapeTuple &shape, DLDataType dtype, Device device) {
+  /* `mem_scope`: "global", which is all that the host has. */
+  static NDArray Empty(const ShapeTuple &shape, DLDataType dtype, Device device,
+                       const Optional<String> &mem_scope = NullOpt) {
     TVMArrayHandle handle = nullptr;
+    if (mem_scope.defined() && !mem_scope.value().empty() && mem_scope.value() != "global")
+      throw InternalError("NDArray::Empty: the host has no memory scope '" + std::string(mem_scope.value()) +
+                          "'; it has: global");
     detail::CheckCall(TVMArrayAlloc(shape.data(), static_cast<int>(shape.size()), dtype.code, dtype.bits,
                                     dtype.lanes, device.device_type, device.device_id, &handle));
     return NDArray(detail::Owned{handle});

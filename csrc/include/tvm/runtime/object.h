@@ -6,9 +6,26 @@
 #include <tvm/runtime/logging.h>
 
 #include <cstddef>
+#include <memory>
+#include <type_traits>
 #include <utility>
 
 MBLOB_FACE_BEGIN
+
+/* The base of what is written in C++ and counted by ObjectPtr: nodes of modules. */
+class Object {
+ public:
+  virtual ~Object() = default;
+};
+
+template <typename T>
+using ObjectPtr = std::shared_ptr<T>;
+
+template <typename T, typename... Args>
+ObjectPtr<T> make_object(Args &&...args) {
+  static_assert(std::is_base_of_v<Object, T>, "make_object makes classes that derive from tvm::runtime::Object");
+  return std::make_shared<T>(std::forward<Args>(args)...);
+}
 
 namespace detail {
 /* A handle together with the reference that comes with it. */
@@ -41,6 +58,19 @@ class ObjectRef {
   friend bool operator!=(const ObjectRef &a, const ObjectRef &b) { return !a.same_as(b); }
   bool operator<(const ObjectRef &other) const { return handle_ < other.handle_; }
 
+  /* To compare with; there is nothing to see there. */
+  const Object *get() const { return static_cast<const Object *>(handle_); }
+  /* References to the object. Of a module or function of a library: references to that library. */
+  int use_count() const;
+  bool unique() const { return use_count() == 1; }
+  /* Objects of one's own are not values of this runtime: it could not tell what they are. */
+  template <typename T, typename = std::enable_if_t<std::is_base_of_v<Object, T>>>
+  explicit ObjectRef(const ObjectPtr<T> &) {
+    static_assert(!std::is_base_of_v<Object, T>,
+                  "mblob: an ObjectRef cannot hold an object of one's own; only a Module can be made of a node, "
+                  "which derives from ModuleNode (docs/tvm_hosts.md)");
+  }
+
   /* The handle of the C API, borrowed; its TVMArgTypeCode. */
   void *handle() const { return handle_; }
   int type_code() const { return type_code_; }
@@ -62,11 +92,41 @@ class ObjectRef {
     if (type_code == kTVMModuleHandle) (void)TVMModFree(handle);
     if (type_code == kTVMPackedFuncHandle) (void)TVMFuncFree(handle);
     if (type_code == kTVMNDArrayHandle) (void)TVMArrayFree(static_cast<TVMArrayHandle>(handle));
+    if (type_code == kTVMObjectHandle) (void)TVMObjectFree(handle);
   }
 
   void *handle_ = nullptr;
   int type_code_ = kTypeCode;
 };
+
+namespace detail {
+
+template <typename T, typename = void>
+struct HasTypeIndex : std::false_type {};
+template <typename T>
+struct HasTypeIndex<T, std::void_t<decltype(T::kTypeIndex)>> : std::true_type {};
+template <typename T, typename = void>
+struct HasIsInstance : std::false_type {};
+template <typename T>
+struct HasIsInstance<T, std::void_t<decltype(T::IsInstance(nullptr))>> : std::true_type {};
+
+/* Whether an object is what a reference of class T refers to. */
+template <typename T>
+bool IsA(void *handle, int type_code) {
+  if constexpr (std::is_same_v<T, ObjectRef>) return true;
+  if (type_code != T::kTypeCode) return false;
+  if constexpr (HasTypeIndex<T>::value) {
+    unsigned index = 0;
+    CheckCall(TVMObjectGetTypeIndex(handle, &index));
+    return index == T::kTypeIndex;
+  } else if constexpr (HasIsInstance<T>::value) {
+    return T::IsInstance(handle);
+  } else {
+    return true;
+  }
+}
+
+}  // namespace detail
 
 /* The same object as a `T`; throws if it is something else. Null stays null. */
 template <typename T>
@@ -76,6 +136,8 @@ T Downcast(ObjectRef ref) {
   if (code != T::kTypeCode)
     throw InternalError("Downcast: the object has type code " + std::to_string(code) + ", expected " +
                         std::to_string(T::kTypeCode));
+  if (!detail::IsA<T>(ref.handle(), code))
+    throw InternalError("Downcast: the object of type code " + std::to_string(code) + " is of another class");
   return T(detail::Owned{ref.release()});
 }
 
@@ -83,7 +145,16 @@ MBLOB_FACE_END
 
 namespace tvm {
 using runtime::Downcast;
+using runtime::Object;
+using runtime::ObjectPtr;
 using runtime::ObjectRef;
 }  // namespace tvm
+
+/* Of classes of nodes: nothing has to be declared here. */
+#ifndef TVM_DECLARE_FINAL_OBJECT_INFO
+#define TVM_DECLARE_FINAL_OBJECT_INFO(type, parent) static_assert(true, "")
+#define TVM_DECLARE_BASE_OBJECT_INFO(type, parent) static_assert(true, "")
+#define TVM_REGISTER_OBJECT_TYPE(type) static_assert(true, "")
+#endif
 
 #endif /* TVM_RUNTIME_OBJECT_H_ */

@@ -5,6 +5,9 @@
 #include <tvm/runtime/packed_value.h>
 
 #include <functional>
+#include <limits>
+#include <mutex>
+#include <vector>
 
 MBLOB_FACE_BEGIN
 
@@ -119,6 +122,14 @@ class TVMArgsSetter {
   void operator()(std::size_t i, const TVMByteArray &bytes) const {
     SetHandle(i, kTVMBytes, const_cast<TVMByteArray *>(&bytes));
   }
+  void operator()(std::size_t i, const ShapeTuple &shape) const { (*this)(i, shape.object()); }
+  template <typename T>
+  void operator()(std::size_t i, const Optional<T> &value) const {
+    if (value.defined())
+      (*this)(i, value.value());
+    else
+      (*this)(i, nullptr);
+  }
   void operator()(std::size_t i, const ObjectRef &object) const {
     SetHandle(i, object.defined() ? object.type_code() : kTVMNullptr, object.handle());
   }
@@ -165,7 +176,7 @@ inline PackedFunc Module::GetFunction(const std::string &name, bool query_import
   return PackedFunc(detail::Owned{handle});
 }
 
-inline PackedFunc ModuleNode::GetFunction(const std::string &name, bool query_imports) const {
+inline PackedFunc ModuleView::GetFunction(const std::string &name, bool query_imports) const {
   return module_.GetFunction(name, query_imports);
 }
 
@@ -179,20 +190,110 @@ inline PackedFunc RuntimeFunction(const char *name) {
 }
 }  // namespace detail
 
-inline std::string ModuleNode::type_key() const {
-  return detail::RuntimeFunction("runtime.ModuleGetTypeKey")(module_);
+namespace detail {
+
+/* The type key of a module; lives as long as the module. */
+inline const char *ModuleTypeKey(void *handle) {
+  const Module module(Owned{ObjectRef::Share(handle, kTVMModuleHandle)});
+  return static_cast<const char *>(RuntimeFunction("mblob.ModuleTypeKeyText")(module).operator void *());
 }
 
-inline bool ModuleNode::ImplementsFunction(const std::string &name, bool query_imports) const {
+/* What a runtime function gives for `count` arguments, which `fill` sets. */
+template <typename Fill>
+ObjectRef CallWithList(const char *name, std::size_t count, const Fill &fill) {
+  std::vector<TVMValue> values(count + 1);
+  std::vector<int> codes(count + 1);
+  if (count > static_cast<std::size_t>(std::numeric_limits<int>::max()) - 1)
+    throw InternalError(std::string(name) + ": " + std::to_string(count) + " arguments are too many");
+  fill(TVMArgsSetter(values.data(), codes.data()));
+  TVMRetValue rv;
+  RuntimeFunction(name).CallPacked(TVMArgs(values.data(), codes.data(), static_cast<int>(count)), &rv);
+  return rv;
+}
+
+/* The name under which modules made here give their node; it names the layout of the classes. */
+inline constexpr const char *kNodeName = "mblob.cxx_node.1";
+
+}  // namespace detail
+
+inline int ObjectRef::use_count() const {
+  return defined() ? detail::RuntimeFunction("mblob.UseCount")(*this).operator int() : 0;
+}
+
+inline const char *ModuleView::type_key() const { return detail::ModuleTypeKey(module_.handle()); }
+
+inline bool ModuleView::ImplementsFunction(const std::string &name, bool query_imports) const {
   return detail::RuntimeFunction("runtime.ModuleImplementsFunction")(module_, name, query_imports);
 }
 
-inline std::vector<Module> ModuleNode::imports() const {
+inline std::vector<Module> ModuleView::imports() const {
   const PackedFunc get = detail::RuntimeFunction("runtime.ModuleGetImport");
   const int64_t count = detail::RuntimeFunction("runtime.ModuleImportsSize")(module_);
   std::vector<Module> imports;
   for (int64_t i = 0; i < count; ++i) imports.push_back(get(module_, i));
   return imports;
+}
+
+inline PackedFunc ModuleNode::GetFunction(const String &name, const ObjectPtr<Object> &sptr_to_self) {
+  return GetFunction(std::string(name), sptr_to_self);
+}
+
+inline PackedFunc ModuleNode::GetFunction(const std::string &, const ObjectPtr<Object> &) { return nullptr; }
+
+inline Module::Module(ObjectPtr<ModuleNode> node) {
+  if (!node) return;
+  const PackedFunc find([node](TVMArgs args, TVMRetValue *rv) {
+    const String name = args[0];
+    if (name == detail::kNodeName)
+      *rv = PackedFunc([raw = node.get()](TVMArgs, TVMRetValue *out) { *out = static_cast<void *>(raw); });
+    else
+      *rv = node->GetFunction(name, node);
+  });
+  const std::string key = node->type_key();
+  *this = detail::RuntimeFunction("mblob.ModuleCreate")(key, find);
+}
+
+template <typename Node>
+Node *Module::as() const {
+  static_assert(std::is_base_of_v<ModuleNode, Node>, "Module::as gives classes that derive from ModuleNode");
+  if (!defined()) return nullptr;
+  TVMFunctionHandle handle = nullptr;
+  if (TVMModGetFunction(this->handle(), detail::kNodeName, 0, &handle) != 0 || !handle) return nullptr;
+  const PackedFunc get(detail::Owned{handle});
+  return dynamic_cast<Node *>(static_cast<ModuleNode *>(get().operator void *()));
+}
+
+inline bool RuntimeEnabled(const std::string &target) {
+  return detail::RuntimeFunction("runtime.RuntimeEnabled")(target);
+}
+
+/* ---- ShapeTuple as a value of functions ---- */
+
+inline const ObjectRef &ShapeTuple::object() const {
+  std::call_once(shared_->once, [this] {
+    shared_->object = detail::CallWithList("runtime.ShapeTuple", size(), [this](const TVMArgsSetter &set) {
+      for (std::size_t i = 0; i < size(); ++i) set(i, (*this)[i]);
+    });
+  });
+  return shared_->object;
+}
+
+inline TVMPODValue_::operator ShapeTuple() const {
+  if (type_code_ == kTVMNullptr) return ShapeTuple();
+  const ObjectRef object = *this;
+  const PackedFunc get = detail::RuntimeFunction("runtime.GetShapeTupleElem");
+  std::vector<int64_t> extents(
+      static_cast<std::size_t>(detail::RuntimeFunction("runtime.GetShapeTupleSize")(object).operator int64_t()));
+  for (std::size_t i = 0; i < extents.size(); ++i) extents[i] = get(object, i);
+  return ShapeTuple(std::move(extents));
+}
+
+inline TVMRetValue &TVMRetValue::operator=(const ShapeTuple &shape) { return *this = shape.object(); }
+
+template <typename T>
+TVMRetValue &TVMRetValue::operator=(const Optional<T> &value) {
+  if (!value.defined()) return *this = nullptr;
+  return *this = value.value();
 }
 
 MBLOB_FACE_END

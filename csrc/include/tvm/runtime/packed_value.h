@@ -8,6 +8,7 @@
 #error "include tvm/runtime/packed_func.h"
 #endif
 
+#include <tvm/runtime/container/optional.h>
 #include <tvm/runtime/module.h>
 #include <tvm/runtime/ndarray.h>
 
@@ -46,6 +47,12 @@ inline const char *ArgTypeCode2Str(int type_code) {
 }
 
 namespace detail {
+/* Whether values of that code are references. */
+inline bool IsCounted(int type_code) {
+  return type_code == kTVMModuleHandle || type_code == kTVMPackedFuncHandle || type_code == kTVMNDArrayHandle ||
+         type_code == kTVMObjectHandle;
+}
+
 /* An integer or enum as functions take it. */
 template <typename T>
 int64_t PackInteger(T value) {
@@ -96,6 +103,7 @@ class TVMPODValue_ {
   operator NDArray() const { return Shared<NDArray>(); }
   operator Module() const { return Shared<Module>(); }
   operator PackedFunc() const;
+  operator ShapeTuple() const;
   template <typename Signature>
   operator TypedPackedFunc<Signature>() const;
   operator ObjectRef() const {
@@ -103,9 +111,21 @@ class TVMPODValue_ {
     if (!IsCounted()) (void)Expect(kTVMObjectHandle);
     return ObjectRef(detail::Owned{ObjectRef::Share(value_.v_handle, type_code_)}, type_code_);
   }
+  /* Array<T>, Map<K, V>, ADT: references to objects that headers of their own define. */
+  template <typename T, typename = std::enable_if_t<detail::HasTypeIndex<T>::value || detail::HasIsInstance<T>::value>>
+  operator T() const {
+    return Shared<T>();
+  }
+  template <typename T>
+  operator Optional<T>() const {
+    if (type_code_ == kTVMNullptr) return Optional<T>();
+    T value = *this;
+    return Optional<T>(std::move(value));
+  }
   template <typename T>
   bool IsObjectRef() const {
-    return type_code_ == T::kTypeCode;
+    return IsCounted() && (std::is_same_v<T, ObjectRef> || type_code_ == T::kTypeCode) &&
+           detail::IsA<T>(value_.v_handle, type_code_);
   }
   template <typename T>
   T AsObjectRef() const {
@@ -128,10 +148,7 @@ class TVMPODValue_ {
     return type_code_ == kTVMArgInt || type_code_ == kTVMArgUInt || type_code_ == kTVMArgBool;
   }
   bool IsText() const { return type_code_ == kTVMStr || type_code_ == kTVMBytes; }
-  bool IsCounted() const {
-    return type_code_ == kTVMModuleHandle || type_code_ == kTVMPackedFuncHandle ||
-           type_code_ == kTVMNDArrayHandle;
-  }
+  bool IsCounted() const { return detail::IsCounted(type_code_); }
   const TVMValue &Expect(int type_code, const char *name = nullptr) const {
     if (type_code_ != type_code)
       throw InternalError(std::string("expected ") + (name ? name : ArgTypeCode2Str(type_code)) + ", found " +
@@ -148,7 +165,10 @@ class TVMPODValue_ {
   template <typename T>
   T Shared() const {
     if (type_code_ == kTVMNullptr) return T();
-    return T(detail::Owned{ObjectRef::Share(Expect(T::kTypeCode).v_handle, T::kTypeCode)});
+    void *handle = Expect(T::kTypeCode).v_handle;
+    if (!detail::IsA<T>(handle, T::kTypeCode))
+      throw InternalError(std::string("expected another class of ") + ArgTypeCode2Str(type_code_) + " than this is");
+    return T(detail::Owned{ObjectRef::Share(handle, T::kTypeCode)});
   }
 
   TVMValue value_;
@@ -220,6 +240,9 @@ class TVMRetValue : public TVMPODValue_ {
   }
   template <typename Signature>
   TVMRetValue &operator=(const TypedPackedFunc<Signature> &function);
+  TVMRetValue &operator=(const ShapeTuple &shape);
+  template <typename T>
+  TVMRetValue &operator=(const Optional<T> &value);
 
   /* For the code that carries results over the C API. */
 
@@ -284,8 +307,7 @@ class TVMRetValue : public TVMPODValue_ {
       SetText(code, other);
     } else {
       TVMValue v = other.value();
-      if (code == kTVMModuleHandle || code == kTVMPackedFuncHandle || code == kTVMNDArrayHandle)
-        v.v_handle = ObjectRef::Share(v.v_handle, code);
+      if (detail::IsCounted(code)) v.v_handle = ObjectRef::Share(v.v_handle, code);
       Set(code, v);
     }
   }

@@ -45,6 +45,31 @@ class Registry {
     return set_body(Typed(std::move(f), name_).packed());
   }
 
+  /* A member function, of a class of references (Module, NDArray) that is the first argument of the function. */
+  template <typename T, typename R, typename... Args>
+  Registry &set_body_method(R (T::*method)(Args...)) {
+    return set_body_typed([method](T self, Args... args) -> R { return (self.*method)(std::forward<Args>(args)...); });
+  }
+  template <typename T, typename R, typename... Args>
+  Registry &set_body_method(R (T::*method)(Args...) const) {
+    return set_body_typed([method](T self, Args... args) -> R { return (self.*method)(std::forward<Args>(args)...); });
+  }
+  /* A member function of the node that a module was made of: set_body_method<Module>(&Doubler::Half). */
+  template <typename Ref, typename Node, typename R, typename... Args,
+            typename = std::enable_if_t<std::is_base_of_v<ModuleNode, Node>>>
+  Registry &set_body_method(R (Node::*method)(Args...)) {
+    return set_body_typed([method, name = name_](Ref self, Args... args) -> R {
+      return (NodeOf<Node>(self, name)->*method)(std::forward<Args>(args)...);
+    });
+  }
+  template <typename Ref, typename Node, typename R, typename... Args,
+            typename = std::enable_if_t<std::is_base_of_v<ModuleNode, Node>>>
+  Registry &set_body_method(R (Node::*method)(Args...) const) {
+    return set_body_typed([method, name = name_](Ref self, Args... args) -> R {
+      return (NodeOf<Node>(self, name)->*method)(std::forward<Args>(args)...);
+    });
+  }
+
   /* The function, or null. The pointer is good until Remove(name). */
   static const PackedFunc *Get(const std::string &name) {
     PackedFunc found = Find(name);
@@ -82,6 +107,12 @@ class Registry {
     std::map<std::string, std::unique_ptr<Registry>> entries;
     std::map<std::string, std::vector<std::unique_ptr<PackedFunc>>> given;
   };
+  template <typename Node>
+  static Node *NodeOf(const Module &module, const std::string &name) {
+    Node *node = module.as<Node>();
+    if (!node) throw InternalError(name + ": argument 0: the module is made of another class");
+    return node;
+  }
   /* Never destroyed: functions may be looked up while the process ends. */
   static Tables &State() {
     static Tables *const tables = new Tables;

@@ -1,12 +1,15 @@
-/* shape_tuple.h - ShapeTuple: the extents of a tensor. */
+/* shape_tuple.h - ShapeTuple: the extents of a tensor; copies share them. As an argument or result it is the runtime's
+ * object, which is made when it is first needed. */
 #ifndef TVM_RUNTIME_CONTAINER_SHAPE_TUPLE_H_
 #define TVM_RUNTIME_CONTAINER_SHAPE_TUPLE_H_
 
-#include <tvm/runtime/logging.h>
+#include <tvm/runtime/object.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
+#include <mutex>
 #include <ostream>
 #include <utility>
 #include <vector>
@@ -17,15 +20,19 @@ class ShapeTuple {
  public:
   using index_type = int64_t;
 
-  ShapeTuple() = default;
-  ShapeTuple(std::initializer_list<index_type> extents) : extents_(extents) {}
-  ShapeTuple(std::vector<index_type> extents) : extents_(std::move(extents)) {} /* NOLINT: as in TVM */
+  ShapeTuple() : ShapeTuple(std::vector<index_type>()) {}
+  ShapeTuple(std::initializer_list<index_type> extents) : ShapeTuple(std::vector<index_type>(extents)) {}
+  ShapeTuple(std::vector<index_type> extents) /* NOLINT: as in TVM */
+      : shared_(std::make_shared<Shared>(std::move(extents))) {}
   template <typename Iterator>
-  ShapeTuple(Iterator begin, Iterator end) : extents_(begin, end) {}
+  ShapeTuple(Iterator begin, Iterator end) : ShapeTuple(std::vector<index_type>(begin, end)) {}
+  /* Never moved from: there is always a row of extents. */
+  ShapeTuple(const ShapeTuple &) = default;
+  ShapeTuple &operator=(const ShapeTuple &) = default;
 
-  const index_type *data() const { return extents_.data(); }
-  std::size_t size() const { return extents_.size(); }
-  bool empty() const { return extents_.empty(); }
+  const index_type *data() const { return extents().data(); }
+  std::size_t size() const { return extents().size(); }
+  bool empty() const { return extents().empty(); }
   const index_type *begin() const { return data(); }
   const index_type *end() const { return data() + size(); }
   index_type operator[](std::size_t i) const { return at(i); }
@@ -33,19 +40,21 @@ class ShapeTuple {
     if (i >= size())
       throw InternalError("ShapeTuple: index " + std::to_string(i) + " of " + std::to_string(size()) +
                           " extents");
-    return extents_[i];
+    return extents()[i];
   }
   index_type front() const { return at(0); }
   index_type back() const { return at(size() - 1); }
   index_type Product() const {
     index_type product = 1;
-    for (index_type extent : extents_) product *= extent;
+    for (index_type extent : extents()) product *= extent;
     return product;
   }
-  operator std::vector<index_type>() const { return extents_; } /* NOLINT: what Shape() gave in 0.7 */
+  operator std::vector<index_type>() const { return extents(); } /* NOLINT: what Shape() gave in 0.7 */
+  /* The runtime's object; as long as this ShapeTuple or a copy of it. */
+  const ObjectRef &object() const;
 
-  friend bool operator==(const ShapeTuple &a, const ShapeTuple &b) { return a.extents_ == b.extents_; }
-  friend bool operator!=(const ShapeTuple &a, const ShapeTuple &b) { return a.extents_ != b.extents_; }
+  friend bool operator==(const ShapeTuple &a, const ShapeTuple &b) { return a.extents() == b.extents(); }
+  friend bool operator!=(const ShapeTuple &a, const ShapeTuple &b) { return a.extents() != b.extents(); }
   friend std::ostream &operator<<(std::ostream &os, const ShapeTuple &shape) {
     os << '[';
     for (std::size_t i = 0; i < shape.size(); ++i) os << (i ? ", " : "") << shape[i];
@@ -53,7 +62,16 @@ class ShapeTuple {
   }
 
  private:
-  std::vector<index_type> extents_;
+  struct Shared {
+    explicit Shared(std::vector<index_type> given) : extents(std::move(given)) {}
+    const std::vector<index_type> extents;
+    std::once_flag once; /* when `object` was made */
+    ObjectRef object;
+  };
+
+  const std::vector<index_type> &extents() const { return shared_->extents; }
+
+  std::shared_ptr<Shared> shared_;
 };
 
 MBLOB_FACE_END

@@ -1,0 +1,12 @@
+/* base.h - all containers. */
+#ifndef TVM_RUNTIME_CONTAINER_BASE_H_
+#define TVM_RUNTIME_CONTAINER_BASE_H_
+
+#include <tvm/runtime/container/adt.h>
+#include <tvm/runtime/container/array.h>
+#include <tvm/runtime/container/map.h>
+#include <tvm/runtime/container/optional.h>
+#include <tvm/runtime/container/shape_tuple.h>
+#include <tvm/runtime/container/string.h>
+
+#endif /* TVM_RUNTIME_CONTAINER_BASE_H_ */
