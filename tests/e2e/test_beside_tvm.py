@@ -1,0 +1,70 @@
+"""mblob and a real TVM in one process: neither serves, sees or breaks the other."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.programs import ROOT, run
+from tests.e2e.test_undefined_runtime import compile_library
+
+ORDERS = ["mblob,tvm", "tvm,mblob", "tvm_ffi,mblob,tvm"]
+
+
+@pytest.fixture(scope="module")
+def names() -> str:
+    """What libmblob exports under names that are not its own; TVM must be installed."""
+    for package in ("tvm", "tvm_ffi"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed (pip install apache-tvm)")
+    runtime = next((ROOT / "loader" / "_lib").glob("libmblob.so*"))
+    symbols = {line.split()[-1] for line in run("nm", "-D", "--defined-only", runtime).stdout.splitlines()}
+    others = sorted(name for name in symbols if not name.startswith("mblob_"))
+    assert {"TVMFuncCall", "TVMBackendAllocWorkspace", "__gnu_f2h_ieee"} <= set(others)
+    return " ".join(others)
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_library(tmp_path_factory.mktemp("beside") / "kernels.so")
+
+
+def together(names: str, order: str, *arguments: object, **environment: str) -> None:
+    done = run(
+        sys.executable, "-m", "tests.e2e.beside_tvm", order, *arguments,
+        env={**os.environ, "NAMES_OF_LIBMBLOB": names, **environment}, cwd=ROOT, timeout=300,
+    )  # fmt: skip
+    assert done.stdout == "fine\n"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_nothing_enters_the_global_scope(names: str, order: str) -> None:
+    together(names, order, "nothing")
+
+
+@pytest.mark.parametrize("environment", [{}, {"LD_BIND_NOW": "1"}], ids=["lazy", "LD_BIND_NOW"])
+@pytest.mark.parametrize("order", [*ORDERS, "global,tvm,mblob", "tvm,global,mblob", "mblob,tvm,global"])
+def test_kernels_of_each_run_on_their_own_runtime(
+    names: str, order: str, environment: dict[str, str], kernels: Path
+) -> None:
+    together(names, order, "kernels", kernels, **environment)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_tensors_go_both_ways(names: str, order: str, kernels: Path) -> None:
+    together(names, order, "tensors", kernels)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_libraries_of_an_older_tvm_run_beside_a_newer_one(names: str, order: str, golden: Path) -> None:
+    together(names, order, "golden", golden)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_both_may_hold_one_library(names: str, order: str, tmp_path: Path) -> None:
+    together(names, order, "packed_here", tmp_path / "packed.so")
