@@ -81,17 +81,29 @@ class _Late:
     """A function of a module, found again at each call: it keeps nothing alive.
 
     C keeps it as long as the module, and a later opening of the file may take the module over.
+
+    Args:
+        find: gives the function of that name, None when it or the module is gone.
+        origin: what the module is called in an error.
     """
 
-    def __init__(self, module: Any, name: str) -> None:
-        self._module = module
+    def __init__(self, find: Callable[[str], Callable[..., Any] | None], name: str, origin: str) -> None:
+        self._find = find
         self._name = name
+        self._origin = origin
 
     def __call__(self, *args: Any) -> Any:
-        function = _find(self._module, self._name)
+        function = self._find(self._name)
         if function is None:
-            raise RuntimeError(f"{self._name}: the module it came from is gone")
+            raise RuntimeError(f"{self._name}: {self._origin} it came from is gone")
         return function(*args)
+
+
+def _found(find: Callable[[str], Callable[..., Any] | None], name: str, origin: str) -> Any:
+    """The mblob_function that C gets for a function of a module; NULL if there is none of that name."""
+    if find(name) is None:
+        return ffi.NULL
+    return ffi.cast("mblob_function *", _call.callback(_Late(find, name, origin)))
 
 
 def _failed(_: Any, exception: BaseException, __: Any) -> int:
@@ -132,9 +144,7 @@ def mblob_py_function(self: Any, name: Any, out: Any) -> int:
     """Find a function of a module that a Python loader opened."""
     out[0] = ffi.NULL
     module = ffi.cast("mblob_module *", self)
-    wanted = text(name)
-    if _find(module, wanted) is not None:
-        out[0] = ffi.cast("mblob_function *", _call.callback(_Late(module, wanted)))
+    out[0] = _found(lambda wanted: _find(module, wanted), text(name), "the module")
     return 0
 
 
@@ -162,20 +172,6 @@ class _Made:
     def find(self, name: str) -> Callable[..., Any] | None:
         module = self.module()
         return module._find(name, True) if module is not None else None
-
-
-class _LateMade:
-    """A function of a `_Made`, found again at each call."""
-
-    def __init__(self, made: _Made, name: str) -> None:
-        self._made = made
-        self._name = name
-
-    def __call__(self, *args: Any) -> Any:
-        function = self._made.find(self._name)
-        if function is None:
-            raise RuntimeError(f"{self._name}: the module {self._made.type_key!r} it came from is gone")
-        return function(*args)
 
 
 def made_module(module: Module, hold: Callable[[], Module | None]) -> Any:
@@ -222,9 +218,7 @@ def mblob_py_made_function(self: Any, name: Any, out: Any) -> int:
     """A kernel, or C code, asks a module that was made in Python for a function."""
     out[0] = ffi.NULL
     made: _Made = ffi.from_handle(self)
-    wanted = text(name)
-    if made.find(wanted) is not None:
-        out[0] = ffi.cast("mblob_function *", _call.callback(_LateMade(made, wanted)))
+    out[0] = _found(made.find, text(name), f"the module {made.type_key!r}")
     return 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mblob.paths import include_dir
 from packager.nodes import SourceNode
-from packager.options import compile_options
+from packager.options import compile_options, options_behind_preprocessor
 from packager.processes import Command
 from packager.toolchain import Toolchain
 
@@ -72,7 +72,7 @@ def compile_preprocessed_command(
 ) -> Command:  # fmt: skip
     """The command that compiles what became of `source` behind `preprocess_command`."""
     kind = language(node)
-    own = _without_preprocessor(compile_options((*options, *node.options)))
+    own = options_behind_preprocessor(compile_options((*options, *node.options)))
     head = _head(tools, kind, source, work, describe)
     stage = "c++-cpp-output" if kind == "c++" else "cpp-output"
     # Functions that are always inlined take vectors; whether those have registers changes nothing outside.
@@ -85,24 +85,3 @@ def _head(tools: Toolchain, kind: str, source: Path, work: Path, describe: bool)
     compiler = tools.cxx if kind == "c++" else tools.cc
     debug = ["-g", "-fno-var-tracking"] if describe else []  # types, not where variables are: half the time
     return (*compiler, "-O2", "-fPIC", *debug, *maps)
-
-
-# Options that the preprocessor alone understands; clang complains about them when there is nothing to preprocess.
-_TWO_WORDS = (
-    "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix", "-iwithprefix", "-iwithprefixbefore",
-    "-I", "-D", "-U", "-MF", "-MT", "-MQ",
-)  # fmt: skip
-_ONE_WORD = ("-I", "-D", "-U", "-M", "-Wp,", "-iquote", "-isystem", "-nostdinc")
-
-
-def _without_preprocessor(options: Sequence[str]) -> list[str]:
-    kept: list[str] = []
-    skip_next = False
-    for option in options:
-        if skip_next:
-            skip_next = False
-        elif option in _TWO_WORDS:
-            skip_next = True
-        elif not option.startswith(_ONE_WORD):
-            kept.append(option)
-    return kept

@@ -94,22 +94,38 @@ def check_options(options: Sequence[str]) -> None:
             raise BuildError(f"options: {option} makes the compiler stop before it links; leave it out")
 
 
+# What the linker alone understands: words that take the next one with them, beginnings of words, ends of files.
+_LINK_PAIRS = ("-Xlinker", "-T", "-z", "-u")
 _LINK_ONLY = ("-l", "-L", "-Wl,", "-shared", "-static", "-fuse-ld=", "-rdynamic", "-pie", "-no-pie")
 _LINK_INPUTS = (".o", ".a", ".so", ".ld", ".lds")
+# What the preprocessor alone understands; clang complains about it when there is nothing to preprocess.
+_PREPROCESSOR_PAIRS = (
+    "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix", "-iwithprefix", "-iwithprefixbefore",
+    "-I", "-D", "-U", "-MF", "-MT", "-MQ",
+)  # fmt: skip
+_PREPROCESSOR_ONLY = ("-I", "-D", "-U", "-M", "-Wp,", "-iquote", "-isystem", "-nostdinc")
 
 
 def compile_options(options: Sequence[str]) -> list[str]:
     """Those of the caller's options that a compilation without link understands."""
+    return _without(options, _LINK_PAIRS, _LINK_ONLY, _LINK_INPUTS)
+
+
+def options_behind_preprocessor(options: Sequence[str]) -> list[str]:
+    """Those of the options that a compilation of preprocessed text understands."""
+    return _without(options, _PREPROCESSOR_PAIRS, _PREPROCESSOR_ONLY)
+
+
+def _without(
+    options: Sequence[str], pairs: Sequence[str], only: tuple[str, ...], inputs: tuple[str, ...] = ()
+) -> list[str]:
     kept: list[str] = []
     skip_next = False
     for option in options:
         if skip_next:
             skip_next = False
-        elif option in ("-Xlinker", "-T", "-z", "-u"):
+        elif option in pairs:
             skip_next = True
-        elif option.startswith("-"):
-            if not option.startswith(_LINK_ONLY):
-                kept.append(option)
-        elif not option.endswith(_LINK_INPUTS):
+        elif not (option.startswith(only) if option.startswith("-") else option.endswith(inputs)):
             kept.append(option)
     return kept

@@ -12,7 +12,7 @@ import mblob
 from packager import toolchain
 from packager.commands import language
 from packager.nodes import SourceNode
-from packager.options import as_options, compile_options
+from packager.options import as_options, compile_options, options_behind_preprocessor
 from packager.toolchain import same_target
 
 
@@ -68,6 +68,11 @@ def test_the_cxx_compiler_of_the_environment_goes_with_the_default_c_compiler(mo
 def test_compilations_get_no_options_of_the_link() -> None:
     given = ["-O3", "-lm", "-Wl,-z,now", "-L/lib", "-DX", "-Xlinker", "-x", "foo.o", "-I", "inc", "-fuse-ld=gold"]
     assert compile_options(given) == ["-O3", "-DX", "-I", "inc"]
+
+
+def test_behind_the_preprocessor_its_options_are_gone() -> None:
+    given = ["-O3", "-Dx", "-D", "X=a.o", "-I", "inc", "-Iinc", "-include", "a.h", "-march=native", "-MF", "d", "-MD"]
+    assert options_behind_preprocessor([*given, "-DX=a.o", "-g"]) == ["-O3", "-march=native", "-g"]
 
 
 def test_options_may_be_one_text() -> None:
