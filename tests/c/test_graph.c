@@ -160,7 +160,7 @@ static void wrong_use_is_named(void) {
       {mblob_call(m, "set_input", "str,float32[2,2]", "data", one_to_four),
        "expected shape [4], found [2,2]"},
       {mblob_call(m, "set_input", "str,int32[4]", "data", one_to_four), "expected float32, found int32"},
-      {mblob_call(m, "set_input", "int,float32[4]", (int64_t)5, one_to_four), "no input 5; it has 1: data"},
+      {mblob_call(m, "set_input", "int,float32[4]", (int64_t)5, one_to_four), "no input 5; there are 1: data"},
       {mblob_call(m, "get_output", "str", "plus"), "no output 'plus'; there are 1: mixed"},
       {mblob_call(m, "get_output", "int", (int64_t)-1), "no output -1"},
       {mblob_call(m, "run", "int", (int64_t)-1), "-1 threads"},
@@ -169,7 +169,7 @@ static void wrong_use_is_named(void) {
   for (int i = 0; i < COUNT(expected); i++) CHECK(expected[i].status);
   CHECK(strstr(mblob_last_error(), "no parameter dictionary"));
   CHECK(mblob_call(m, "set_input", "str,float32[4]", "dta", one_to_four) == MBLOB_E_ARGUMENT);
-  CHECK(strstr(mblob_last_error(), "no input 'dta'; it has 1: data"));
+  CHECK(strstr(mblob_last_error(), "no input 'dta'; there are 1: data"));
   CHECK(mblob_call(m, "set_input", "str,float32[2,2]", "data", one_to_four) &&
         strstr(mblob_last_error(), expected[1].text));
   CHECK(mblob_call(m, "set_input", "str,int32[4]", "data", one_to_four) &&
