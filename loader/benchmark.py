@@ -67,7 +67,7 @@ class Model(Protocol):
 
 def benchmark_model(
     model: Model, run: Callable[[], None], func_name: str, repeat: int, number: int,
-    min_repeat_ms: int | None, end_to_end: bool, inputs: Mapping[str, Any],
+    min_repeat_ms: int | None, end_to_end: bool, inputs: Mapping[str, Any], finish: Callable[[], None] | None = None,
 ) -> BenchmarkResult:  # fmt: skip
     """Time `run` of a model with `inputs`; with `end_to_end` their copies in and those of all outputs out, too.
 
@@ -90,15 +90,21 @@ def benchmark_model(
         for i, tensor in enumerate(copies):
             model.get_output(i, tensor)
 
-    return measure(once, repeat, number, (min_repeat_ms or 0) / 1e3)
+    return measure(once, repeat, number, (min_repeat_ms or 0) / 1e3, finish=finish)
 
 
 def measure(
-    once: Callable[[], None], repeat: int, number: int, least: float = 0.0, warm_up: bool = True
+    once: Callable[[], None],
+    repeat: int,
+    number: int,
+    least: float = 0.0,
+    warm_up: bool = True,
+    finish: Callable[[], None] | None = None,
 ) -> BenchmarkResult:
     """Call `once` `number` times for each of `repeat` measurements; more often until one takes `least` seconds.
 
     Args:
+        finish: called at the end of each measurement, as part of it: waits for what `once` only began.
         warm_up: one call before all of these, which is not measured: the first one has costs of its own.
 
     Raises:
@@ -108,12 +114,16 @@ def measure(
         raise ValueError(f"expected repeat and number of at least 1, found {repeat} and {number}")
     if warm_up:
         once()
+        if finish:
+            finish()
     results = []
     for _ in range(repeat):
         while True:
             start = time.perf_counter()
             for _ in range(number):
                 once()
+            if finish:
+                finish()
             taken = time.perf_counter() - start
             if taken >= least:
                 break

@@ -189,8 +189,13 @@ class GraphModule:
         """
         del device
         return benchmark_model(
-            self, lambda: self.run(parallel=parallel), func_name, repeat, number, min_repeat_ms, end_to_end, inputs
-        )
+            self, lambda: self.run(parallel=parallel), func_name, repeat, number, min_repeat_ms, end_to_end, inputs,
+            finish=self.synchronize,
+        )  # fmt: skip
+
+    def synchronize(self) -> None:
+        """Wait until devices have done what `run` gave them; `get_output` with `numpy()` waits by itself."""
+        self.module["synchronize"]()
 
     # -- parameters -------------------------------------------------------------------------------------
 

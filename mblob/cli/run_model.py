@@ -84,6 +84,7 @@ class Graph(Executor):
 
     def run(self, parallel: int | None) -> None:
         self.executor.run(parallel=parallel)
+        self.executor.synchronize()  # devices may have only begun
 
     def profile(self, repeat: int) -> list[Row]:
         return [Row(r.node, r.name, r.function, repeat, r.seconds) for r in self.executor.profile(repeat)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -100,3 +101,81 @@ def test_plug_ins_are_listed(device: mblob.Device, toy_path: Path) -> None:
     assert (toy.name, toy.version, toy.type_keys, toy.devices) == ("toy", "1.0", ("toy_key",), (12,))
     assert toy.needs == "nothing" and toy.problem == ""
     assert toy.describe() == "toy number 4"
+
+
+def split_graph(types: list[int]) -> str:
+    """data -> copy to the device -> sum(there, there) -> copy back -> twice on the host."""
+    nodes: list[dict[str, Any]] = [{"op": "null", "name": "data", "inputs": []}]
+
+    def call(name: str, function: str, inputs: list[int]) -> None:
+        attrs = {"func_name": function, "num_inputs": str(len(inputs)), "num_outputs": "1", "flatten_data": "0"}
+        nodes.append({"op": "tvm_op", "name": name, "attrs": attrs, "inputs": [[i, 0, 0] for i in inputs]})
+
+    call("there", "__copy", [0])
+    call("added", "sum", [1, 1])
+    call("back", "__copy", [2])
+    call("result", "twice", [3])
+    count = len(nodes)
+    attrs = {
+        "dltype": ["list_str", ["float32"] * count],
+        "storage_id": ["list_int", list(range(count))],
+        "shape": ["list_shape", [[1]] * count],
+        "device_index": ["list_int", types],
+    }
+    return json.dumps(
+        {
+            "nodes": nodes,
+            "arg_nodes": [0],
+            "heads": [[4, 0, 0]],
+            "node_row_ptr": list(range(count + 1)),
+            "attrs": attrs,
+        }
+    )
+
+
+@pytest.fixture
+def split(device: mblob.Device, tmp_path: Path) -> mblob.Module:
+    host = mblob.csource_module(
+        "void twice(const float *x, float *y) { *y = 2 * *x; }", functions=["void twice(const float *x, float *y)"]
+    )
+    host.import_module(mblob.blob_module("toy_key", b"12345"))
+    host.export_library(tmp_path / "split.so")
+    return mblob.load_module(tmp_path / "split.so")
+
+
+def test_a_graph_is_split_between_the_host_and_a_device(split: mblob.Module, device: mblob.Device) -> None:
+    graph = mblob.graph_executor.create(split_graph([1, 12, 12, 1, 1]), split, [CPU, device])
+    for value in (3, 5):
+        graph.set_input("data", np.array([value], "float32"))
+        graph.run()
+        assert graph.get_output(0).numpy().tolist() == [4 * value]
+        graph.run(parallel=2)  # in order: devices belong to threads
+        assert graph.get_output(0).numpy().tolist() == [4 * value]
+
+
+def test_values_on_a_device_come_from_anywhere_and_go_anywhere(split: mblob.Module, device: mblob.Device) -> None:
+    graph = mblob.graph_executor.create(split_graph([12, 12, 12, 12, 1]), split, [device, CPU])
+    there = mblob.array(np.array([7], "float32"), device)
+    graph.set_input("data", there)
+    assert graph.get_input("data").device == device
+    with pytest.raises(mblob.MblobError, match=r"node 4 'result'"):  # its input is on the device, the kernel wants the host
+        graph.run()
+    with pytest.raises(mblob.IncompatibleError, match=r"input 'data': the tensor is on device cpu\(0\).*ext_dev\(1\)"):
+        graph.set_input_zero_copy("data", mblob.array(np.zeros(1, "float32")))
+    graph.set_input_zero_copy("data", there)
+
+
+def test_a_debug_executor_shows_what_is_on_the_device(split: mblob.Module, device: mblob.Device) -> None:
+    graph = mblob.graph_executor.create_debug(split_graph([1, 12, 12, 1, 1]), split, [CPU, device])
+    graph.set_input("data", np.array([3], "float32"))
+    graph.run()
+    added = graph.get_node_output("added")
+    assert added.device == device
+    assert added.numpy().tolist() == [6]
+
+
+def test_a_graph_for_a_device_that_is_not_there_is_refused(split: mblob.Module) -> None:
+    with pytest.raises(mblob.IncompatibleError, match=r"toy: no device 7"):
+        mblob.graph_executor.create(split_graph([1, 12, 12, 1, 1]), split, [CPU, mblob.device("ext_dev", 7)])
+    with pytest.raises(mblob.IncompatibleError, match=r"vulkan"):
+        mblob.graph_executor.create(split_graph([1, 7, 7, 1, 1]), split, [CPU, mblob.device("vulkan")])
