@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,7 @@ from packager.objects import Machine, machine_of
 from packager.processes import Job, run_all
 from packager.rename import exclude_debug_sections
 from packager.toolchain import Toolchain
-from packager.vector_sources import without_vectors
+from packager.vector_sources import in_words_of_the_source, without_vectors
 
 if TYPE_CHECKING:
     from packager.debug_info import Function
@@ -72,14 +72,16 @@ def compile_all(
             _, source, label = sources[i]
             output = work / f"lib{i}.o"
             describe = _describes(node, options)
+            words: Callable[[str], str] = str
             described += [output] if describe else []
             if i in rewritten:
                 command = compile_preprocessed_command(
                     tools, node, source, rewritten[i], output.name, options, work, describe
                 )
+                words = in_words_of_the_source
             else:
                 command = compile_command(tools, node, source, output.name, options, work, describe)
-            jobs.append(Job(label, command))
+            jobs.append(Job(label, command, words))
             files.append(HostFile(output, label, node.fmt != "c", node.fmt == "cu"))
         elif isinstance(node, ObjectNode):
             files.append(object_file(node, work / f"lib{i}.o"))

@@ -90,10 +90,12 @@ class Job:
     Attributes:
         culprit: what messages call the source.
         command: the command line.
+        words: makes what the compiler prints of it that of the source as its author knows it.
     """
 
     culprit: str
     command: Command
+    words: Callable[[str], str] = str
 
 
 def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | None = None) -> None:
@@ -123,6 +125,7 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
     for job, (status, output) in zip(jobs, results):
         if status:
             check_space(job.command, output, cwd)
+            output = job.words(output)
             raise ToolchainError(
                 f"{job.culprit}: does not compile: {failure(output, status)}",
                 command=job.command,

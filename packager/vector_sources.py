@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from packager.commands import language, preprocess_command, source_macros
+from packager.errors import BuildError
 from packager.nodes import SourceNode
 from packager.processes import Job, run_all
 from packager.toolchain import Toolchain
@@ -55,11 +56,20 @@ def without_vectors(
     return made
 
 
+def in_words_of_the_source(output: str) -> str:
+    """What a compiler said about the text of `without_vectors`, as it would about the source."""
+    from packager.vector_c.messages import in_words_of_the_source as translated
+
+    return translated(output)
+
+
 def standalone_text(node: SourceNode, name: str) -> str:
     """The text of a source for a compiler that a caller runs: rewritten if it uses vector types, else as it is.
 
+    We do not know that compiler, nor can we ask it to preprocess: it may be for another machine, or none at all.
+
     Raises:
-        BuildError: vectors that cannot be combined.
+        BuildError: vectors that cannot be combined, or that stand in macros or in a header beside the source.
     """
     from packager.vector_c.mentions import mentions
 
@@ -67,9 +77,17 @@ def standalone_text(node: SourceNode, name: str) -> str:
     macros = "".join(f"#define {macro}\n" for macro in source_macros(node))
     if language(node) != "cuda" and mentions(text):
         from packager.vector_c.definitions import standalone
+        from packager.vector_c.hidden import hidden_vectors
         from packager.vector_c.rewrite import rewrite
 
-        made = rewrite(text, name)
+        folder = node.code.parent if isinstance(node.code, Path) else None
+        file = str(node.code) if isinstance(node.code, Path) else name
+        if (hidden := hidden_vectors(text, file, folder)) is not None:
+            raise BuildError(
+                f"{hidden}; for an fcompile only what stands in the source itself can be rewritten:"
+                " move it there, or export without fcompile"
+            )
+        made = rewrite(text, file)
         if made is not None:
-            return macros + standalone(made, name)
+            return macros + standalone(made, file)
     return f'{macros}#line 1 "{name}"\n{text}' if macros else text

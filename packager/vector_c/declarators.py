@@ -249,7 +249,7 @@ class Declarations:
             found = Specifiers(None, at + 1)  # a type that nothing declares, or a name whose type comes later
         else:
             made.plain = False
-        if self._text(found.end) == "{":  # a struct that is declared for this function only
+        if found.has_body:  # a struct that is declared for this function only
             found.end, found.type = past_brackets(self._tokens, found.end), None
         declared = self.declarator(found.end, found.type)
         if declared is None:
@@ -275,7 +275,7 @@ class Declarations:
         found = self.specifiers(at, guess=False)
         if found is None:
             return None
-        if self._text(found.end) == "{":
+        if found.has_body:
             found.end = past_brackets(self._tokens, found.end)
         declared = self.declarator(found.end, found.type)
         if declared is None or declared.name:

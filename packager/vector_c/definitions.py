@@ -37,9 +37,10 @@ def standalone(made: Rewritten, file: str) -> str:
     """The whole text for a compiler that is not ours to ask: not preprocessed."""
     macros = (_NO_CLASSES, _HALF) if made.uses_half else (_NO_CLASSES,)
     defined = "".join(f"#define {macro}\n" for macro in macros)
+    name = file.replace("\\", "\\\\").replace('"', '\\"')
     plain = made.definitions(cxx=False)
     definitions = f"#ifdef __cplusplus\n{made.definitions(cxx=True)}#else\n{plain}#endif\n"
-    return f'{defined}{_scalars().replace(_PLACE, definitions)}#line 1 "{file}"\n{made.source}'
+    return f'{defined}{_scalars().replace(_PLACE, definitions)}#line 1 "{name}"\n{made.source}'
 
 
 @cache

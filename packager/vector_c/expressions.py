@@ -139,6 +139,9 @@ class Expressions:
             if found is not None and self._text(found[1]) == ">" and self._text(found[1] + 1) == "(":
                 frames.append(Frame("cast", found[1] + 1, callee=Operand(at, found[1]), type=found[0]))
                 return found[1] + 2
+        if text in self._names.templates and following == "<":
+            end = self.declarations.past_template(at + 1)
+            return self._push(frame, Operand(at, end - 1), end)
         t = self._names.type_named(text) if not self._names.variable_known(text) else None
         if isinstance(t, Type) and t.is_vector and following == "(":
             frames.append(Frame("construct", at + 1, type=t, callee=Operand(at, at)))
@@ -230,8 +233,11 @@ class Expressions:
             question = frame.operators[-1]
             question.kind, question.end = "?:", at
         elif text == "::":
-            frame.operands[-1] = Operand(last.first, min(at + 1, len(self._tokens) - 1))
-            return at + 2
+            end = min(at + 2, len(self._tokens))
+            if self._text(end) == "<" and self._text(behind := self.declarations.past_template(end)) == "(":
+                end = behind
+            frame.operands[-1] = Operand(last.first, end - 1)
+            return end
         elif token.kind == "string" and self._tokens[last.last].kind == "string":
             last.last = at
             return at + 1
@@ -298,7 +304,7 @@ class Expressions:
         elif frame.kind == "generic" and callee is not None:
             made = Operand(callee.first, at, self._chosen(frame))
         elif frame.kind == "call" and callee is not None:
-            declared = self._names.variable_known(callee.name)
+            declared = self._names.variable_known(callee.name) or self._names.is_type(callee.name)
             made = self._do.call(callee, [frame.opening, *frame.commas, at], frame.items, declared)
         elif callee is not None:  # braces behind a cast
             made = Operand(callee.first, at, frame.type)

@@ -127,6 +127,8 @@ class Operations:
         """`a op b`, the operator at token `at`."""
         result = Operand(a.first, b.last)
         left, right = a.vector, b.vector
+        if isinstance(a.type, Record) or isinstance(b.type, Record):
+            return result  # an error, or an operator of C++ that the source has
         if left is None and right is None:
             pointers = [o.type for o in (a, b) if isinstance(o.type, Pointer)]
             if op in ("+", "-") and len(pointers) == 1:
@@ -155,8 +157,8 @@ class Operations:
     def assign(self, op: str, a: Operand, at: int, b: Operand) -> Operand:
         """`a = b`, `a += b`, ..."""
         result = Operand(a.first, b.last, a.type)
-        if a.vector is None:
-            if op == "=":
+        if a.vector is None or isinstance(b.type, Record):
+            if op == "=" and a.vector is None:
                 self.convert(b, a.type)
             return result
         self._check_written(a, at)
@@ -312,7 +314,7 @@ class Operations:
         """`callee(arguments)`; `marks` are its parentheses and commas.
 
         Args:
-            declared: the callee is a name that the source declares.
+            declared: the callee is a name that the source declares, a type included.
         """
         result = Operand(callee.first, marks[-1])
         function = _called(callee.type, arguments)

@@ -34,6 +34,8 @@ def _is_candidate(name: str) -> bool:
 def _is_thing(before: Token | None, after: Token | None) -> bool:
     """Whether a name between two tokens is declared or used as something else than a type."""
     following = after.text if after is not None else ";"
+    if before is not None and before.text == "->" and following == "{":
+        return False  # what a function of C++ gives
     if before is not None and before.text in (*_TAGS, ".", "->", "goto", "#", "::"):
         return True
     if after is not None and after.kind == "name":

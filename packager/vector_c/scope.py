@@ -45,6 +45,7 @@ class Names:
         self.scopes = [Scope("file")]
         self.fields: dict[str, Known] = {}
         self.used: dict[str, Type] = {}
+        self.templates: set[str] = set()  # functions that are some
 
     # -- types ------------------------------------------------------------------------------------------
 

@@ -42,6 +42,10 @@ class Specifiers:
     record: Record | None = None
     is_enum: bool = False
 
+    @property
+    def has_body(self) -> bool:
+        return self.record is not None or self.is_enum
+
 
 class SpecifierReader:
     """Reads specifiers.
@@ -87,7 +91,7 @@ class SpecifierReader:
             elif text in RECORDS and not settled and not words:
                 at = self._record(at, made)
                 seen = settled = True
-                if made.record is not None or made.is_enum:
+                if made.has_body:
                     break
             elif text in TYPEOF and self._text(at + 1) == "(" and not settled:
                 made.type = self._typeof(at + 1)

@@ -256,6 +256,8 @@ class Statements:
         assert declared.parameters is not None
         if declared.name and not self._names.is_type(declared.name):  # a constructor is called like its class
             self._names.declare(declared.name, None if self._is_template else t)
+            if self._is_template:
+                self._names.templates.add(declared.name)
         self._is_template = False
         for start, expected in declared.parameters.defaults:
             self._expressions.read_value(start, expected, (",",))
