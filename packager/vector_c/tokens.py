@@ -13,7 +13,6 @@ _TOKEN = re.compile(
     |(?P<mark><<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|::|\#\#|.)""",
     re.VERBOSE | re.DOTALL,
 )
-_KINDS = ("space", "name", "mark", "number", "string")
 _DIRECTIVE = re.compile(r"[ \t]*(?:#|%:)(?:[^\n\\]|\\.|\\\n)*", re.DOTALL)
 
 
@@ -51,7 +50,7 @@ def tokenize(source: str) -> tuple[list[Token], str]:
             continue
         found = _TOKEN.match(source, at)
         assert found is not None, "the last alternative takes any character"
-        kind = next(k for k in _KINDS if found[k] is not None)
+        kind = found.lastgroup or ""
         at = found.end()
         if kind == "space":
             line_start = "\n" in found.group()
