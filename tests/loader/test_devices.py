@@ -6,6 +6,7 @@ import gc
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,7 +159,8 @@ def test_values_on_a_device_come_from_anywhere_and_go_anywhere(split: mblob.Modu
     there = mblob.array(np.array([7], "float32"), device)
     graph.set_input("data", there)
     assert graph.get_input("data").device == device
-    with pytest.raises(mblob.MblobError, match=r"node 4 'result'"):  # its input is on the device, the kernel wants the host
+    # its input is on the device, and the kernel wants the host
+    with pytest.raises(mblob.MblobError, match=r"node 4 'result'"):
         graph.run()
     with pytest.raises(mblob.IncompatibleError, match=r"input 'data': the tensor is on device cpu\(0\).*ext_dev\(1\)"):
         graph.set_input_zero_copy("data", mblob.array(np.zeros(1, "float32")))
