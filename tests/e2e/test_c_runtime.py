@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import mblob
 from mblob import classic
 from mblob.errors import DigestError, FormatError
 from mblob.payload_source import BytesPayload
@@ -180,6 +181,15 @@ def test_executors_of_tvm_libraries_give_tvms_numbers_from_c(
         (tmp_path / "data").write_bytes(known["data"].tobytes())
         (tmp_path / "out").write_bytes(known["out"].tobytes())
     run(program, golden, tmp_path / "data", tmp_path / "out")
+
+
+def test_every_lie_in_the_graph_of_a_model_of_tvm_is_refused_or_runs(built: Path, golden: Path, tmp_path: Path) -> None:
+    """Under ASan, over the kernels that TVM compiled."""
+    program = built / "address" / "test_graph_lies"
+    make_c_tests(program, f"BUILD={built}")
+    graph = mblob.load_module(golden / "mlp_llvm.so")["get_graph_json"]()
+    (tmp_path / "graph.json").write_text(graph)
+    run(program, golden / "mlp_llvm.so", tmp_path / "graph.json")
 
 
 @pytest.mark.parametrize("threads", ["1", "2", "7"])

@@ -234,6 +234,72 @@ def test_the_python_face(model: Any) -> None:
     np.testing.assert_array_equal(out.numpy(), 3 * (W + 1) + K)
 
 
+CALLS_THE_RUNTIME = r"""
+extern void *__tvm_module_ctx;
+int32_t outer(TVMValue *args, int *codes, int n, TVMValue *ret, int *ret_code, void *self) {
+  (void)self;
+  TVMFunctionHandle f;
+  for (int i = 0; i < 2; ++i) {
+    if (TVMBackendGetFuncFromEnv(__tvm_module_ctx, i ? "aot_test_second" : "aot_test_first", &f)) return -1;
+    for (int k = 0; k <= i; ++k)
+      if (TVMFuncCall(f, args, codes, n, ret, ret_code)) return -1;
+  }
+  return 0;
+}
+"""
+
+
+def test_time_is_told_as_far_as_it_is_seen(model: Any) -> None:
+    executor = mblob.aot_executor.AotModule(model()["m"](mblob.cpu(0)))
+    (row,) = executor.profile(3, x=np.ones(4, "float32"))
+    assert (row.function, row.count) == ("tvmgen_m___tvm_main__", 3)
+    assert row.seconds > 0
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), W + K)
+    with pytest.raises(mblob.KernelError, match="x is negative"):
+        executor.profile(x=np.full(4, -1, "float32"))
+    with pytest.raises(ValueError, match="repeat 0, expected at least 1"):
+        executor.profile(0)
+    executor.run(x=np.ones(4, "float32"))
+
+
+def test_calls_through_the_runtime_have_times_of_their_own(
+    build: Callable[..., Path], packed_blob: Callable[..., bytes], kernel_source: str, tmp_path: Path
+) -> None:
+    """The entry function calls one function of the process once and another twice, the first one again inside."""
+    first_calls, second_calls = [], []
+    first = mblob.register_func("aot_test_first", override=True)(lambda *args: first_calls.append(len(args)))
+
+    @mblob.register_func("aot_test_second", override=True)
+    def second(*args: Any) -> None:
+        second_calls.append(len(args))
+        first(*args)
+
+    entry = "KERNEL(tvmgen_m___tvm_main__) {"
+    source = MODEL.replace(entry, CALLS_THE_RUNTIME + entry + "if (outer(args, codes, n, ret, ret_code, self)) return -1;")
+    blob = packed_blob([("AotExecutorFactory", payloads.aot_factory({}, "m")), ("library", None)], [[1], []])
+    factory = mblob.load_module(build(tmp_path / "aot.so", kernel_source + source, blob=blob))
+    executor = mblob.aot_executor.AotModule(factory["m"](mblob.cpu(0)))
+    rows = executor.profile(2, x=np.ones(4, "float32"))
+    assert [(row.function, row.count) for row in rows] == [
+        ("tvmgen_m___tvm_main__", 2), ("aot_test_first", 2), ("aot_test_second", 4)
+    ]  # fmt: skip
+    assert rows[0].seconds >= rows[1].seconds + rows[2].seconds > 0
+    assert (len(first_calls), len(second_calls)) == (6, 4)
+    executor.run()  # nobody watches any more
+    assert (len(first_calls), len(second_calls)) == (9, 6)
+
+
+def test_a_benchmark_has_the_shape_of_tvms(model: Any) -> None:
+    executor = mblob.aot_executor.AotModule(model()["m"](mblob.cpu(0)))
+    result = executor.benchmark(repeat=3, number=4, end_to_end=True, x=np.ones(4, "float32"))
+    assert len(result.results) == 3
+    assert 0 < result.min <= result.median <= result.max
+    with pytest.raises(ValueError, match="expected func_name 'run', found 'main'"):
+        executor.benchmark(func_name="main")
+    with pytest.raises(ValueError, match="no input 'z'; there are 2: x, w_0"):
+        executor.benchmark(z=1)
+
+
 def test_the_library_closes_with_the_last_executor(model: Any, tmp_path: Path, mapped: Any) -> None:
     executor = model()["m"](mblob.cpu(0))
     executor["set_input"]("x", np.ones(4, "float32"))

@@ -170,3 +170,17 @@ def test_the_library_closes_when_nothing_holds_it(make: Any, mapped: Callable[[P
     del mod
     gc.collect()
     assert not mapped(path)
+
+
+def test_constants_can_be_asked_for(make: Any) -> None:
+    mod = mblob.load_module(make(payloads.const_loader(CONSTANTS, SYMBOLS)))
+    found = mblob.load_param_dict(mod["get_const_var_ndarray"]())
+    assert set(found) == set(CONSTANTS)
+    for name, value in CONSTANTS.items():
+        np.testing.assert_array_equal(found[name].numpy(), value)
+    one = mod["get_const_var_ndarray"]("bias").numpy()
+    one[:] = -1  # a copy
+    np.testing.assert_array_equal(mod["get_const_var_ndarray"]("bias").numpy(), BIAS)
+    with pytest.raises(ValueError, match="no constant 'none'; there are 3: bias, unused, factor"):
+        mod["get_const_var_ndarray"]("none")
+    assert mod["init_count"]() == 0

@@ -89,6 +89,8 @@ void mb_graph_set_frames(const struct mb_graph_frame *frames);
 
 /* Give every root its bytes: parameters and linked ones in place, pools for the rest. */
 int mb_graph_memory_new(struct mb_graph_executor *executor, const struct mb_graph_source *source);
+/* Whether a tensor can be copied into an input. */
+int mb_graph_check_input(const struct mb_graph_executor *executor, uint32_t input, const DLTensor *value);
 /* Copy into an input; it is in the executor's own memory then. */
 int mb_graph_set_input(struct mb_graph_executor *executor, uint32_t input, const DLTensor *value);
 /* Use the caller's memory. `is_counted`: `value` is an array, a reference is kept; else the caller keeps it.

@@ -207,6 +207,11 @@ static int check_value(const struct mb_graph_executor *x, const char *what, uint
   return mb_tensor_match(label, &x->views[entry], value);
 }
 
+int mb_graph_check_input(const struct mb_graph_executor *x, uint32_t input, const DLTensor *value) {
+  size_t size = 0;
+  return check_value(x, "input", x->graph.inputs[input], value, &size);
+}
+
 int mb_graph_set_input(struct mb_graph_executor *x, uint32_t input, const DLTensor *value) {
   uint32_t entry = x->graph.inputs[input];
   size_t size = 0;

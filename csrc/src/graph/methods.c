@@ -218,17 +218,26 @@ static int read_parameters(const struct mb_call *call, int i, struct mb_tensors 
   return mb_params_read(data, size, MB_UNKNOWN, out);
 }
 
-/* (bytes of save_param_dict): what is no input is skipped, as by TVM since 0.7. */
+/* What is no input is skipped, as by TVM since 0.7. `only_check`: whether the others fit. */
+static int put_parameters(struct mb_graph_executor *x, const struct mb_tensors *tensors, bool only_check) {
+  int status = MBLOB_OK;
+  for (size_t i = 0; !status && i < tensors->count; i++) {
+    int64_t at = mb_graph_find_input(&x->graph, tensors->items[i].name);
+    if (at < 0) continue;
+    status = (only_check ? mb_graph_check_input(x, (uint32_t)at, &tensors->items[i].view)
+                         : mb_graph_set_input(x, (uint32_t)at, &tensors->items[i].view));
+    if (!status && !only_check) x->is_parameter[at] = true;
+  }
+  return status;
+}
+
+/* (bytes of save_param_dict): all that are inputs, or none if one does not fit. */
 MB_GRAPH_METHOD(load_params) {
   struct mb_tensors tensors = {0};
   int status = mb_call_expect(call, 1, 1);
   if (!status) status = read_parameters(call, 0, &tensors);
-  for (size_t i = 0; !status && i < tensors.count; i++) {
-    int64_t at = mb_graph_find_input(&x->graph, tensors.items[i].name);
-    if (at < 0) continue;
-    status = mb_graph_set_input(x, (uint32_t)at, &tensors.items[i].view);
-    if (!status) x->is_parameter[at] = true;
-  }
+  if (!status) status = put_parameters(x, &tensors, true);
+  if (!status) status = put_parameters(x, &tensors, false);
   mb_tensors_free(&tensors);
   return status;
 }
