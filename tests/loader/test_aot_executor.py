@@ -275,7 +275,8 @@ def test_calls_through_the_runtime_have_times_of_their_own(
         first(*args)
 
     entry = "KERNEL(tvmgen_m___tvm_main__) {"
-    source = MODEL.replace(entry, CALLS_THE_RUNTIME + entry + "if (outer(args, codes, n, ret, ret_code, self)) return -1;")
+    call = "if (outer(args, codes, n, ret, ret_code, self)) return -1;"
+    source = MODEL.replace(entry, CALLS_THE_RUNTIME + entry + call)
     blob = packed_blob([("AotExecutorFactory", payloads.aot_factory({}, "m")), ("library", None)], [[1], []])
     factory = mblob.load_module(build(tmp_path / "aot.so", kernel_source + source, blob=blob))
     executor = mblob.aot_executor.AotModule(factory["m"](mblob.cpu(0)))
