@@ -79,7 +79,9 @@ def test_every_value_of_a_graph_replaced_is_a_named_error_or_gives_right_results
     assert ran > 50
 
 
-@pytest.mark.parametrize("key", "nodes arg_nodes heads node_row_ptr attrs dltype storage_id shape".split())
+@pytest.mark.parametrize(
+    "key", ["nodes", "arg_nodes", "heads", "node_row_ptr", "attrs", "dltype", "storage_id", "shape"]
+)
 def test_a_key_that_is_missing_or_misspelt_is_named(mlp: Any, key: str) -> None:
     factory, graph, *_ = mlp
     for spelt in (None, key + "s"):

@@ -36,7 +36,8 @@ int mb_graph_end_argument(const struct mb_graph *g, const struct mb_call *call, 
   int status = mb_name_argument(call, 0, &given);
   if (status) return status;
   int64_t at = given.index;
-  if (given.text) at = end == MB_OUTPUTS ? mb_graph_find_output(g, given.text) : mb_graph_find_input(g, given.text);
+  if (given.text)
+    at = end == MB_OUTPUTS ? mb_graph_find_output(g, given.text) : mb_graph_find_input(g, given.text);
   if (at < 0 || at >= count_of(g, end)) return unknown(g, end, &given);
   *out = (uint32_t)at;
   return MBLOB_OK;

@@ -224,8 +224,8 @@ static int put_parameters(struct mb_graph_executor *x, const struct mb_tensors *
   for (size_t i = 0; !status && i < tensors->count; i++) {
     int64_t at = mb_graph_find_input(&x->graph, tensors->items[i].name);
     if (at < 0) continue;
-    status = (only_check ? mb_graph_check_input(x, (uint32_t)at, &tensors->items[i].view)
-                         : mb_graph_set_input(x, (uint32_t)at, &tensors->items[i].view));
+    status = only_check ? mb_graph_check_input(x, (uint32_t)at, &tensors->items[i].view)
+                        : mb_graph_set_input(x, (uint32_t)at, &tensors->items[i].view);
     if (!status && !only_check) x->is_parameter[at] = true;
   }
   return status;

@@ -21,7 +21,8 @@ static bool bad(const struct place *p, const char *text) {
   const char *name = p->function->name;
   int64_t at = (int64_t)p->cursor->pos, entry = p->cursor->entry;
   if (name && p->function->code)
-    (void)mb_fail_format("payload", at, entry, "bytecode: function '%.64s', instruction %zu: %s", name, p->pc, text);
+    (void)mb_fail_format("payload", at, entry, "bytecode: function '%.64s', instruction %zu: %s", name, p->pc,
+                         text);
   else if (name)
     (void)mb_fail_format("payload", at, entry, "bytecode: function '%.64s': %s", name, text);
   else
