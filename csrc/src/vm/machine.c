@@ -33,7 +33,7 @@ int vm_machine_check_device(const struct vm_executable *exec, DLDevice device) {
   put_needed(out, exec);
   (void)fclose(out);
   int status = mb_fail(MBLOB_E_INCOMPATIBLE,
-                       "no runtime for device %s (type %d) is in this process, only cpu is; the program needs: %s",
+                       "device %s (type %d): virtual machines run on the cpu only; the program needs: %s",
                        mb_device_text(device, name), (int)device.device_type, needed ? needed : "");
   free(needed);
   return status;
