@@ -64,16 +64,47 @@ static void modules_and_functions_are_objects(TVMModuleHandle module) {
   CHECK(TVMByteArrayFree(NULL) == 0);
 }
 
-/* What a global function gives for a module and, if `count` is 2, one more argument. */
-static int ask(const char *name, TVMModuleHandle module, TVMValue second, int second_code, int count,
-               TVMValue *ret, int *code) {
+static int call_global(const char *name, TVMValue *args, int *codes, int count, TVMValue *ret, int *code) {
   TVMFunctionHandle function;
-  TVMValue args[2] = {{.v_handle = module}, second};
-  int codes[2] = {kTVMModuleHandle, second_code};
   CHECK(TVMFuncGetGlobal(name, &function) == 0 && function);
   int rc = TVMFuncCall(function, args, codes, count, ret, code);
   CHECK(TVMFuncFree(function) == 0);
   return rc;
+}
+
+static void containers_are_objects(void) {
+  TVMValue args[4] = {{.v_str = "key"}, {.v_int64 = 7}, {.v_str = "other"}, {.v_float64 = 0.5}}, map, ret;
+  int codes[4] = {kTVMStr, kTVMArgInt, kTVMStr, kTVMArgFloat}, code;
+  unsigned index = 0;
+  char *key = NULL;
+  CHECK(call_global("runtime.Map", args, codes, 4, &map, &code) == 0 && code == kTVMObjectHandle);
+  CHECK(TVMObjectGetTypeIndex(map.v_handle, &index) == 0 && index == 5);
+  CHECK(TVMObjectTypeIndex2Key(index, &key) == 0 && strcmp(key, "runtime.Map") == 0);
+  free(key);
+  CHECK(TVMObjectRetain(map.v_handle) == 0 && TVMObjectFree(map.v_handle) == 0);
+  int get_codes[2] = {kTVMObjectHandle, kTVMStr};
+  TVMValue get[2] = {map, {.v_str = "other"}};
+  CHECK(call_global("runtime.MapGetItem", get, get_codes, 2, &ret, &code) == 0);
+  CHECK(code == kTVMArgFloat && ret.v_float64 == 0.5);
+  get[1].v_str = "none";
+  FAILS(call_global("runtime.MapGetItem", get, get_codes, 2, &ret, &code), "no key 'none' is in the map");
+  FAILS(call_global("runtime.ArraySize", get, get_codes, 1, &ret, &code),
+        "runtime.ArraySize: argument 0: expected an Array, found a Map (type code 8)");
+  FAILS(call_global("runtime.ArraySize", args, codes, 1, &ret, &code), "expected an Array, found something else");
+  FAILS(call_global("runtime.Map", args, codes, 3, &ret, &code), "keys and values in turn, found 3 arguments");
+  FAILS(call_global("runtime.ShapeTuple", args, codes, 1, &ret, &code), "argument 0: expected an integer");
+  /* A callback may keep what it is given. */
+  code = kTVMObjectHandle;
+  CHECK(TVMCbArgToReturn(&map, &code) == 0 && TVMObjectFree(map.v_handle) == 0);
+  CHECK(TVMObjectFree(map.v_handle) == 0);
+}
+
+/* What a global function gives for a module and, if `count` is 2, one more argument. */
+static int ask(const char *name, TVMModuleHandle module, TVMValue second, int second_code, int count,
+               TVMValue *ret, int *code) {
+  TVMValue args[2] = {{.v_handle = module}, second};
+  int codes[2] = {kTVMModuleHandle, second_code};
+  return call_global(name, args, codes, count, ret, code);
 }
 
 static void global_functions_ask_modules(TVMModuleHandle module, const char *path) {
@@ -131,6 +162,7 @@ int main(int argc, char **argv) {
   streams_of_the_host_are_empty();
   memory_is_allocated_by_shape();
   modules_and_functions_are_objects(module);
+  containers_are_objects();
   global_functions_ask_modules(module, path);
   sources_of_0_7_compile();
   CHECK(TVMModFree(module) == 0);

@@ -83,7 +83,7 @@ def test_the_documented_functions_are_those_of_the_library(installed: Path) -> N
     lines = run("nm", "-D", "--defined-only", installed / "lib" / "libmblob.so").stdout.splitlines()
     exported = {line.split()[-1] for line in lines}
     text = (ROOT / "docs" / "tvm_hosts.md").read_text()
-    listed = text[text.index("## The C API") : text.index("Absent, because")]
+    listed = text[text.index("## The C API") : text.index("That is the whole of the header")]
     documented = set(re.findall(r"`(TVM\w+)`", listed))
     assert documented == {n for n in exported if n.startswith("TVM") and not n.startswith("TVMBackend")}
 
@@ -344,3 +344,33 @@ def test_kernels_are_exported_from_cxx_functions(tmp_path: Path, require: Callab
         library["saxpy"](2.0, x, y[:2].copy())
     with pytest.raises(KernelError, match="saxpy: expected 3 arguments, found 1"):
         library["saxpy"](1.0)
+
+
+REFUSED = {
+    "an ObjectRef of one's own object": (
+        "struct N : tvm::runtime::Object {}; tvm::runtime::ObjectRef r(tvm::runtime::make_object<N>());",
+        "an ObjectRef cannot hold an object of one's own",
+    ),
+    "make_object of something else": (
+        "auto n = tvm::runtime::make_object<int>(1);",
+        "classes that derive from tvm::runtime::Object",
+    ),
+    "a module as something else": (
+        "auto n = tvm::runtime::Module().as<int>();",
+        "classes that derive from ModuleNode",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_offered_says_so_to_the_compiler(
+    require: Require, compat: Path, tmp_path: Path, what: str
+) -> None:
+    text, message = REFUSED[what]
+    source = tmp_path / "refused.cpp"
+    source.write_text(f"#include <tvm/runtime/module.h>\nint main() {{ {text} }}\n")
+    done = subprocess.run(
+        [require("c++"), "-std=c++17", "-fsyntax-only", f"-I{compat}/include", source], capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert message in done.stderr
