@@ -5,8 +5,10 @@
 TVM_DLL void *__tvm_module_ctx;
 #endif
 
-int unique_value;
-__asm__(".type unique_value, %gnu_unique_object");
+extern int unique_value; /* clang's assembler changes no binding that its compiler wrote */
+__asm__(
+    ".pushsection .bss\n.balign 4\n.type unique_value, %gnu_unique_object\n.size unique_value, 4\n"
+    "unique_value: .zero 4\n.popsection");
 
 static void *cached;
 
