@@ -49,6 +49,28 @@ static uint16_t from_double(double value) {
   return (uint16_t)(((bits >> 48) & HALF_SIGN) | narrow(bits & INT64_MAX, DOUBLE_FRACTION, DOUBLE_BIAS));
 }
 
+#if defined(__x86_64__)
+/* Rounded to odd first: what a double cannot hold stays visible in its last bit, so the half is rounded once. */
+static uint16_t from_extended(long double value) {
+  enum { EXTENDED_BIAS = 16383, EXTENDED_MAX = 0x7FFF, DROPPED = 11 };
+  const uint64_t infinity = (uint64_t)(2 * DOUBLE_BIAS + 1) << DOUBLE_FRACTION;
+  uint64_t significand, bits; /* with its leading bit */
+  uint16_t head;              /* sign and exponent */
+  memcpy(&significand, &value, sizeof(significand));
+  memcpy(&head, (const char *)&value + sizeof(significand), sizeof(head));
+  uint64_t lost = significand & ((1u << DROPPED) - 1);
+  uint64_t fraction = (significand & INT64_MAX) >> DROPPED | (lost != 0);
+  int exponent = (head & EXTENDED_MAX) - EXTENDED_BIAS + DOUBLE_BIAS;
+  if ((head & EXTENDED_MAX) == EXTENDED_MAX)
+    bits = infinity | fraction;
+  else if (exponent > 2 * DOUBLE_BIAS)
+    bits = infinity;
+  else
+    bits = exponent > 0 ? (uint64_t)exponent << DOUBLE_FRACTION | fraction : 0; /* far below any half */
+  return (uint16_t)((head & HALF_SIGN) | narrow(bits, DOUBLE_FRACTION, DOUBLE_BIAS));
+}
+#endif
+
 static float to_float(uint16_t half) {
   uint32_t sign = (uint32_t)(half & HALF_SIGN) << 16, exponent = (half >> HALF_FRACTION) & 31u;
   uint32_t significand = half & ((1u << HALF_FRACTION) - 1), bits;
@@ -110,3 +132,8 @@ HELPER float __gnu_h2f_ieee(uint16_t half) { return to_float(half); }
 HELPER mb_half_result __truncsfhf2(float value) { return result(from_float(value)); }
 HELPER mb_half_result __truncdfhf2(double value) { return result(from_double(value)); }
 HELPER float __extendhfsf2(mb_half_argument half) { return to_float(argument(half)); }
+HELPER double __extendhfdf2(mb_half_argument half) { return (double)to_float(argument(half)); }
+#if defined(__x86_64__)
+HELPER long double __extendhfxf2(mb_half_argument half) { return (long double)to_float(argument(half)); }
+HELPER mb_half_result __truncxfhf2(long double value) { return result(from_extended(value)); }
+#endif

@@ -29,5 +29,10 @@ TVM_DLL float __gnu_h2f_ieee(uint16_t half);
 TVM_DLL mb_half_result __truncsfhf2(float value);
 TVM_DLL mb_half_result __truncdfhf2(double value);
 TVM_DLL float __extendhfsf2(mb_half_argument half);
+TVM_DLL double __extendhfdf2(mb_half_argument half);
+#if defined(__x86_64__) /* compilers go through these between halves and 64-bit integers */
+TVM_DLL long double __extendhfxf2(mb_half_argument half);
+TVM_DLL mb_half_result __truncxfhf2(long double value);
+#endif
 
 #endif

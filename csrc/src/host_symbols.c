@@ -1,5 +1,5 @@
-/* TVM's own names: those of c_backend_api.h and c_runtime_api.h, and the float16 helpers that TVM's runtime
- * exports beside them (src/runtime/builtin_fp16.cc). `target="c"`, C of external code generators and float16
+/* TVM's own names: those of c_backend_api.h and c_runtime_api.h, and the float16 helpers: those that TVM's
+ * runtime exports beside them (src/runtime/builtin_fp16.cc), and what compilers call for other types. `target="c"`, C of external code generators and float16
  * code leave them undefined. Every TVM* function that libmblob exports is here; a test compares. */
 #include "host_symbols.h"
 
@@ -67,7 +67,12 @@ static const struct {
     SYMBOL(TVMStreamFree),
     SYMBOL(TVMStreamStreamSynchronize),
     SYMBOL(TVMSynchronize),
+    SYMBOL(__extendhfdf2),
     SYMBOL(__extendhfsf2),
+#if defined(__x86_64__)
+    SYMBOL(__extendhfxf2),
+    SYMBOL(__truncxfhf2),
+#endif
     SYMBOL(__gnu_f2h_ieee),
     SYMBOL(__gnu_h2f_ieee),
     SYMBOL(__truncdfhf2),

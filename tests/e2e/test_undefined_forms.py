@@ -83,13 +83,13 @@ def test_indirect_functions_and_thread_storage(tmp_path: Path, require: Require,
 def test_cxx_with_exceptions_threads_and_early_constructors(tmp_path: Path, require: Require, linker: str) -> None:
     library = tmp_path / "k.so"
     run(
-        require("g++"), "-std=c++17", "-O2", "-fPIC", "-shared", "-pthread", "-DMBLOB_HOST", linker_flag(require, linker),
-        "-I", ROOT / "csrc" / "include", KERNELS / "exceptions.cc", "-o", library,
+        require("g++"), "-std=c++17", "-O2", "-fPIC", "-shared", "-pthread", "-DMBLOB_HOST",
+        linker_flag(require, linker), "-I", ROOT / "csrc" / "include", KERNELS / "exceptions.cc", "-o", library,
     )  # fmt: skip
     assert {"TVMAPISetLastError", "TVMFuncGetGlobal"} <= undefined(library)
     for _ in range(2):
         module = mblob.load_module(library)
-        with pytest.raises(mblob.KernelError, match="^thrown here$"):
+        with pytest.raises(mblob.KernelError, match="thrown here"):
             module["throws"]()
         assert module["early_and_threads"]() == 1
         del module

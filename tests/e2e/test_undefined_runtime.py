@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -262,6 +263,42 @@ def test_all_halves_become_the_float_that_they_are(module: mblob.Module, name: s
     # A NaN keeps sign and payload, and is quiet.
     bits, nans = out.view("u4")[~numbers], HALVES[~numbers].astype(np.uint32)
     assert (bits == ((nans & 0x8000) << 16 | 0x7FC00000 | (nans & 0x3FF) << 13)).all()
+
+
+HAS_EXTENDED = platform.machine() == "x86_64"  # and helpers for that type
+WIDER = ["half_to_double_in_registers", *["half_to_extended_in_registers"] * HAS_EXTENDED]
+
+
+@pytest.mark.parametrize("name", WIDER)
+def test_all_halves_become_the_wider_number_that_they_are(module: mblob.Module, name: str) -> None:
+    out = np.empty(65536, "d")
+    module[name](HALVES, out)
+    numbers = ~is_nan(HALVES)
+    assert (out.view("u8")[numbers] == HALVES.view("e").astype("d").view("u8")[numbers]).all()
+    assert np.isnan(out[~numbers]).all()
+    assert (np.signbit(out) == (HALVES >= 0x8000)).all()
+
+
+def test_extended_numbers_round_once(module: mblob.Module) -> None:
+    if not HAS_EXTENDED:
+        assert not module.implements_function("sum_to_half_in_registers")
+        return
+    finite = HALVES[:0x7C00].view("e").astype("d")
+    middle = np.append((finite[1:] + finite[:-1]) / 2, [65520.0])
+    below, above = HALVES[:0x7C00], HALVES[1:0x7C01]
+    for sign in (1.0, -1.0):
+        bit = 0x8000 if sign < 0 else 0
+        for nudge, expected in ((-1, below), (1, above), (0, np.where(below % 2 == 0, below, above))):
+            out = np.empty(len(middle), np.uint16)
+            # 2**-62 of it is less than a double can add to it, and what an extended number can.
+            module["sum_to_half_in_registers"](sign * middle, sign * nudge * middle * 2.0**-62, out)
+            assert (out == (expected | bit)).all()
+    wide = np.array([0, -0.0, 1e308, -1e308, 5e-324, np.inf, -np.inf, 2.0**63, 40000, -3, np.nan])
+    out = np.empty(len(wide), np.uint16)
+    module["sum_to_half_in_registers"](wide, wide, out)
+    with np.errstate(over="ignore"):
+        assert (out[:-1] == rounded(wide + wide)[:-1]).all()
+    assert is_nan(out[-1:]).all()
 
 
 @pytest.mark.parametrize("name", ["float_to_half", "float_to_half_in_registers", "float_to_half_as_integer"])

@@ -21,6 +21,11 @@ extern float __gnu_h2f_ieee(uint16_t half);
 extern float __extendhfsf2(float half); /* a half travels in the low bits of a vector register */
 extern float __truncsfhf2(float value);
 extern float __truncdfhf2(double value);
+extern double __extendhfdf2(float half);
+#endif
+#if defined(__x86_64__)
+extern long double __extendhfxf2(float half);
+extern float __truncxfhf2(long double value);
 #endif
 extern int TVMNoRuntimeHasThis(void) __attribute__((weak));
 #pragma weak TVMFuncGetGlobal
@@ -131,6 +136,36 @@ PACKED(double_to_half_in_registers) {
     ((uint16_t *)out->data)[i] = from_register(__truncdfhf2(((const double *)in->data)[i]));
   return 0;
 }
+
+PACKED(half_to_double_in_registers) {
+  UNUSED;
+  const DLTensor *half = (DLTensor *)args[0].v_handle, *out = (DLTensor *)args[1].v_handle;
+  for (int64_t i = 0; i < half->shape[0]; i++)
+    ((double *)out->data)[i] = __extendhfdf2(in_register(((const uint16_t *)half->data)[i]));
+  return 0;
+}
+
+#if defined(__x86_64__)
+PACKED(half_to_extended_in_registers) {
+  UNUSED;
+  const DLTensor *half = (DLTensor *)args[0].v_handle, *out = (DLTensor *)args[1].v_handle;
+  for (int64_t i = 0; i < half->shape[0]; i++)
+    ((double *)out->data)[i] = (double)__extendhfxf2(in_register(((const uint16_t *)half->data)[i]));
+  return 0;
+}
+
+/* The halves nearest to the sums of two doubles, which are added in extended precision. */
+PACKED(sum_to_half_in_registers) {
+  UNUSED;
+  const DLTensor *a = (DLTensor *)args[0].v_handle, *b = (DLTensor *)args[1].v_handle;
+  const DLTensor *out = (DLTensor *)args[2].v_handle;
+  for (int64_t i = 0; i < a->shape[0]; i++) {
+    long double sum = (long double)((const double *)a->data)[i] + (long double)((const double *)b->data)[i];
+    ((uint16_t *)out->data)[i] = from_register(__truncxfhf2(sum));
+  }
+  return 0;
+}
+#endif
 
 /* LLVM before 15 took the result of __truncsfhf2 from an integer register. */
 PACKED(float_to_half_as_integer) {

@@ -18,11 +18,14 @@ FAKE(TVMBackendParallelBarrier)
 FAKE(TVMBackendParallelLaunch)
 FAKE(TVMFuncCall)
 FAKE(TVMFuncGetGlobal)
+FAKE(__extendhfdf2)
 FAKE(__extendhfsf2)
+FAKE(__extendhfxf2)
 FAKE(__gnu_f2h_ieee)
 FAKE(__gnu_h2f_ieee)
 FAKE(__truncdfhf2)
 FAKE(__truncsfhf2)
+FAKE(__truncxfhf2)
 
 /* What this library itself gets under that name: its own function, whatever was loaded before. */
 void *own_call(void);

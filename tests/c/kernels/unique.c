@@ -5,10 +5,15 @@
 TVM_DLL void *__tvm_module_ctx;
 #endif
 
-extern int unique_value; /* clang's assembler changes no binding that its compiler wrote */
+#if defined(__clang__) /* its assembler changes no binding that its compiler wrote */
+extern int unique_value;
 __asm__(
     ".pushsection .bss\n.balign 4\n.type unique_value, %gnu_unique_object\n.size unique_value, 4\n"
     "unique_value: .zero 4\n.popsection");
+#else
+int unique_value;
+__asm__(".type unique_value, %gnu_unique_object");
+#endif
 
 static void *cached;
 
