@@ -10,13 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mblob import classic, exported, note
+from mblob import classic, exported, note, plugin_table
 from mblob.elf import ElfFile
 from mblob.elf_records import ET_DYN, PF_X, PT_GNU_STACK, STB_WEAK, STT_FUNC, STT_NOTYPE, STT_OBJECT, STT_TLS
 from mblob.errors import FormatError, MblobError
 from mblob.mapping import map_file
 from mblob.model import Blob, Entry
 from mblob.module import LIBRARY
+from mblob.plugin_table import Plugin
 
 SCHEMA = "mblob/inspect/1"
 FFI_BLOBS = ("__tvm_ffi__library_bin", "__tvm_ffi_library_bin")  # of 0.22 and later; of 0.21
@@ -167,6 +168,16 @@ class Library:
             }
         )
 
+    @cached_property
+    def plugins(self) -> list[Plugin]:
+        """The plug-ins that the library carries, by the names of their symbols. `diagnostics` tells those that cannot
+        be read."""
+        return self._plugin_tables[0]
+
+    @cached_property
+    def _plugin_tables(self) -> tuple[list[Plugin], list[FormatError]]:
+        return plugin_table.read(self.elf)
+
     @property
     def is_model_library(self) -> bool:
         """Whether there is a blob, or any name of TVM's or ours."""
@@ -184,6 +195,12 @@ class Library:
             found.append(("not_shared", f"ELF type {self.elf.e_type}, a shared library has {ET_DYN}"))
         if self.blob is None and any(s.is_defined and s.name in FFI_BLOBS for s in self.elf.dynsym):
             found.append(("ffi_dialect", "its modules are in the ffi dialect of TVM 0.21 and later, which is not read"))
+        plugins, broken = self._plugin_tables
+        found += [("plugin_table", f"a plug-in that cannot be used: {problem}") for problem in broken]
+        for plugin in plugins:
+            if plugin.abi != plugin_table.ABI:
+                what = f"plug-in {plugin.name!r} is built for version {plugin.abi} of the plug-in interface"
+                found.append(("plugin_abi", f"{what}, this is version {plugin_table.ABI}: it is not used"))
         remarks = [{"code": code, "severity": "warning", "message": text} for code, text in found]
         if self._problem is not None:
             remarks.insert(0, {"code": self._problem.code, "severity": "error", "message": str(self._problem)})
@@ -231,6 +248,7 @@ class Library:
             "functions": self.functions,
             "plain_functions": self.plain_functions,
             "undefined": self.undefined,
+            "plugins": [plugin.to_json() for plugin in self.plugins],
             "diagnostics": self.diagnostics,
         }
 

@@ -28,6 +28,7 @@ class BuildPlan:
         packed: functions whose packed form takes the bare name (["name"]: all).
         blobs: (key, file); each becomes an import of the root.
         weights: safetensors files; each becomes an import of the root.
+        carry: plug-ins to link in: sources, objects, archives.
         graph: JSON of a graph whose operators are functions of the library. Its executor's factory is the root
             then, and imports the library.
         params: the graph's parameters: a safetensors file, or one of `save_param_dict`.
@@ -46,6 +47,7 @@ class BuildPlan:
     packed: Sequence[str] = ()
     blobs: Sequence[tuple[str, Path]] = ()
     weights: Sequence[Path] = ()
+    carry: Sequence[Path] = ()
     graph: Path | None = None
     params: Path | None = None
     name: str = "default"
@@ -75,6 +77,7 @@ def build(plan: BuildPlan) -> None:
     export_library(
         module_of(plan), plan.output, dialect=plan.dialect, embed=plan.embed, index=plan.index, digest=plan.digest,
         cc=plan.cc, target=plan.target, options=list(plan.options), system_lib=plan.system_lib, prefix=plan.prefix,
+        carry=plan.carry,
     )  # fmt: skip
 
 

@@ -14,8 +14,9 @@ from mblob.module import Module
 from packager import foreign, link, output
 from packager import system_lib as system_library
 from packager.blob import contents_of
+from packager.carry import given_plugins
 from packager.errors import BuildError
-from packager.inputs import check_output, files_of
+from packager.inputs import check_output, files_in, files_of
 from packager.options import as_options, check_options
 from packager.request import EMBEDDINGS, Request, check_prefix
 
@@ -37,6 +38,7 @@ def export_library(
     options: str | Sequence[str] | None = None,
     system_lib: bool = False,
     prefix: str = "",
+    carry: Sequence[str | os.PathLike[str] | Module] | None = None,
     **kwargs: Any,
 ) -> Any:
     """Pack a module and everything it imports into one shared library, or into objects for static linking.
@@ -69,6 +71,10 @@ def export_library(
             and TVM's `runtime.SystemLib`. All its symbols are hidden, so that none leaves the program.
         prefix: of a system library: stands before each of its symbols, so that several go into one program, and is the
             name by which it is found there.
+        carry: plug-ins (mblob/plugin.h) to link in, so that the library brings the code that runs its modules: C or C++
+            sources, objects, archives (of which the members that a plug-in needs are taken), or modules of host code,
+            each with what it imports. Of their symbols only the plug-ins' tables are exported. With `fcompile` their
+            sources are compiled by us, with `cc`, `target` and `options`.
         kwargs: for `fcompile`.
 
     Returns:
@@ -100,10 +106,11 @@ def export_library(
         )
     request = Request(
         mod, contents_of(mod), fpack_imports, _addons(addons), embed, index, digest, cc, target, as_options(options),
-        system_lib, prefix,
+        system_lib, prefix, given_plugins(carry),
     )  # fmt: skip
     check_options(request.options)
-    check_output(path, [*files_of(mod), *(("an addon", addon) for addon in request.addons)])
+    carried = (node for nodes in request.carry for node in nodes)
+    check_output(path, [*files_of(mod), *(("an addon", addon) for addon in request.addons), *files_in(carried)])
     _warn_of_unreadable(request)
     with output.replacing(path) as temporary, output.workspace(workspace_dir) as work:
         if fcompile is not None:

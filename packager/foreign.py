@@ -12,7 +12,7 @@ from mblob.classic import SYMBOL
 from mblob.errors import ToolchainError
 from mblob.functions_table import Row
 from mblob.paths import include_dir
-from packager import objects, system_lib
+from packager import carry, objects, system_lib
 from packager.compile import HostFile, compile_all, object_file, probe, write_source
 from packager.devc_c import write_c
 from packager.elf_writer import section_for, write_object
@@ -85,7 +85,7 @@ def _system_files(request: Request, fcompile: FCompile, object_format: str, work
 def _files(request: Request, fcompile: FCompile, object_format: str, work: Path) -> list[Path]:
     """The inputs of a shared library: the caller's, host modules, packed forms, packed modules."""
     host, plain = _host_files(request, object_format, work)
-    files = [*request.addons, *host]
+    files = [*request.addons, *host, *_plugin_files(request, object_format, work)]
     if rows := [*rows_of(request.wrapped()), *plain]:
         source = (request.packed_forms() or "") + table(rows) + announcement(rows)
         files.append(write_source(source, work / "mblob_functions.c"))
@@ -93,6 +93,18 @@ def _files(request: Request, fcompile: FCompile, object_format: str, work: Path)
     if packed is not None:
         files.append(packed)
     return files
+
+
+def _plugin_files(request: Request, object_format: str, work: Path) -> list[Path]:
+    """Objects of the plug-ins to carry: their tables are checked, and all else in them is hidden, before the link."""
+    if not request.carry:
+        return []
+    if object_format != "o":
+        raise BuildError(f"carry: fcompile= takes {object_format} files, a plug-in is linked as an ELF object")
+    tools = find(request.cc, request.target)
+    plugins = carry.close_plugins(carry.compile_plugins(tools, request.carry, request.options, work), work)
+    carry.check_needs(plugins, [])
+    return [f.path for f, _ in plugins.files]
 
 
 def _include_dirs(request: Request) -> list[Path]:

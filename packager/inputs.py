@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from mblob.module import Module
+from mblob.module import Module, Node
 from mblob.payload_source import FilePayload
 from packager.errors import BuildError
 from packager.nodes import ObjectNode, PayloadNode, SourceNode, node_of
@@ -13,8 +13,12 @@ from packager.nodes import ObjectNode, PayloadNode, SourceNode, node_of
 
 def files_of(root: Module) -> Iterator[tuple[str, Path]]:
     """What each file of a tree is, and its path."""
-    for module in root.walk():
-        node = node_of(module)
+    return files_in(node_of(module) for module in root.walk())
+
+
+def files_in(nodes: Iterable[Node]) -> Iterator[tuple[str, Path]]:
+    """What each file of these contents of modules is, and its path."""
+    for node in nodes:
         if isinstance(node, SourceNode) and isinstance(node.code, Path):
             yield "a source", node.code
         elif isinstance(node, ObjectNode) and isinstance(node.content, Path):

@@ -11,8 +11,10 @@ from pathlib import Path
 from mblob.archive import is_archive
 from mblob.classic import SYMBOL
 from mblob.errors import ToolchainError
-from packager import append, grow, objects
+from mblob.plugin_table import Plugin
+from packager import append, carry, grow, objects
 from packager.blob import BlobWriter, verify
+from packager.carry import Carried
 from packager.compile import (
     SUFFIXES,
     Generated,
@@ -55,6 +57,7 @@ class Inputs:
         files: objects and archives of the host modules and of generated code.
         machine: what all of them are for.
         refers_to_blob: an object uses the blob's symbol.
+        plugins: those that are among the files.
     """
 
     tools: Toolchain
@@ -62,6 +65,7 @@ class Inputs:
     files: list[HostFile]
     machine: Machine
     refers_to_blob: bool
+    plugins: list[Plugin]
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class Gathered:
         addons: as the caller gave them, sources compiled.
         known: host modules and packed forms.
         extra: objects and archives among the addons.
+        carried: plug-ins.
         machine: what all of them are for.
     """
 
@@ -80,6 +85,7 @@ class Gathered:
     addons: list[Path]
     known: list[tuple[HostFile, Contents]]
     extra: list[tuple[HostFile, Contents]]
+    carried: Carried
     machine: Machine
 
 
@@ -95,13 +101,17 @@ def gather(request: Request, work: Path) -> Gathered:
     addons, addon_files = _addons(request, tools, work)
     known = [(f, objects.read(f.path, f.label)) for f in files]
     extra = [(f, objects.read(f.path, f.label)) for f in addon_files]
-    own = next((c.machine for f, c in (*known, *extra) if f.own and c.machine), None)
+    plugins = carry.compile_plugins(tools, request.carry, request.options, work)
+    everything = [*known, *extra, *(part for plugin in plugins for part in plugin)]
+    own = next((c.machine for f, c in everything if f.own and c.machine), None)
     machine = own or probe(tools, request.options, work)
-    for f, contents in (*known, *extra):
+    for f, contents in everything:
         objects.check_machine(contents, f.label, machine, " ".join(tools.cc))
     check_functions(wrapped, [*known, *extra])
     check_prototypes(wrapped, [f for f, _ in (*known, *extra)])
-    return Gathered(tools, addons, known, extra, machine)
+    carried = carry.close_plugins(plugins, work)
+    carry.check_needs(carried, [*known, *extra])
+    return Gathered(tools, addons, known, extra, carried, machine)
 
 
 def prepare(request: Request, work: Path) -> Inputs:
@@ -112,7 +122,7 @@ def prepare(request: Request, work: Path) -> Inputs:
     """
     gathered = gather(request, work)
     wrapped = request.wrapped()
-    everything = [*gathered.known, *gathered.extra]
+    everything = [*gathered.known, *gathered.extra, *gathered.carried.files]
     helpers = _helpers(gathered.tools, wrapped, everything, request.options, work)
     everything += [(f, objects.read(f.path, f.label)) for f in helpers]
     hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
@@ -120,9 +130,11 @@ def prepare(request: Request, work: Path) -> Inputs:
     if request.blob("").is_needed:
         definitions.append(("the packed modules", Contents(defined={SYMBOL})))
     objects.check_duplicates(definitions)
-    files = hide_plain_functions(wrapped, gathered.known, work)
+    files = hide_plain_functions(wrapped, [*gathered.known, *gathered.carried.files], work)
     refers_to_blob = any(SYMBOL in c.undefined for _, c in everything)
-    return Inputs(gathered.tools, gathered.addons, [*files, *helpers], gathered.machine, refers_to_blob)
+    return Inputs(
+        gathered.tools, gathered.addons, [*files, *helpers], gathered.machine, refers_to_blob, gathered.carried.plugins
+    )
 
 
 def _renamed(file: HostFile, contents: Contents, names: dict[str, str]) -> Contents:
@@ -217,6 +229,7 @@ def export_shared(request: Request, output: Path, work: Path) -> None:
     else:
         verify(output, blob, _embed(request, inputs, blob, output, work))
     check_exports(request.wrapped(), output)
+    carry.check_exported(inputs.plugins, output)
 
 
 def _embed(request: Request, inputs: Inputs, blob: BlobWriter, output: Path, work: Path) -> int:

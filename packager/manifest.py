@@ -6,6 +6,7 @@
     functions = ["void vadd(const float *a, const float *b, float *c, int64_t n)"]
     packed = ["vadd"]                          # whose packed form takes the bare name; "name": all
     weights = ["model.safetensors"]            # or one text
+    carry = ["plugin.c"]                       # plug-ins that the library brings (mblob/plugin.h)
     graph = "graph.json"                       # whose operators are functions of the library
     params = "model.safetensors"               # of the graph
     name = "default"                           # of the function that makes its executor
@@ -45,7 +46,7 @@ from packager.toolchain import command_words
 
 _TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix", "name")
 _FLAGS = ("index", "system_lib")
-_PATHS = ("kernels", "objects", "weights")
+_PATHS = ("kernels", "objects", "weights", "carry")
 _FILES = ("graph", "params")
 _KEYS = ("output", *_PATHS, *_FILES, "functions", "packed", "blobs", "imports", "options", *_FLAGS, *_TEXTS)
 

@@ -55,6 +55,7 @@ class Registration:
         has_blob: there is a blob.
         blob_size: its size in bytes, length prefix included; 0 where another than us wrote it.
         has_index: the blob carries an index.
+        plugins: symbols of the tables of plug-ins.
     """
 
     functions: Sequence[Announced]
@@ -64,6 +65,7 @@ class Registration:
     has_blob: bool = False
     blob_size: int = 0
     has_index: bool = False
+    plugins: Sequence[str] = ()
 
     def source(self, prefix: str) -> str:
         """C source of the object that announces the library under `prefix` before `main` runs."""
@@ -74,6 +76,7 @@ class Registration:
             announced.append(Announced(SYMBOL, SYMBOL, False))
         if CONTEXT in self.mentioned:
             announced.append(Announced(CONTEXT, CONTEXT, False))
+        announced += [Announced(symbol, symbol, False) for symbol in self.plugins]
         slots = [s for s in _SLOTS if s in self.mentioned]
         lines = [*_HEAD, *_record(self), *_variables([*slots, CONTEXT], self.mentioned)]
         lines += [table(self.rows)] if self.rows else []

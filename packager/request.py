@@ -11,6 +11,7 @@ from typing import Any
 from mblob.module import Module
 from packager.blob import BlobWriter, Contents
 from packager.errors import BuildError
+from packager.nodes import HostNode
 from packager.wrappers import Wrapped, packed_forms
 
 _RUNTIME = ("TVM", "__TVM", "__tvm_", "mblob_", "__mblob_")
@@ -20,7 +21,8 @@ EMBEDDINGS = ("auto", "grow", "object", "c", "append")
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of `export_library`, of which see the meaning there; `options` is split."""
+    """The arguments of `export_library`, of which see the meaning there; `options` is split, `carry` as of
+    `packager.carry.given_plugins`."""
 
     module: Module
     contents: Contents
@@ -34,6 +36,7 @@ class Request:
     options: tuple[str, ...]
     system_lib: bool = False
     prefix: str = ""
+    carry: tuple[tuple[HostNode, ...], ...] = ()
 
     def blob(self, triple: str) -> BlobWriter:
         """The writer of the blob for a target."""

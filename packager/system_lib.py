@@ -89,6 +89,7 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     registration = Registration(
         functions, rows, frozenset(name for _, c in known for name in c.defined | c.weak | c.undefined),
         [min(c.defined) for _, c in taken if c.defined], blob.exists, blob.size, blob.has_index,
+        [plugin.symbol for plugin in gathered.carried.plugins],
     )  # fmt: skip
     source = Generated("mblob_system_lib", "what announces the library", registration.source(request.prefix))
     known += [(f, objects.read(f.path, f.label)) for f in compile_generated(
@@ -118,7 +119,7 @@ def _own_objects(request: Request, gathered: Gathered, work: Path) -> list[Known
         if not contents.complete:
             raise BuildError(f"system_lib: {f.label} is compiled with -flto, so its symbols cannot be renamed")
         files += [f] if f.own and not contents.is_archive else _copies(f, contents, work / f"given{i}")
-    known = [(f, objects.read(f.path, f.label)) for f in files]
+    known = [*((f, objects.read(f.path, f.label)) for f in files), *gathered.carried.files]
     files = hide_plain_functions(request.wrapped(), known, work)
     return [(f, objects.read(f.path, f.label)) for f in files]
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mblob.library import EntryView, Library
+    from mblob.plugin_table import Plugin
 
 NAME = "inspect"
 DEPTH = 64  # levels of the tree that are drawn; each costs four columns on every line below it
@@ -160,11 +161,25 @@ def summary_lines(library: Library) -> Iterator[str]:
     yield f"  functions  {len(functions)}"
     for line in functions:
         yield f"    {line}"
+    if library.plugins:
+        yield f"  plug-ins   {len(library.plugins)}"
+        for plugin in library.plugins:
+            yield f"    {one_line(describe_plugin(plugin))}"
     undefined = library.undefined
     shown = ", ".join(undefined[:LISTED]) + (", ..." if len(undefined) > LISTED else "")
     yield f"  undefined  {len(undefined)}" + (f": {one_line(shown)}" if undefined else "")
     for remark in library.diagnostics:
         yield f"  {remark['severity']}: {one_line(remark['message'])}"
+
+
+def describe_plugin(plugin: Plugin) -> str:
+    """A plug-in that the library carries, in one line: name, version, what it is for, what it needs."""
+    text = f"{plugin.name} {plugin.version}".rstrip()
+    if plugin.type_keys:
+        text += f"  opens {', '.join(plugin.type_keys)}"
+    if plugin.devices:
+        text += f"  devices {', '.join(map(str, plugin.devices))}"
+    return f"{text}  needs {plugin.needs}" if plugin.needs else text
 
 
 def _blob_text(library: Library) -> str:
