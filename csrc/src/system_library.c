@@ -9,6 +9,7 @@
 #include <tvm/runtime/c_backend_api.h>
 
 #include "argument.h"
+#include "plugin/plugins.h"
 #include "runtime.h"
 
 struct symbol {
@@ -111,6 +112,25 @@ static bool is_announced(const char *prefix) {
     found = strncmp(item->key, prefix, length) == 0 && !is_of_longer_prefix(item->key, length);
   pthread_mutex_unlock(&symbols_lock);
   return found;
+}
+
+/* Names that start with `prefix`, with their addresses, to an array that the caller frees: borrowed, for good. */
+struct announced {
+  const char *name;
+  const void *address;
+};
+
+static int all_announced(const char *prefix, struct announced **out, size_t *count) {
+  const struct mb_map_item *item = NULL;
+  size_t length = strlen(prefix), at = 0;
+  *count = 0;
+  pthread_mutex_lock(&symbols_lock);
+  *out = calloc(symbols.count + 1, sizeof(**out));
+  while (*out && (item = mb_map_next(&symbols, &at)))
+    if (strncmp(item->key, prefix, length) == 0)
+      (*out)[(*count)++] = (struct announced){item->key, ((struct symbol *)item->value)->address};
+  pthread_mutex_unlock(&symbols_lock);
+  return *out ? MBLOB_OK : mb_fail_memory(sizeof(**out));
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
@@ -232,11 +252,27 @@ static int read_parts(struct system_library *system, struct mb_library *library)
   return status;
 }
 
+/* The plug-ins that the library carries. */
+static int add_plugins(const char *prefix, struct mb_library *library) {
+  char *start = NULL;
+  struct announced *found = NULL;
+  size_t count = 0;
+  if (asprintf(&start, "%s" MBLOB_PLUGIN_SYMBOL, prefix) < 0) return mb_fail_memory(strlen(prefix));
+  int status = all_announced(start, &found, &count);
+  for (size_t i = 0; !status && i < count; i++)
+    status = mb_carried_add(library, found[i].name + strlen(prefix), found[i].address, room_at(found[i].address));
+  free(found);
+  free(start);
+  if (!status) mb_plugin_carried_devices(library);
+  return status;
+}
+
 static int make_root(struct system_library *system, enum mb_system_names names) {
   static const mblob_open_options options = {.struct_size = sizeof(options), .missing = MBLOB_MISSING_STUB};
   struct mb_library *library = NULL;
   int status = mb_library_new_system(system->prefix, names, &library);
   if (!status) status = read_parts(system, library);
+  if (!status) status = add_plugins(system->prefix, library);
   if (!status) status = mb_library_add_tree(library, &options, &system->root);
   if (status) {
     if (library) mb_library_release(library);

@@ -1,4 +1,5 @@
-/* Plug-ins that a packed library carries itself (export_library(..., carry=...)): tables among its exported symbols. */
+/* Plug-ins that a packed library carries itself (export_library(..., carry=...)): tables among its exported symbols,
+ * or, of a system library, among those that it announces. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -9,25 +10,35 @@ struct mb_carried {
   struct mb_carried *next;
   char *symbol;
   struct mb_plugin_head head;
+  const mblob_plugin *table;   /* where it is known before the library is in memory: of a system library */
   const mblob_plugin *started; /* NULL until it is */
 };
 
 static pthread_mutex_t carried_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
-static int add(void *context, const char *symbol, struct mb_slice bytes) {
-  struct mb_carried **end = context, *one = calloc(1, sizeof(*one));
+static int append(struct mb_carried **end, const char *symbol, struct mb_slice bytes, const mblob_plugin *table) {
+  struct mb_carried *one = calloc(1, sizeof(*one));
   if (one) one->symbol = strdup(symbol);
   if (!one || !one->symbol) {
     free(one);
     return mb_fail_memory(sizeof(*one));
   }
   mb_plugin_read_head(bytes, symbol, &one->head);
+  one->table = table;
   while (*end) end = &(*end)->next;
   *end = one;
   return MBLOB_OK;
 }
 
+static int add(void *context, const char *symbol, struct mb_slice bytes) {
+  return append(context, symbol, bytes, NULL);
+}
+
 int mb_carried_read(struct mb_library *library) { return mb_plugin_symbols(&library->elf, add, &library->carried); }
+
+int mb_carried_add(struct mb_library *library, const char *symbol, const void *table, uint64_t room) {
+  return append(&library->carried, symbol, (struct mb_slice){table, room}, table);
+}
 
 void mb_carried_free(struct mb_library *library) {
   while (library->carried) {
@@ -42,7 +53,8 @@ void mb_carried_free(struct mb_library *library) {
 static int start(struct mb_library *library, struct mb_carried *one) {
   ElfW(Sym) symbol;
   if (one->started) return MBLOB_OK;
-  const mblob_plugin *table = library->handle ? mb_library_symbol(library, one->symbol, &symbol) : NULL;
+  const mblob_plugin *table = one->table;
+  if (!table && library->handle) table = mb_library_symbol(library, one->symbol, &symbol);
   if (!table) return mb_fail(MBLOB_E_INCOMPATIBLE, "plug-in '%s': its library is not in memory", one->head.name);
   int status = mb_plugin_start(table, *library->source.path ? library->source.path : "memory");
   if (!status) one->started = table;

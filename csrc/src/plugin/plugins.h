@@ -43,6 +43,8 @@ enum mb_found { MB_ABSENT, MB_PRESENT, MB_BROKEN };
 
 /* Note which tables the file under the library has, before it is loaded; free the notes. */
 int mb_carried_read(struct mb_library *library);
+/* Note one whose table is in memory, of which `room` bytes may be read. `symbol` is without a prefix. */
+int mb_carried_add(struct mb_library *library, const char *symbol, const void *table, uint64_t room);
 void mb_carried_free(struct mb_library *library);
 
 /* `out` NULL: only whether there is one, and no code runs. */

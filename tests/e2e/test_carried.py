@@ -1,0 +1,110 @@
+"""Libraries that bring the code for their modules: opened from Python and C, linked into programs, from every form."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import mblob
+from tests.e2e.programs import ROOT, run
+from tests.packager.plugins import plugin
+
+HOST = r"""
+#include <mblob.h>
+#include <stdio.h>
+
+int main(int argc, char **argv) {
+  mblob_module *root = NULL;
+  mblob_function *size = NULL;
+  TVMValue value;
+  int code;
+  if (%(open)s || mblob_module_function(root, "size", 1, &size) ||
+      mblob_function_call(size, NULL, NULL, 0, &value, &code))
+    return fprintf(stderr, "%%s\n", mblob_last_error()), 1;
+  printf("%%d %%lld\n", code, (long long)value.v_int64);
+  mblob_function_release(size);
+  mblob_module_release(root);
+  (void)argc;
+  (void)argv;
+  return 0;
+}
+"""
+WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/csrc/include", "-g")
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+def tree(*, data: bool) -> mblob.Module:
+    """A library over a module of the plug-in's key, with a payload of 27 bytes."""
+    host = mblob.csource_module("int f(void) { return 1; }\n", functions=["int f(void)"])
+    payload = mblob.blob_module("toy_key", bytes(27)) if data else mblob.json_module("toy_key", "s", "{}")
+    host.import_module(payload)
+    return host
+
+
+def export(path: Path, *, data: bool = True, **options: object) -> Path:
+    tree(data=data).export_library(path, carry=[mblob.csource_module(plugin())], **options)
+    return path
+
+
+@pytest.mark.parametrize("embed", ["grow", "object", "append", "c"])
+@pytest.mark.parametrize("data", [True, False], ids=["data", "no data"])
+def test_in_python(tmp_path: Path, embed: str, data: bool) -> None:
+    opened = mblob.load_module(export(tmp_path / "x.so", data=data, embed=embed))
+    assert opened["size"]() == 27
+    assert opened["f"]() == 1
+    assert opened.imported_modules[0].get_function("size")() == 27
+
+
+def test_a_tar_that_is_linked_when_it_is_opened(tmp_path: Path) -> None:
+    assert mblob.load_module(export(tmp_path / "x.tar"))["size"]() == 27
+
+
+def test_stripped(tmp_path: Path) -> None:
+    path = export(tmp_path / "x.so", options=["-Wl,--gc-sections", "-ffunction-sections"])
+    run("strip", path)
+    assert mblob.load_module(path)["size"]() == 27
+
+
+def test_the_library_alone_from_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    path = export(tmp_path / "empty" / "x.so", data=False)
+    code = "import mblob; print(mblob.load_module('x.so')['size']())"
+    done = run(sys.executable, "-c", code, cwd=path.parent, env={"PYTHONPATH": str(ROOT)})
+    assert done.stdout == "27\n"
+
+
+@pytest.mark.parametrize("flags", [(), SANITIZE], ids=["plain", "sanitized"])
+def test_in_c(installed: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    source = tmp_path / "host.c"
+    source.write_text(HOST % {"open": 'mblob_open("x.so", NULL, &root)'})
+    run("cc", *WARNINGS, *flags, source, installed / "lib" / "libmblob.a", "-pthread", "-ldl", "-o", tmp_path / "host")
+    (tmp_path / "empty").mkdir()
+    export(tmp_path / "empty" / "x.so", data=False)
+    assert run(tmp_path / "host", cwd=tmp_path / "empty", env={}).stdout == "0 27\n"
+
+
+@pytest.mark.parametrize("suffix", [".o", ".a"])
+@pytest.mark.parametrize("flags", [(), SANITIZE], ids=["plain", "sanitized"])
+def test_linked_into_a_program(installed: Path, tmp_path: Path, suffix: str, flags: tuple[str, ...]) -> None:
+    """Two of them, of which each has its own plug-in."""
+    anchors, inputs = [], []
+    for prefix, size in (("one_", ""), ("two_", " + 100")):
+        module = mblob.csource_module("int f(void) { return 1; }\n", functions=["int f(void)"])
+        module.import_module(mblob.blob_module("toy_key", bytes(27)))
+        path = tmp_path / f"{prefix}{suffix}"
+        carried = mblob.csource_module(plugin(after_size=size))
+        module.export_library(path, carry=[carried], system_lib=True, prefix=prefix)
+        inputs.append(path)
+        if suffix == ".a":
+            anchors.append(f"MBLOB_SYSTEM_LIB({prefix});\n")
+    for prefix, expected in (("one_", 27), ("two_", 127)):
+        source = tmp_path / f"{prefix}host.c"
+        text = HOST % {"open": f'mblob_system_lib("{prefix}", &root)'}
+        source.write_text(text.replace("int main", "".join(anchors) + "int main", 1))
+        program = tmp_path / f"{prefix}host"
+        run("cc", *WARNINGS, *flags, "-Wl,--gc-sections", source, *inputs, installed / "lib" / "libmblob.a",
+            "-pthread", "-ldl", "-o", program)  # fmt: skip
+        assert run(program, env=dict(os.environ, MBLOB_PLUGIN_PATH="")).stdout == f"0 {expected}\n"
