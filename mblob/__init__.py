@@ -40,9 +40,14 @@ _HOME = {
     "device_module": "packager.constructors:device_module",
     "json_module": "packager.constructors:json_module",
     "graph_executor_factory": "packager.constructors:graph_executor_factory",
+    "const_loader_module": "packager.constructors:const_loader_module",
     "blob_module": "packager.constructors:blob_module",
     "safetensors_module": "packager.constructors:safetensors_module",
     "export_library": "packager.export:export_library",
+    # bring your own codegen
+    "byoc": "packager.byoc",
+    "partition_graph": "packager.byoc:partition_graph",
+    "register_codegen": "packager.byoc:register_codegen",
     # loading
     "load_module": "loader.load:load_module",
     "register_loader": "loader.loaders:register_loader",

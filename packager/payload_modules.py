@@ -60,23 +60,52 @@ def graph_executor_factory(
     names = [str(n) for n in params]
     pieces: list[Any] = [encode_string(text) + encode_u64(len(names)) + encode_strings(names)]
     for key, value in params.items():
-        try:
-            record = as_record(value)
-            pieces += [encode_header(record.dtype, record.shape, record.data.nbytes), record.data]
-        except (TypeError, ValueError) as exc:
-            raise BuildError(f"graph_executor_factory: params[{key!r}]: {exc}") from None
+        pieces += _array(value, f"graph_executor_factory: params[{key!r}]")
     pieces.append(encode_string(name))
     return Module(node=PayloadNode("GraphExecutorFactory", PiecesPayload(pieces), text))
 
 
-def blob_module(key: str, payload: Any) -> Module:
-    """Any bytes, under a type key of your own. They open without a loader.
+def const_loader_module(constants: Mapping[str, Any], symbols: Mapping[str, Sequence[str]]) -> Module:
+    """Constants of external modules, which its importer passes to `__init_<symbol>`; classic.md 5.2.
+
+    Args:
+        constants: name -> array, as `params` of `graph_executor_factory`.
+        symbols: name of each function that an import of this module has -> its constants, in their order.
+
+    Raises:
+        BuildError: a value that is no array, or a symbol with a constant that is not there.
+    """
+    names = [str(n) for n in constants]
+    for symbol, used in symbols.items():
+        if missing := next((n for n in used if n not in constants), None):
+            raise BuildError(f"const_loader_module: {symbol!r} needs {missing!r}, which is none of the constants")
+    pieces: list[Any] = [encode_strings(names) + encode_u64(len(names))]
+    for key, value in constants.items():
+        pieces += _array(value, f"const_loader_module: constants[{key!r}]")
+    lists = b"".join(encode_strings(used) for used in symbols.values())
+    pieces.append(encode_strings(list(symbols)) + encode_u64(len(symbols)) + lists)
+    return Module(node=PayloadNode("const_loader", PiecesPayload(pieces)))
+
+
+def _array(value: Any, what: str) -> list[Any]:
+    """The record of an array in pieces; its elements are not copied."""
+    try:
+        record = as_record(value)
+        return [encode_header(record.dtype, record.shape, record.data.nbytes), record.data]
+    except (TypeError, ValueError) as exc:
+        raise BuildError(f"{what}: {exc}") from None
+
+
+def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
+    """Any bytes, under a type key of your own.
 
     Args:
         key: 1 to 4096 bytes; not one of the format's own (`library`, `_lib`, `_import_tree`).
         payload: a bytes-like object, kept without copying; a path, read piece by piece when the library is
             written and never whole; or an iterable of bytes-like objects: a list or tuple is kept, anything else is
             used up by one export.
+        data: they are of use without a loader. False: opening the library without a loader or plug-in for the key is
+            an error.
 
     Raises:
         OSError: no regular file at the path.
@@ -84,7 +113,7 @@ def blob_module(key: str, payload: Any) -> Module:
         TypeError: an item of a list that has none.
     """
     check_key(key, "blob_module")
-    return Module(node=PayloadNode(key, _payload(payload, "blob_module"), data=True))
+    return Module(node=PayloadNode(key, _payload(payload, "blob_module"), data=data))
 
 
 def safetensors_module(weights: Any) -> Module:

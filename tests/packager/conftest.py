@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import mblob
+from tests.packager import graphs as graph_kernels
 
 VADD_C = """#include <stdint.h>
 void vadd(const float *a, const float *b, float *c, int64_t n) {
@@ -174,3 +175,17 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     yield
     assert list(temporary.iterdir()) == []
     assert [p.name for p in tmp_path.rglob(".*.so.*")] == []
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The host's kernels, compiled once."""
+    folder = tmp_path_factory.mktemp("kernels")
+    (folder / "k.c").write_text(graph_kernels.KERNELS_C)
+    subprocess.run(["cc", "-g", "-O1", "-fPIC", "-c", "k.c"], cwd=folder, check=True)
+    return folder / "k.o"
+
+
+@pytest.fixture
+def host(kernels: Path) -> Callable[[], mblob.Module]:
+    return lambda: mblob.static_library(kernels, functions=graph_kernels.PROTOTYPES)

@@ -1,0 +1,30 @@
+"""Bring your own codegen: parts of a graph go to code generators, which others register.
+
+`mblob.partition_graph` does everything. Its steps, to be called one by one: `read_graph`, `annotate` (who takes which
+operator), `merge` (into which regions), `partition` (the graph that is left, and the regions), `build` (the model).
+"""
+
+from packager.byoc.annotate import annotate
+from packager.byoc.build import build, partition_graph
+from packager.byoc.codegens import register_codegen
+from packager.byoc.graph import Graph, read_graph
+from packager.byoc.json_graph import JsonGraph
+from packager.byoc.merge import merge
+from packager.byoc.operators import Operator, Region, Tensor
+from packager.byoc.partition import Partition, partition
+
+__all__ = [
+    "Graph",
+    "JsonGraph",
+    "Operator",
+    "Partition",
+    "Region",
+    "Tensor",
+    "annotate",
+    "build",
+    "merge",
+    "partition",
+    "partition_graph",
+    "read_graph",
+    "register_codegen",
+]

@@ -1,0 +1,74 @@
+"""Which operators of a graph a code generator takes: one question per operator, in the order of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mblob.ndarray import ArrayRecord
+from packager.byoc.graph import NOP, Graph, Node, Value
+from packager.byoc.operators import OP, Operator, Tensor, own_attrs
+from packager.errors import BuildError
+from packager.given import check_key
+
+Predicate = Callable[[Operator], Any]
+
+
+class Tensors:
+    """The tensors of a graph's values, made when they are asked for, and one for each value."""
+
+    def __init__(self, graph: Graph, params: Mapping[str, ArrayRecord]) -> None:
+        written = graph.written()  # a parameter that the graph changes is no constant
+        free = {n.name for n in graph.inputs if id(n.outputs[0]) not in written}
+        self._params = {name: record for name, record in params.items() if name in free}
+        self._made: dict[int, Tensor] = {}
+
+    def of(self, value: Value) -> Tensor:
+        made = self._made.get(id(value))
+        if made is None:
+            node = value.node
+            name = node.name + (f":{value.output}" if value.output else "")
+            constant = self._params.get(node.name) if node.is_input else None
+            made = self._made[id(value)] = Tensor(name, value.shape, value.dtype, constant)
+        return made
+
+    def operator(self, node: Node) -> Operator:
+        """A call as predicates and generators see it."""
+        return Operator(
+            node.name, node.attrs.get(OP, node.function), node.function, own_attrs(node.attrs),
+            tuple(map(self.of, node.inputs)), tuple(map(self.of, node.outputs)),
+        )  # fmt: skip
+
+
+def annotate(
+    graph: Graph, targets: Mapping[str, Predicate], params: Mapping[str, ArrayRecord] | None = None
+) -> dict[int, str]:
+    """The key of each operator that someone takes, by the number of its node. The first predicate that agrees counts.
+
+    An operator that writes in place of its input is not asked for, unless it is a reshape: what runs elsewhere gets
+    memory of its own for each result. Nor is one whose result nobody uses.
+
+    Args:
+        targets: key -> predicate, called with an `Operator`; what it returns counts as true or false.
+        params: the graph's parameters: such inputs are constants.
+
+    Raises:
+        BuildError: a key that no module can have, or a predicate that cannot be called.
+    """
+    for key, predicate in targets.items():
+        check_key(key, "partition_graph")
+        if not callable(predicate):
+            raise BuildError(f"partition_graph: {key}: expected a predicate, found {type(predicate).__name__}")
+    tensors = Tensors(graph, params or {})
+    used = {id(v) for node in graph.nodes for v in node.inputs} | {id(v) for v in graph.heads}
+    found: dict[int, str] = {}
+    for i, node in enumerate(graph.nodes):
+        if node.is_input or (node.shares and node.function != NOP):
+            continue
+        if not any(id(v) in used for v in node.outputs):
+            continue
+        operator = tensors.operator(node)
+        taker = next((key for key, predicate in targets.items() if predicate(operator)), None)
+        if taker is not None:
+            found[i] = taker
+    return found

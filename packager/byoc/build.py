@@ -1,0 +1,109 @@
+"""From a graph to a library that runs it in parts: annotate, merge, cut, generate, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mblob.module import Module
+from mblob.ndarray import ArrayRecord, as_record, read_param_dict
+from packager.byoc.annotate import Predicate, annotate
+from packager.byoc.codegens import Codegen, codegen_of
+from packager.byoc.graph import read_graph
+from packager.byoc.merge import merge
+from packager.byoc.operators import Region
+from packager.byoc.partition import Partition, partition
+from packager.errors import BuildError
+from packager.host_modules import csource_module
+from packager.payload_modules import const_loader_module, graph_executor_factory
+
+
+def partition_graph(
+    graph_json: str | Mapping[str, Any],
+    params: Mapping[str, Any] | Any,
+    host: Module | None,
+    targets: Mapping[str, Predicate],
+    *,
+    name: str = "default",
+    min_size: int = 1,
+    codegens: Mapping[str, Codegen] | None = None,
+) -> Module:
+    """A model whose operators run where someone takes them, and in `host` where nobody does.
+
+    Each operator of the graph is offered to the predicates, in their order. Connected operators of one key become a
+    region, as large as can be; the key's code generator makes a module of each region, and the graph calls those. The
+    result is TVM's tree: a GraphExecutorFactory over a const_loader over `host` and the modules of the regions.
+
+    Args:
+        graph_json: of the graph executor, as text or parsed.
+        params: name -> array, or the bytes of `save_param_dict`. Those that regions use are their constants, and no
+            inputs of the model any more, unless the rest of the graph uses them, too.
+        host: the module with the functions of all operators that stay with the graph; None if none does.
+        targets: key -> predicate, called with an `mblob.byoc.Operator`.
+        name: of the function that makes the model's executor.
+        min_size: regions of fewer operators stay with the graph.
+        codegens: generators for this call, before the registered ones.
+
+    Raises:
+        BuildError: no graph, a key without a generator, or a generator that gives no module.
+        What predicates and generators raise.
+    """
+    graph = read_graph(graph_json)
+    records = as_records(params)
+    keys = annotate(graph, targets, records)
+    parts = partition(graph, merge(graph, keys, min_size), keys, records, name)
+    return build(parts, host, name=name, codegens=codegens)
+
+
+def as_records(params: Mapping[str, Any] | Any) -> dict[str, ArrayRecord]:
+    """Parameters in whatever form they are given, without copies.
+
+    Raises:
+        BuildError: a value that is no array. FormatError: bytes that are no parameter dictionary.
+    """
+    if params is None:
+        return {}
+    if not isinstance(params, Mapping):
+        return read_param_dict(params)
+    made = {}
+    for key, value in params.items():
+        try:
+            made[str(key)] = as_record(value)
+        except TypeError as exc:
+            raise BuildError(f"params[{key!r}]: {exc}") from None
+    return made
+
+
+def build(
+    parts: Partition, host: Module | None, *, name: str = "default", codegens: Mapping[str, Codegen] | None = None
+) -> Module:
+    """The model of a partition: its code generated, its constants packed.
+
+    Args:
+        host, name, codegens: as of `partition_graph`.
+
+    Raises:
+        As of `partition_graph`.
+    """
+    modules = [_generate(region, codegens or {}) for region in parts.regions]
+    library = host if host is not None else csource_module("", "c")
+    if modules:
+        constants = {n: t.constant for r in parts.regions for n, t in zip(r.constant_names, r.constants)}
+        symbols = {r.symbol: list(r.constant_names) for r in parts.regions}
+        loader = const_loader_module(constants, symbols)
+        for module in (library, *dict.fromkeys(modules)):
+            loader.import_module(module)
+        library = loader
+    factory = graph_executor_factory(parts.graph_json, parts.params, name)
+    factory.import_module(library)
+    return factory
+
+
+def _generate(region: Region, codegens: Mapping[str, Codegen]) -> Module:
+    codegen = codegens.get(region.key) or codegen_of(region.key)
+    made = codegen(region)
+    if not isinstance(made, Module):
+        raise BuildError(
+            f"the code generator of {region.key!r} gave {type(made).__name__} for {region.symbol}, expected a Module"
+        )
+    return made

@@ -1,0 +1,105 @@
+"""Graphs of TVM's JSON runtimes (classic.md 8.2): what dnnl_json, tensorrt and their like take.
+
+    graph = JsonGraph(region)
+    for operator in region.operators:
+        graph.kernel("my.op", operator.inputs, operator.outputs, {"axis": 1})
+    return graph.module("my_json")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mblob.module import Module
+from packager.byoc.operators import Region, Tensor
+from packager.errors import BuildError
+from packager.payload_modules import json_module
+
+
+class JsonGraph:
+    """Builds the JSON of one region.
+
+    Its inputs and constants are there from the start, in the region's order, which is that of the arguments.
+
+    Args:
+        region: whose tensors the kernels use.
+        write_symbol: put the function's name into the JSON, as TVM does from 0.12 on; runtimes before that refuse it.
+    """
+
+    def __init__(self, region: Region, write_symbol: bool = True) -> None:
+        self._region = region
+        self._write_symbol = write_symbol
+        self._nodes: list[dict[str, Any]] = []
+        self._rows = [0]
+        self._entries: dict[int, list[int]] = {}
+        for i, tensor in enumerate(region.inputs):
+            self._leaf("input", f"{region.symbol}_i{i}", tensor)
+        for name, tensor in zip(region.constant_names, region.constants):
+            self._leaf("const", name, tensor)
+
+    def _leaf(self, op: str, name: str, tensor: Tensor) -> None:
+        self._add({"op": op, "name": name, "attrs": _types([tensor])}, [tensor])
+
+    def _add(self, node: dict[str, Any], outputs: Sequence[Tensor]) -> None:
+        for i, tensor in enumerate(outputs):
+            self._entries[id(tensor)] = [len(self._nodes), i, 0]
+        self._nodes.append(node)
+        self._rows.append(self._rows[-1] + len(outputs))
+
+    def kernel(
+        self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], attrs: Mapping[str, Any] | None = None
+    ) -> None:
+        """Add a call of a kernel.
+
+        Args:
+            inputs: inputs or constants of the region, or outputs of kernels before this one.
+            attrs: text, number, flag, or a sequence of these, each by name.
+
+        Raises:
+            BuildError: an input that nobody made.
+        """
+        for tensor in inputs:
+            if id(tensor) not in self._entries:
+                raise BuildError(f"{self._region.symbol}: {name} uses {tensor.name}, which no kernel before it makes")
+        made: dict[str, Any] = {"num_inputs": str(len(inputs)), "num_outputs": str(len(outputs)), **_types(outputs)}
+        for key, value in (attrs or {}).items():
+            if key in made:
+                raise BuildError(f"{self._region.symbol}: {name}: the attribute {key!r} is the format's own")
+            made[key] = [_texts(value)]
+        entries = [self._entries[id(tensor)] for tensor in inputs]
+        self._add({"op": "kernel", "name": name, "inputs": entries, "attrs": made}, outputs)
+
+    def to_json(self) -> dict[str, Any]:
+        """The graph.
+
+        Raises:
+            BuildError: a result of the region that no kernel makes.
+        """
+        region = self._region
+        if missing := next((t for t in region.outputs if id(t) not in self._entries), None):
+            raise BuildError(f"{region.symbol}: no kernel makes its result {missing.name}")
+        made: dict[str, Any] = {"symbol": region.symbol} if self._write_symbol else {}
+        made["nodes"] = self._nodes
+        made["arg_nodes"] = list(range(len(region.inputs) + len(region.constants)))
+        made["heads"] = [self._entries[id(t)] for t in region.outputs]
+        made["node_row_ptr"] = self._rows
+        return made
+
+    def module(self, type_key: str) -> Module:
+        """The region as a module of a JSON runtime.
+
+        Raises:
+            BuildError: as of `to_json`, or a reserved key.
+        """
+        return json_module(type_key, self._region.symbol, self.to_json(), self._region.constant_names)
+
+
+def _types(tensors: Sequence[Tensor]) -> dict[str, Any]:
+    return {"dtype": [[t.dtype for t in tensors]], "shape": [[list(t.shape) for t in tensors]]}
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, (list, tuple)):
+        return [text for item in value for text in _texts(item)]
+    return [str(int(value)) if isinstance(value, bool) else str(value)]

@@ -1,0 +1,176 @@
+"""What predicates and code generators see of a graph: operators, tensors, attributes.
+
+A graph of kernels says what an operator computes in attributes of its node, which executors do not read:
+`"op": "nn.conv2d"` and, beside it, what that operator is told in Relay (`"strides": "[1, 1]"`). Without `op` the name
+of the function stands for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mblob.ndarray import ArrayRecord
+from packager.errors import BuildError
+
+OP = "op"  # the attribute that names the operator
+_CALL = frozenset(("func_name", "num_inputs", "num_outputs", "flatten_data", OP))
+
+
+@dataclass(eq=False)
+class Tensor:
+    """A value in a region or around it. The same object wherever it is used.
+
+    Attributes:
+        name: of an input of the graph: its own; else the operator's, with `:i` behind it for outputs after the first.
+        shape: elements per dimension.
+        dtype: "float32", ...
+        constant: its elements, if it is a parameter of the graph.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    constant: ArrayRecord | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        return self.constant is not None
+
+    def numpy(self) -> Any:
+        """A constant as a numpy array: a view of its bytes, read-only.
+
+        Raises:
+            ValueError: it is no constant. TypeError: numpy has no such element type.
+        """
+        if self.constant is None:
+            raise ValueError(f"{self.name} is no constant: its elements are known when the graph runs")
+        import numpy as np  # who asks for an array has it
+
+        return np.frombuffer(self.constant.data, np.dtype(self.dtype)).reshape(self.constant.shape)
+
+    def __repr__(self) -> str:
+        return f"<Tensor {self.name} {self.dtype}{list(self.shape)}{' constant' if self.is_constant else ''}>"
+
+
+@dataclass(eq=False)
+class Operator:
+    """One node of a graph that calls a function.
+
+    Attributes:
+        name: of the node.
+        op: what it computes: the attribute `op`, else the function's name.
+        function: what a plain executor calls.
+        attrs: its attributes as texts, without those that every node has.
+        inputs, outputs: tensors, in the order of the arguments.
+    """
+
+    name: str
+    op: str
+    function: str
+    attrs: Mapping[str, str]
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor] = field(default_factory=tuple)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """An attribute; brackets, quotes and spaces around it are left out.
+
+        Raises:
+            BuildError: it is not there, and there is no default.
+        """
+        found = self.attrs.get(name, default)
+        if found is None:
+            raise BuildError(f"graph: node {self.name!r} ({self.op}): no attribute {name!r}")
+        return found.strip().strip("\"'")
+
+    def ints(self, name: str, default: Sequence[int] | None = None, count: int | None = None) -> tuple[int, ...]:
+        """An attribute of whole numbers: "2", "2, 2", "[2, 2]" and "(2, 2)" are the same.
+
+        Args:
+            count: how many are needed; one alone stands for all.
+
+        Raises:
+            BuildError: it is not there, or something else.
+        """
+        if name not in self.attrs and default is not None:
+            return tuple(default)
+        text = self.text(name)
+        body = text[1:-1] if text[:1] + text[-1:] in ("[]", "()") else text
+        words = [word for word in re.split(r"[\s,]+", body) if word]
+        if not all(re.fullmatch(r"-?[0-9]{1,18}", word) for word in words):
+            raise BuildError(f"graph: node {self.name!r} ({self.op}): {name}: expected whole numbers, found {text!r}")
+        found = tuple(map(int, words))
+        if count is not None and len(found) == 1:
+            found *= count
+        if count is not None and len(found) != count:
+            raise BuildError(f"graph: node {self.name!r} ({self.op}): {name}: expected {count} numbers, found {text!r}")
+        return found
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """An attribute of one whole number.
+
+        Raises:
+            BuildError: it is not there, or something else.
+        """
+        (found,) = self.ints(name, None if default is None else (default,), 1)
+        return found
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An attribute that is true or false: "1", "0", "true", "False".
+
+        Raises:
+            BuildError: it is something else.
+        """
+        text = self.text(name, str(default)).lower()
+        if text not in ("0", "1", "true", "false"):
+            raise BuildError(f"graph: node {self.name!r} ({self.op}): {name}: expected true or false, found {text!r}")
+        return text in ("1", "true")
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """An attribute that is a number.
+
+        Raises:
+            BuildError: it is not there, or no number.
+        """
+        text = self.text(name, None if default is None else repr(default))
+        try:
+            return float(text)
+        except ValueError:
+            what = f"graph: node {self.name!r} ({self.op}): {name}"
+            raise BuildError(f"{what}: expected a number, found {text!r}") from None
+
+    def __repr__(self) -> str:
+        return f"<Operator {self.name} {self.op}>"
+
+
+@dataclass(eq=False)
+class Region:
+    """A part of a graph, handed to a code generator, which makes a module with a function `symbol` of it.
+
+    That function is called with `inputs`, then `outputs`, which it writes. `__init_<symbol>`, if the module has it, is
+    called once before, with `constants` in their order.
+
+    Attributes:
+        key: for whom it was cut out.
+        symbol: name of the function.
+        operators: in an order in which they can run; never empty.
+        inputs: what comes from outside, no constants.
+        constants: parameters of the graph that it uses.
+        outputs: what others use, or the graph returns; never empty.
+        constant_names: under which the constants are stored, in their order.
+    """
+
+    key: str
+    symbol: str
+    operators: Sequence[Operator]
+    inputs: Sequence[Tensor]
+    constants: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+    constant_names: Sequence[str] = ()
+
+
+def own_attrs(attrs: Mapping[str, str]) -> dict[str, str]:
+    """Of a node's attributes those that tell about the operator."""
+    return {key: text for key, text in attrs.items() if key not in _CALL}
