@@ -4,6 +4,7 @@
 operator), `merge` (into which regions), `partition` (the graph that is left, and the regions), `build` (the model).
 """
 
+from packager.byoc import dnnl
 from packager.byoc.annotate import annotate
 from packager.byoc.build import build, partition_graph
 from packager.byoc.codegens import register_codegen
@@ -22,6 +23,7 @@ __all__ = [
     "Tensor",
     "annotate",
     "build",
+    "dnnl",
     "merge",
     "partition",
     "partition_graph",

@@ -15,13 +15,17 @@ Predicate = Callable[[Operator], Any]
 
 
 class Tensors:
-    """The tensors of a graph's values, made when they are asked for, and one for each value."""
+    """The tensors of a graph's values, one for each, and its operators over them."""
 
     def __init__(self, graph: Graph, params: Mapping[str, ArrayRecord]) -> None:
         written = graph.written()  # a parameter that the graph changes is no constant
         free = {n.name for n in graph.inputs if id(n.outputs[0]) not in written}
         self._params = {name: record for name, record in params.items() if name in free}
         self._made: dict[int, Tensor] = {}
+        self._operators: dict[int, Operator] = {}
+        for node in graph.nodes:
+            if not node.is_input:
+                self._add(node)
 
     def of(self, value: Value) -> Tensor:
         made = self._made.get(id(value))
@@ -34,10 +38,16 @@ class Tensors:
 
     def operator(self, node: Node) -> Operator:
         """A call as predicates and generators see it."""
-        return Operator(
+        return self._operators[id(node)]
+
+    def _add(self, node: Node) -> None:
+        made = Operator(
             node.name, node.attrs.get(OP, node.function), node.function, own_attrs(node.attrs),
             tuple(map(self.of, node.inputs)), tuple(map(self.of, node.outputs)),
         )  # fmt: skip
+        for tensor in made.outputs:
+            tensor.producer = made
+        self._operators[id(node)] = made
 
 
 def annotate(

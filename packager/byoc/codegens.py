@@ -14,7 +14,7 @@ from packager.given import check_key
 Codegen = Callable[[Region], Module]
 
 _registered: dict[str, Codegen] = {}
-_OWN = {"dnnl": "packager.byoc.dnnl"}  # come with mblob
+_OWN = dict.fromkeys(("dnnl", "dnnl_json"), "packager.byoc.dnnl")  # come with mblob
 
 
 def register_codegen(key: str, *, override: bool = False) -> Callable[[Codegen], Codegen]:

@@ -28,12 +28,14 @@ class Tensor:
         shape: elements per dimension.
         dtype: "float32", ...
         constant: its elements, if it is a parameter of the graph.
+        producer: the operator that makes it, in the region or before it; None for an input of the graph.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     constant: ArrayRecord | None = None
+    producer: Operator | None = None
 
     @property
     def is_constant(self) -> bool:

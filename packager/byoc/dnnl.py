@@ -1,0 +1,264 @@
+"""The code generator of oneDNN: regions as modules of the key dnnl_json, which TVM's runtime and our plug-in run.
+
+    mblob.partition_graph(graph, params, host, {"dnnl": mblob.byoc.dnnl.supported})
+
+Operators are those of Relay, by the attribute `op` (`packager.byoc.operators`), in float32: nn.conv2d, nn.dense,
+nn.bias_add, add, nn.relu, tanh, sigmoid, nn.max_pool2d, nn.avg_pool2d, nn.global_max_pool2d, nn.global_avg_pool2d,
+nn.softmax, nn.batch_norm (with one output). `nn.` may be left out, and so may attributes with a default in Relay.
+A kernel that does more than one of these says so: a conv2d or dense with a third input adds it as bias, with the
+attribute `activation` ("relu", "tanh", "sigmoid") it ends with that. What stands alone is fused in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mblob.module import Module
+from packager.byoc.json_graph import JsonGraph
+from packager.byoc.operators import Operator, Region, Tensor
+from packager.errors import BuildError
+
+TYPE_KEY = "dnnl_json"
+_ROOTS = ("conv2d", "dense")  # what others are fused with
+_ACTIVATIONS = ("relu", "tanh", "sigmoid")
+_RELAY = {"tanh": "tanh", "sigmoid": "sigmoid", "add": "add"}  # all others begin with nn.
+
+
+def kind(operator: Operator) -> str:
+    """The operator without `nn.` before it."""
+    return operator.op.removeprefix("nn.")
+
+
+# -- what is supported ------------------------------------------------------------------------------------
+
+
+def supported(operator: Operator) -> bool:
+    """The predicate of oneDNN: whether it has the operator, for these shapes and types.
+
+    Raises:
+        BuildError: an attribute that is not what it must be.
+    """
+    check = _CHECKS.get(kind(operator))
+    if check is None or len(operator.outputs) != 1:
+        return False
+    if any(t.dtype != "float32" or 0 in t.shape for t in (*operator.inputs, *operator.outputs)):
+        return False
+    return check(operator)
+
+
+def _is_convolution(o: Operator) -> bool:
+    layouts = (o.text("data_layout", "NCHW"), o.text("kernel_layout", "OIHW"))
+    ranks = [len(t.shape) for t in o.inputs]
+    return layouts in (("NCHW", "OIHW"), ("NHWC", "HWIO")) and ranks[:2] == [4, 4] and _has_fused_parts(o, layouts[0])
+
+
+def _is_dense(o: Operator) -> bool:
+    return [len(t.shape) for t in o.inputs[:2]] == [2, 2] and _has_fused_parts(o, "NC")
+
+
+def _has_fused_parts(o: Operator, layout: str) -> bool:
+    channels = o.outputs[0].shape[layout.index("C")]
+    bias = len(o.inputs) < 3 or o.inputs[2].shape == (channels,)
+    return 2 <= len(o.inputs) <= 3 and bias and o.text("activation", "relu") in _ACTIVATIONS
+
+
+def _is_bias_add(o: Operator) -> bool:
+    """Only behind the operator that it is fused with, which is in the same region then: no other way leads here."""
+    if len(o.inputs) != 2 or o.inputs[1].producer is not None:
+        return False
+    root = o.inputs[0].producer
+    if root is None or kind(root) not in _ROOTS or len(root.inputs) != 2 or "activation" in root.attrs:
+        return False
+    data = o.inputs[0].shape
+    axis = o.integer("axis", 1) % len(data)
+    return supported(root) and axis == _channel_axis(root) and o.inputs[1].shape == (data[axis],)
+
+
+def _channel_axis(root: Operator) -> int:
+    return root.text("data_layout", "NCHW").index("C") if kind(root) == "conv2d" else 1
+
+
+def _is_add(o: Operator) -> bool:
+    return len(o.inputs) == 2 and o.inputs[0].shape == o.inputs[1].shape == o.outputs[0].shape
+
+
+def _is_elementwise(o: Operator) -> bool:
+    return len(o.inputs) == 1 and o.inputs[0].shape == o.outputs[0].shape
+
+
+def _is_pool(o: Operator) -> bool:
+    return len(o.inputs) == 1 and len(o.inputs[0].shape) == 4 and o.text("layout", "NCHW") in ("NCHW", "NHWC")
+
+
+def _is_softmax(o: Operator) -> bool:
+    return _is_elementwise(o) and -len(o.inputs[0].shape) <= o.integer("axis", -1) < len(o.inputs[0].shape)
+
+
+def _is_batch_norm(o: Operator) -> bool:
+    if len(o.inputs) != 5 or len(o.inputs[0].shape) < 2:
+        return False
+    shape = o.inputs[0].shape
+    axis = o.integer("axis", 1) % len(shape)
+    return axis > 0 and all(t.shape == (shape[axis],) for t in o.inputs[1:])
+
+
+_CHECKS: dict[str, Callable[[Operator], bool]] = {
+    "conv2d": _is_convolution, "dense": _is_dense, "bias_add": _is_bias_add, "add": _is_add,
+    "relu": _is_elementwise, "tanh": _is_elementwise, "sigmoid": _is_elementwise,
+    "max_pool2d": _is_pool, "avg_pool2d": _is_pool, "global_max_pool2d": _is_pool, "global_avg_pool2d": _is_pool,
+    "softmax": _is_softmax, "batch_norm": _is_batch_norm,
+}  # fmt: skip
+
+
+# -- attributes, as Relay has them -------------------------------------------------------------------------
+
+
+def _padding(o: Operator) -> tuple[int, ...]:
+    """Top, left, bottom, right."""
+    found = o.ints("padding", (0, 0))
+    if len(found) not in (1, 2, 4):
+        raise BuildError(f"graph: node {o.name!r} ({o.op}): padding: expected 1, 2 or 4 numbers, found {len(found)}")
+    return found if len(found) == 4 else (found * 2 if len(found) == 2 else found * 4)
+
+
+def _attributes(o: Operator) -> dict[str, Any]:
+    what = kind(o)
+    if what == "conv2d":
+        layout, kernel = o.text("data_layout", "NCHW"), o.text("kernel_layout", "OIHW")
+        weights = o.inputs[1].shape
+        return {
+            "strides": o.ints("strides", (1, 1), 2), "padding": _padding(o),
+            "dilation": o.ints("dilation", (1, 1), 2), "groups": o.integer("groups", 1),
+            "channels": weights[kernel.index("O")],
+            "kernel_size": (weights[kernel.index("H")], weights[kernel.index("W")]),
+            "data_layout": layout, "kernel_layout": kernel, "out_layout": "", "out_dtype": "",
+        }  # fmt: skip
+    if what == "dense":
+        return {"units": o.inputs[1].shape[0], "out_dtype": ""}
+    if what.startswith("global_"):
+        return {"layout": o.text("layout", "NCHW"), "out_layout": ""}
+    if what.endswith("_pool2d"):
+        made: dict[str, Any] = {
+            "pool_size": o.ints("pool_size", None, 2), "strides": o.ints("strides", (1, 1), 2),
+            "dilation": o.ints("dilation", (1, 1), 2), "padding": _padding(o),
+            "layout": o.text("layout", "NCHW"), "out_layout": "", "ceil_mode": o.flag("ceil_mode"),
+        }  # fmt: skip
+        return {**made, "count_include_pad": o.flag("count_include_pad")} if what == "avg_pool2d" else made
+    if what == "softmax":
+        return {"axis": o.integer("axis", -1)}
+    if what == "batch_norm":
+        return {
+            "axis": o.integer("axis", 1), "epsilon": o.number("epsilon", 1e-5), "center": o.flag("center", True),
+            "scale": o.flag("scale", True),
+        }  # fmt: skip
+    return {}
+
+
+# -- regions as JSON ---------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Fused:
+    """A convolution or dense layer with what follows it.
+
+    Attributes:
+        root: the operator itself.
+        parts: it and what follows; the result of the last is that of the whole.
+        bias, summand: added to its result, in this order.
+        activation: at the end.
+    """
+
+    root: Operator
+    parts: list[Operator]
+    bias: Tensor | None = None
+    summand: Tensor | None = None
+    activation: str | None = None
+
+    @property
+    def name(self) -> str:
+        """As TVM's patterns are called."""
+        parts = ["bias"] * (self.bias is not None) + ["sum"] * (self.summand is not None)
+        parts += [self.activation] if self.activation else []
+        return "_".join([f"dnnl.{kind(self.root)}", *parts]) if parts else f"nn.{kind(self.root)}"
+
+
+def codegen(region: Region) -> Module:
+    """The module of a region; every operator in it is one that `supported` takes.
+
+    Raises:
+        BuildError: one is not.
+    """
+    graph = JsonGraph(region)
+    inside = {id(o) for o in region.operators}
+    fused = {id(f.parts[-1]): f for f in _fuse(region)}
+    swallowed = {id(o) for f in fused.values() for o in f.parts[:-1]}
+    for o in region.operators:
+        if id(o) in swallowed:
+            continue
+        if id(o) in fused:
+            f = fused[id(o)]
+            inputs = [*f.root.inputs[:2], *(t for t in (f.bias, f.summand) if t is not None)]
+            graph.kernel(f.name, inputs, o.outputs, _attributes(f.root))
+        elif kind(o) == "bias_add":
+            root = o.inputs[0].producer
+            if root is None or id(root) not in inside:
+                raise BuildError(
+                    f"dnnl: {o.name!r} (nn.bias_add) stands alone in {region.symbol}: its {o.inputs[0].name!r} is made"
+                    " outside; let the predicate leave it to the host"
+                )
+            # The sum without bias is needed, too: both are computed.
+            whole = _Fused(root, [root, o], o.inputs[1])
+            graph.kernel(whole.name, [*root.inputs, o.inputs[1]], o.outputs, _attributes(root))
+        else:
+            name = _RELAY.get(kind(o), f"nn.{kind(o)}")
+            graph.kernel(name, o.inputs, o.outputs, _attributes(o))
+    return graph.module(TYPE_KEY)
+
+
+def _fuse(region: Region) -> list[_Fused]:
+    """Every convolution and dense layer, with what follows it, as far as nobody else needs what is between."""
+    readers: dict[int, list[Operator]] = {}
+    for o in region.operators:
+        for t in o.inputs:
+            readers.setdefault(id(t), []).append(o)
+    for t in region.outputs:
+        readers.setdefault(id(t), []).extend((_NOBODY, _NOBODY))
+
+    def follower(fused: _Fused) -> Operator | None:
+        found = readers.get(id(fused.parts[-1].outputs[0]), [])
+        return found[0] if len(found) == 1 and id(found[0]) not in taken else None
+
+    taken: set[int] = set()  # a sum follows two, and is part of one
+    made = []
+    for o in region.operators:
+        if kind(o) not in _ROOTS:
+            continue
+        bias = o.inputs[2] if len(o.inputs) > 2 else None
+        f = _Fused(o, [o], bias, None, o.text("activation") if "activation" in o.attrs else None)
+        while (next_one := follower(f)) is not None and _extend(f, next_one):
+            f.parts.append(next_one)
+            taken.add(id(next_one))
+        made.append(f)
+    return made
+
+
+_NOBODY = Operator("", "", "", {}, ())  # stands for those who use a result of the region
+
+
+def _extend(fused: _Fused, o: Operator) -> bool:
+    """Make an operator part of what it follows, if oneDNN computes the two at once."""
+    if fused.activation is not None:
+        return False
+    what = kind(o)
+    if what == "bias_add" and fused.bias is None:
+        fused.bias = o.inputs[1]
+    elif what == "add" and kind(fused.root) == "conv2d" and fused.bias is not None and fused.summand is None:
+        fused.summand = next(t for t in o.inputs if t is not fused.parts[-1].outputs[0])
+    elif what in _ACTIVATIONS and (what == "relu" or fused.summand is None):
+        fused.activation = what
+    else:
+        return False
+    return True
+
