@@ -6,5 +6,5 @@ COMPILE := -std=gnu11 -fPIC -fvisibility=hidden -pthread -DMBLOB_HOST
 LINK := -pthread -Wl,-soname,$(SONAME) -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack
 LDLIBS := -ldl
 # Plug-ins: plugins/NAME/*.c, plugins/common/*.c and these files of src/ make libmblob-NAME.so. They link no libmblob.
-PLUGIN_SHARED := bytes.c json.c map.c
+PLUGIN_SHARED := bytes.c json.c map.c sha256.c
 PLUGIN_LINK := -pthread -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack

@@ -1,0 +1,160 @@
+#define _GNU_SOURCE
+#include "cl_build.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cl_cache.h"
+#include "digest.h"
+
+enum { SHOWN_LINES = 3, SHOWN_LENGTH = 240 }; /* of the compiler's log */
+
+static const char *build_options(void) {
+  const char *options = getenv("MBLOB_OPENCL_OPTIONS");
+  return options ? options : "";
+}
+
+/* ---- errors ----------------------------------------------------------------------------------- */
+
+/* The lines of the log with errors, or if none says so its first ones, as one line. */
+static void shorten(char *log, char *out, size_t size) {
+  const bool marked = strcasestr(log, "error") != NULL;
+  size_t used = 0, shown = 0;
+  char *rest = NULL;
+  *out = 0;
+  for (char *line = strtok_r(log, "\r\n", &rest); line && shown < SHOWN_LINES && used < size; line = strtok_r(NULL, "\r\n", &rest)) {
+    line += strspn(line, " \t");
+    if (!*line || (marked && !strcasestr(line, "error"))) continue;
+    used += (size_t)snprintf(out + used, size - used, "%s%.*s", shown++ ? " | " : "", SHOWN_LENGTH, line);
+  }
+}
+
+static int fail_build(const char *kernel, const struct mb_cl_device *device, cl_program program, cl_int code) {
+  size_t size = 0;
+  char *log = NULL, lines[SHOWN_LINES * (SHOWN_LENGTH + 4)] = "";
+  if (!mb_cl.clGetProgramBuildInfo(program, device->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) && size > 1 &&
+      (log = calloc(1, size + 1)) &&
+      !mb_cl.clGetProgramBuildInfo(program, device->device, CL_PROGRAM_BUILD_LOG, size, log, NULL))
+    shorten(log, lines, sizeof(lines));
+  free(log);
+  return mb_cl_fail(device, code, "kernel '%s' cannot be built%s%s", kernel, *lines ? ": " : "", lines);
+}
+
+/* ---- making ----------------------------------------------------------------------------------- */
+
+static int from_source(const struct mb_cl_part *part, const struct mb_cl_device *device, cl_program *out) {
+  const char *texts[] = {(const char *)part->head.data, (const char *)part->code.data};
+  const size_t sizes[] = {(size_t)part->head.size, (size_t)part->code.size};
+  const cl_uint skipped = sizes[0] ? 0 : 1; /* a length of 0 means that the text ends with NUL */
+  cl_int code = CL_SUCCESS;
+  if (!sizes[1]) return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: the program of kernel '%s' is empty", part->kernel);
+  *out = mb_cl.clCreateProgramWithSource(device->context, 2 - skipped, texts + skipped, sizes + skipped, &code);
+  return *out ? MBLOB_OK : mb_cl_fail(device, code, "a program cannot be made of its source");
+}
+
+static int from_binary(const uint8_t *data, size_t size, const struct mb_cl_device *device, cl_program *out) {
+  cl_int code = CL_SUCCESS, of_binary = CL_SUCCESS;
+  *out = mb_cl.clCreateProgramWithBinary(device->context, 1, &device->device, &size, &data, &of_binary, &code);
+  return *out ? MBLOB_OK
+              : mb_cl_fail(device, code, "the program of the payload is not for this device or driver (%s, driver %s)",
+                           device->platform_name, device->driver);
+}
+
+static mb_cl_with_il function_for_il(const struct mb_cl_device *device) {
+  unsigned major = 0, minor = 0;
+  (void)sscanf(device->version, "OpenCL %u.%u", &major, &minor);
+  if (mb_cl_text_has(device, CL_DEVICE_IL_VERSION, "SPIR-V") && (major > 2 || (major == 2 && minor >= 1)))
+    return mb_cl.clCreateProgramWithIL;
+  if (!mb_cl_text_has(device, CL_DEVICE_EXTENSIONS, "cl_khr_il_program")) return NULL;
+  mb_cl_with_il function = NULL;
+  void *address = mb_cl.clGetExtensionFunctionAddressForPlatform(device->platform, "clCreateProgramWithILKHR");
+  memcpy(&function, &address, sizeof(address)); /* ISO C has no cast from data to functions */
+  return function;
+}
+
+static int from_il(const struct mb_cl_part *part, const struct mb_cl_device *device, cl_program *out) {
+  cl_int code = CL_SUCCESS;
+  const mb_cl_with_il create = function_for_il(device);
+  if (!create)
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "opencl: kernel '%s' is SPIR-V, which device %d (%s, %s) does not take",
+                   part->kernel, device->id, device->name, device->version);
+  *out = create(device->context, part->code.data, (size_t)part->code.size, &code);
+  return *out ? MBLOB_OK : mb_cl_fail(device, code, "a program cannot be made of the SPIR-V of kernel '%s'", part->kernel);
+}
+
+static int create(enum mb_cl_form form, const struct mb_cl_part *part, const struct mb_cl_device *device, cl_program *out) {
+  switch (form) {
+    case MB_CL_SOURCE: return from_source(part, device, out);
+    case MB_CL_BINARY: return from_binary(part->code.data, (size_t)part->code.size, device, out);
+    case MB_CL_SPIRV: break;
+  }
+  return from_il(part, device, out);
+}
+
+static cl_int build(cl_program program, const struct mb_cl_device *device) {
+  return mb_cl.clBuildProgram(program, 1, &device->device, build_options(), NULL, NULL);
+}
+
+/* ---- the cache -------------------------------------------------------------------------------- */
+
+static bool key_of(const struct mb_cl_part *part, const struct mb_cl_device *device, struct mb_cl_key *out) {
+  uint8_t digests[64];
+  char *text = NULL;
+  size_t size = 0;
+  FILE *all = open_memstream(&text, &size);
+  if (!all) return false;
+  mb_sha256(part->head.data, part->head.size, digests);
+  mb_sha256(part->code.data, part->code.size, digests + 32);
+  (void)fwrite(digests, 1, sizeof(digests), all);
+  /* With the NUL of each text, so that no two sets of them are the same bytes. */
+  const char *texts[] = {device->platform_name, device->name, device->version, device->driver, build_options()};
+  for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) (void)fwrite(texts[i], 1, strlen(texts[i]) + 1, all);
+  (void)fclose(all);
+  if (text) mb_sha256((const uint8_t *)text, size, out->digest);
+  free(text);
+  return text != NULL;
+}
+
+static cl_program load(const struct mb_cl_key *key, const struct mb_cl_device *device) {
+  uint8_t *data = NULL;
+  size_t size = 0;
+  cl_program program = NULL;
+  cl_int code = CL_SUCCESS, of_binary = CL_SUCCESS;
+  if (!mb_cl_cache_load(key, &data, &size)) return NULL;
+  const uint8_t *binary = data;
+  program = mb_cl.clCreateProgramWithBinary(device->context, 1, &device->device, &size, &binary, &of_binary, &code);
+  free(data);
+  if (program && build(program, device)) {
+    (void)mb_cl.clReleaseProgram(program);
+    program = NULL;
+  }
+  return program;
+}
+
+static void store(const struct mb_cl_key *key, cl_program program) {
+  size_t size = 0;
+  if (mb_cl.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL) || !size) return;
+  uint8_t *data = malloc(size);
+  if (data && !mb_cl.clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(data), &data, NULL))
+    mb_cl_cache_store(key, data, size);
+  free(data);
+}
+
+int mb_cl_build(enum mb_cl_form form, const struct mb_cl_part *part, const char *kernel, const struct mb_cl_device *device,
+                cl_program *out) {
+  struct mb_cl_key key;
+  const bool cached = form != MB_CL_BINARY && key_of(part, device, &key);
+  if (cached && (*out = load(&key, device))) return MBLOB_OK;
+  int status = create(form, part, device, out);
+  if (status) return status;
+  const cl_int code = build(*out, device);
+  if (code) {
+    status = fail_build(kernel, device, *out, code);
+    (void)mb_cl.clReleaseProgram(*out);
+    *out = NULL;
+    return status;
+  }
+  if (cached) store(&key, *out);
+  return MBLOB_OK;
+}

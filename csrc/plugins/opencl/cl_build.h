@@ -1,0 +1,12 @@
+/* cl_build.h - from a part of a payload to a program that is built for a device, through the cache of files. */
+#ifndef MB_CL_BUILD_H
+#define MB_CL_BUILD_H
+
+#include "cl_device.h"
+#include "cl_payload.h"
+
+/* `kernel`: for whom, in errors. The compiler's first errors are in the error. */
+int mb_cl_build(enum mb_cl_form form, const struct mb_cl_part *part, const char *kernel, const struct mb_cl_device *device,
+                cl_program *out);
+
+#endif
