@@ -4,6 +4,8 @@
 
 #include <mblob.h>
 #include <stdbool.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check_tvm.h"
 
@@ -18,6 +20,21 @@
 /* Whether the machine is an emulated one (test_other_machines.py): qemu-user loses its own state in a child that
  * a process of several threads forks. */
 static inline bool is_emulated(void) { return getenv("MBLOB_TEST_EMULATED") != NULL; }
+
+/* Run a test in a process of its own: what it starts, and the environment it sets, ends with it. */
+static inline void apart(const char *name, void (*test)(void)) {
+  printf("  %s\n", name);
+  (void)fflush(stdout);
+  pid_t child = fork();
+  int status = 1;
+  CHECK(child >= 0);
+  if (!child) {
+    test();
+    exit(0); /* with exit handlers: leaks are looked for */
+  }
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+#define APART(test) apart(#test, test)
 
 /* DIRECTORY/NAME in a static buffer. */
 static inline const char *in(const char *directory, const char *name) {

@@ -2,9 +2,7 @@
  * devices. Each way of finding runs in a process of its own, since what was started stays. */
 #define _GNU_SOURCE
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <tvm/runtime/c_backend_api.h>
-#include <unistd.h>
 
 #include "check.h"
 
@@ -244,20 +242,6 @@ static void a_carried_device_outlives_its_library(void) {
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
-
-static void apart(const char *name, void (*test)(void)) {
-  printf("  %s\n", name);
-  (void)fflush(stdout);
-  pid_t child = fork();
-  int status = 1;
-  CHECK(child >= 0);
-  if (!child) {
-    test();
-    exit(0); /* with exit handlers: leaks are looked for */
-  }
-  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-#define APART(test) apart(#test, test)
 
 int main(int argc, char **argv) {
   CHECK(argc == 2);

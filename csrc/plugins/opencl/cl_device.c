@@ -78,6 +78,7 @@ static void read_limits(struct mb_cl_device *d) {
   d->max_allocation = read_number(d->device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   d->base_alignment = read_number(d->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
   d->address_bits = read_number(d->device, CL_DEVICE_ADDRESS_BITS);
+  if (!d->max_group) d->max_group = SIZE_MAX; /* not told: the driver refuses what is too much */
   if (!d->base_alignment) d->base_alignment = 1;
   const uint64_t dimensions = read_number(d->device, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
   if (dimensions <= sizeof(items) / sizeof(*items))
@@ -102,6 +103,7 @@ static bool passes(const char *filter, size_t number, const char *word, const ch
 struct found {
   struct mb_cl_device *items;
   size_t count, capacity;
+  cl_int failure; /* of a platform that could not tell its devices */
 };
 
 static int add_device(struct found *all, cl_platform_id platform, const char *platform_name, cl_device_id id) {
@@ -136,7 +138,8 @@ static int add_platform(struct found *all, cl_platform_id platform, const char *
   int status = MBLOB_OK;
   for (cl_uint i = 0; !code && !status && i < count; i++) status = add_device(all, platform, name, ids[i]);
   free(ids);
-  return status; /* a platform that cannot tell its devices has none; the others count */
+  if (code) all->failure = code; /* the other platforms count */
+  return status;
 }
 
 static int add_platforms(struct found *all) {
@@ -180,6 +183,7 @@ static int find_devices(void) {
   static bool hooked;
   int status = mb_cl_load();
   if (!status) status = add_platforms(&all);
+  if (!status && !all.count && all.failure) status = mb_cl_fail(NULL, all.failure, "the platforms cannot tell their devices");
   const int count = status ? 0 : choose(&all);
   free(all.items);
   if (status) return status;

@@ -1,0 +1,399 @@
+/* The OpenCL plug-in over fake_opencl.so: payloads true and false, programs and the cache of them, and what a launch gives to the
+ * library. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "opencl_host.h"
+
+static const char *libraries;
+
+/* ---- payloads --------------------------------------------------------------------------------- */
+
+static void refused(struct payload p, const char *text) {
+  CHECK(open_payload(&p) == NULL);
+  CHECK(said(text));
+}
+
+static void payloads_that_lie(void) {
+  const char *const no_parts = "__kernel void k() {}";
+  struct payload p = source_of("k", "p", "blockIdx.x", "__kernel void other() {}");
+  refused(p, "kernel 'k' is declared and not in the source");
+  refused(source_of("k", "", "", "__kernel void kk() {}"), "kernel 'k' is declared and not in the source");
+  refused(source_of("k", "", "", ""), "there is no program");
+  refused(source_of("k", "h", "", no_parts), "kernel 'k': argument 0 is declared float16; kernels take");
+  refused(source_of("k", "", "vthread", no_parts), "kernel 'k': unknown launch tag 'vthread'");
+  refused(source_of("k", "", "blockIdx.x,blockIdx.x", no_parts), "launch tag 'blockIdx.x' comes twice");
+  refused(source_of("k", "", "tir.use_dyn_shared_memory,blockIdx.x", no_parts), "'tir.use_dyn_shared_memory' must be the last");
+  refused(source_of("k", "", "", "// Function: other\nx"), "a program for kernel 'other', which is not declared");
+  refused(source_of("k", "", "", "// Function: k\nx\n// Function: k\ny"), "two programs for kernel 'k'");
+  refused(source_of("", "", "", no_parts), "functions.name: 0 bytes long");
+  p = (struct payload){.size = 0};
+  put_text(&p, "cl");
+  put_number(&p, 2, 8);
+  put_kernel(&p, "a", "", "");
+  put_kernel(&p, "b", "", "");
+  put_text(&p, "// Function: a\nx");
+  refused(p, "kernel 'b' is declared and has no program");
+  p = (struct payload){.size = 0};
+  put_text(&p, "cl");
+  put_number(&p, 2, 8);
+  put_kernel(&p, "a", "", "");
+  put_kernel(&p, "a", "", "");
+  put_text(&p, no_parts);
+  refused(p, "kernel 'a' is declared twice");
+  p = source_of("k", "", "", no_parts);
+  put_number(&p, 0, 3);
+  refused(p, "3 bytes are left over");
+  p = (struct payload){.size = 0};
+  put_text(&p, "metal");
+  refused(p, "unknown format 'metal'");
+}
+
+/* Every prefix, and every byte changed in several ways: opened or refused, never more. */
+static void damaged_payloads(void) {
+  const struct payload good = source_of("vadd", "pil", "blockIdx.x,threadIdx.y", vadd_text);
+  for (size_t size = 0; size < good.size; size++) {
+    struct payload p = good;
+    p.size = size;
+    CHECK(open_payload(&p) == NULL);
+  }
+  static const uint8_t changes[] = {0x00, 0x01, 0x7f, 0x80, 0xff};
+  for (size_t at = 0; at < good.size; at++)
+    for (size_t i = 0; i < sizeof(changes); i++) {
+      struct payload p = good;
+      p.bytes[at] = changes[i];
+      void *module = open_payload(&p);
+      if (module) runtime->close(module);
+    }
+}
+
+static int launches(const char *types, const char *text) {
+  struct payload p = source_of("k", types, "", text);
+  void *module = open_payload(&p), *function = &p;
+  const TVMValue args[4] = {{.v_int64 = 0}};
+  const int codes[4] = {0};
+  CHECK(module && runtime->function(module, "nobody", &function) == MBLOB_OK && !function);
+  const int status = call(module, "k", args, codes, (int)strlen(types));
+  runtime->close(module);
+  return status;
+}
+
+static void source_of_both_eras(void) {
+  CHECK(launches("ii", "__kernel void a() {} __kernel void k(int a, int b) {}") == MBLOB_OK);
+  CHECK(launches("i", "// Function: k \r\n__kernel void k(int a) {}\n") == MBLOB_OK);
+  CHECK(launches("i", "#define X 1\n// Function: k\n__kernel void k(int a) {}\n") == MBLOB_OK); /* a head for every part */
+  CHECK(launches("i", "  // Function: j\n__kernel void k(int a) {}\n") == MBLOB_OK);            /* not at the begin of a line */
+}
+
+static void a_program_that_differs_from_its_declaration(void) {
+  CHECK(launches("i", "__kernel void j(int k) {} __kernel void l() {}") == MBLOB_E_NOT_FOUND);
+  CHECK(said("kernel 'k' is declared and its program has no kernel of that name; it has: j;l"));
+  CHECK(launches("i", "__kernel void k(int a, int b) {}") == MBLOB_E_FORMAT);
+  CHECK(said("kernel 'k' is declared with 1 arguments and its program has 2"));
+  CHECK(launches("i", "// Function: k\n#error no") == MBLOB_E_KERNEL);
+  CHECK(said("kernel 'k' cannot be built: line 3: error: one | line 4: error: two | line 5: error: three on device 0 (Fake GPU 1): "
+             "CL_BUILD_PROGRAM_FAILURE (-11)"));
+  setenv("MBLOB_OPENCL_OPTIONS", "-bad", 1);
+  CHECK(launches("i", "__kernel void k(int a) {}") == MBLOB_E_KERNEL && said("-11"));
+  CHECK(fake->live == 2);
+}
+
+static void programs_that_drivers_wrote(void) {
+  struct payload p = {.size = 0};
+  put_text(&p, "clbin");
+  put_number(&p, 1, 8);
+  put_kernel(&p, "vadd", "ppp", "blockIdx.x,threadIdx.x");
+  struct payload other = p;
+  put_text(&p, "FAKEBIN __kernel void vadd(float *a, float *b, float *c) {}");
+  void *module = open_payload(&p);
+  CHECK(add_vectors(module, 1) == MBLOB_OK && fake->compilations == 0);
+  runtime->close(module);
+  put_text(&other, "NEWER DRIVER");
+  module = open_payload(&other);
+  CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL && said("not for this device or driver (Fake Platform 0, driver 7.5)"));
+  CHECK(said("CL_INVALID_BINARY (-42)"));
+  runtime->close(module);
+}
+
+static struct payload spirv_payload(uint32_t magic) {
+  static const char code[] = "__kernel void vadd(float *a, float *b, float *c) {} ";
+  const size_t words = (sizeof(code) - 1) / 4;
+  struct payload p = {.size = 0};
+  put_number(&p, 1, 8);
+  put_kernel(&p, "vadd", "ppp", "blockIdx.x,threadIdx.x");
+  put_number(&p, 1, 8);
+  put_text(&p, "vadd");
+  put_number(&p, 0, 4);
+  put_number(&p, 5 + words, 8);
+  put_number(&p, magic, 4);
+  put_number(&p, 0, 8);
+  put_number(&p, 0, 8);
+  for (size_t i = 0; i < 4 * words; i++) put_number(&p, (uint8_t)code[i], 1);
+  return p;
+}
+
+static void spirv_where_the_device_takes_it(void) {
+  struct payload p = spirv_payload(0x07230203);
+  void *module = open_payload(&p);
+  CHECK(add_vectors(module, 0) == MBLOB_E_INCOMPATIBLE && said("'vadd' is SPIR-V, which device 0 (Fake GPU 1, OpenCL 2.1 Fake)"));
+  setenv("FAKE_CL_IL", "1", 1);
+  CHECK(add_vectors(module, 0) == MBLOB_OK);
+  runtime->close(module);
+  refused(spirv_payload(0), "the program of kernel 'vadd' is no SPIR-V");
+}
+
+/* ---- the cache -------------------------------------------------------------------------------- */
+
+static char cache[256];
+
+static void forget_cache(void) {
+  char command[320];
+  snprintf(cache, sizeof(cache), "%s/opencl_cache_%d", libraries, (int)getpid());
+  snprintf(command, sizeof(command), "rm -rf '%s'", cache);
+  CHECK(system(command) == 0);
+  setenv("MBLOB_CACHE_DIR", cache, 1);
+  setenv("MBLOB_CACHE", "1", 1);
+}
+
+/* The only file in the cache. */
+static const char *cached_file(void) {
+  static char path[640];
+  char folder[300];
+  int found = 0;
+  snprintf(folder, sizeof(folder), "%s/opencl", cache);
+  DIR *list = opendir(folder);
+  CHECK(list);
+  for (struct dirent *entry; (entry = readdir(list));)
+    if (entry->d_name[0] != '.') {
+      snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+      found++;
+    }
+  closedir(list);
+  CHECK(found == 1);
+  return path;
+}
+
+/* How often the compiler runs for another use of vadd. */
+static int compilations(void) {
+  const struct payload p = vadd_payload();
+  const int before = fake->compilations;
+  void *module = open_payload(&p);
+  CHECK(add_vectors(module, 0) == MBLOB_OK && add_vectors(module, 0) == MBLOB_OK);
+  runtime->close(module);
+  return fake->compilations - before;
+}
+
+static void damage(const char *path, long at, int byte, long size) {
+  FILE *file = fopen(path, "r+b");
+  CHECK(file && fseek(file, at, SEEK_SET) == 0 && fputc(byte, file) == byte && fclose(file) == 0);
+  if (size >= 0) CHECK(truncate(path, size) == 0);
+}
+
+static void programs_are_compiled_once(void) {
+  forget_cache();
+  CHECK(compilations() == 1 && compilations() == 0);
+  const char *path = cached_file();
+  struct stat st;
+  CHECK(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600);
+  damage(path, st.st_size - 1, 'X', -1);
+  CHECK(compilations() == 1 && compilations() == 0); /* written anew */
+  damage(path, 40, 0, 50);
+  CHECK(compilations() == 1 && compilations() == 0);
+  damage(path, 0, 'm', 0);
+  CHECK(compilations() == 1);
+  CHECK(chmod(path, 0666) == 0 && compilations() == 1 && compilations() == 0); /* others may have written it */
+  fail("clCreateProgramWithBinary", 0, 1, -42); /* intact, and the driver does not want it */
+  CHECK(compilations() == 1);
+  setenv("MBLOB_OPENCL_OPTIONS", "-cl-mad-enable", 1);
+  CHECK(compilations() == 1);
+  unsetenv("MBLOB_OPENCL_OPTIONS");
+  setenv("MBLOB_CACHE", "0", 1);
+  CHECK(compilations() == 1);
+  CHECK(fake->live == 2);
+  forget_cache();
+}
+
+static void where_the_cache_is(void) {
+  forget_cache();
+  unsetenv("MBLOB_CACHE_DIR");
+  setenv("HOME", cache, 1);
+  unsetenv("XDG_CACHE_HOME");
+  char path[300];
+  CHECK(compilations() == 1 && compilations() == 0);
+  snprintf(path, sizeof(path), "%s/.cache/mblob/opencl", cache);
+  CHECK(access(path, F_OK) == 0);
+  snprintf(path, sizeof(path), "%s/xdg", cache);
+  setenv("XDG_CACHE_HOME", path, 1);
+  CHECK(compilations() == 1 && compilations() == 0);
+  setenv("XDG_CACHE_HOME", "relative", 1); /* to be ignored */
+  CHECK(compilations() == 0);
+  setenv("MBLOB_CACHE_DIR", "/proc/nowhere", 1);
+  CHECK(compilations() == 1);
+  unsetenv("MBLOB_CACHE_DIR"), unsetenv("XDG_CACHE_HOME"), unsetenv("HOME");
+  CHECK(compilations() == 1);
+  forget_cache();
+}
+
+/* ---- launches --------------------------------------------------------------------------------- */
+
+static void argument_is(int i, const void *value, size_t size) {
+  CHECK(fake->args[i].size == size && memcmp(fake->args[i].bytes, value, size) == 0);
+}
+
+static void scalars_are_converted_as_declared(void) {
+  struct payload p = source_of("k", "bwilBWILfdfp", "", "__kernel void k(a,b,c,d,e,f,g,h,i,j,k,l)");
+  void *module = open_payload(&p);
+  TVMValue args[12] = {{-100},          {-30000},        {-5},  {INT64_MIN}, {200}, {60000},
+                       {4000000000},    {-1},            {0},   {0},         {3},   {0}};
+  int codes[12] = {0, 0, 0, 0, 0, 0, 0, 0, kTVMArgFloat, kTVMArgFloat, kTVMArgInt, kTVMNullptr};
+  args[8].v_float64 = 1.5, args[9].v_float64 = -2.25;
+  CHECK(call(module, "k", args, codes, 12) == MBLOB_OK);
+  argument_is(0, &(int8_t){-100}, 1), argument_is(1, &(int16_t){-30000}, 2), argument_is(2, &(int32_t){-5}, 4);
+  argument_is(3, &(int64_t){INT64_MIN}, 8), argument_is(4, &(uint8_t){200}, 1), argument_is(5, &(uint16_t){60000}, 2);
+  argument_is(6, &(uint32_t){4000000000}, 4), argument_is(7, &(uint64_t){UINT64_MAX}, 8);
+  argument_is(8, &(float){1.5f}, 4), argument_is(9, &(double){-2.25}, 8), argument_is(10, &(float){3}, 4);
+  argument_is(11, &(void *){NULL}, sizeof(void *));
+  static const struct {
+    int at;
+    int64_t value;
+    const char *text;
+  } wrong[] = {{0, 128, "argument 0: 128 does not fit int8"},        {1, -32769, "does not fit int16"},
+               {2, INT64_C(1) << 31, "2147483648 does not fit int32"}, {4, -1, "-1 does not fit uint8"},
+               {5, 65536, "does not fit uint16"},                    {6, INT64_C(1) << 32, "does not fit uint32"}};
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    const TVMValue right = args[wrong[i].at];
+    args[wrong[i].at].v_int64 = wrong[i].value;
+    CHECK(call(module, "k", args, codes, 12) == MBLOB_E_ARGUMENT && said(wrong[i].text));
+    args[wrong[i].at] = right;
+  }
+  codes[2] = kTVMArgFloat;
+  CHECK(call(module, "k", args, codes, 12) == MBLOB_E_ARGUMENT && said("argument 2 is a int32 and was given a value of type code 2"));
+  codes[2] = kTVMArgInt, codes[8] = kTVMStr;
+  CHECK(call(module, "k", args, codes, 12) == MBLOB_E_ARGUMENT && said("argument 8 is a float32"));
+  CHECK(fake->launches == 1);
+  runtime->close(module);
+}
+
+static int launch(void *module, int64_t bx, int64_t bz, int64_t tx, int64_t ty, int64_t shared) {
+  const TVMValue args[5] = {{bz}, {tx}, {bx}, {ty}, {shared}};
+  const int codes[5] = {0};
+  return call(module, "k", args, codes, 5);
+}
+
+static void extents_come_by_their_tags(void) {
+  struct payload p = source_of("k", "", "blockIdx.z,threadIdx.x,blockIdx.x,threadIdx.y,tir.use_dyn_shared_memory", "__kernel void k()");
+  void *module = open_payload(&p);
+  CHECK(launch(module, 5, 7, 4, 3, 100) == MBLOB_OK);
+  const size_t global[3] = {20, 3, 7}, local[3] = {4, 3, 1};
+  CHECK(fake->dimensions == 3 && memcmp(fake->global, global, sizeof(global)) == 0 && memcmp(fake->local, local, sizeof(local)) == 0);
+  CHECK(launch(module, 0, 0, 0, 0, 0) == MBLOB_OK && fake->global[0] == 1 && fake->global[2] == 1 && fake->local[1] == 1);
+  CHECK(launch(module, 1, 1, 1024, 1, 0) == MBLOB_OK);
+  CHECK(launch(module, 1, 1, 1025, 1, 0) == MBLOB_E_ARGUMENT && said("threadIdx (1025, 1, 1): the largest threadIdx.x of device 0 (Fake GPU 1) is 1024"));
+  CHECK(launch(module, 1, 1, 1, 513, 0) == MBLOB_E_ARGUMENT && said("the largest threadIdx.y of device 0 (Fake GPU 1) is 512"));
+  CHECK(launch(module, 1, 1, 64, 17, 0) == MBLOB_E_ARGUMENT && said("the largest group of this kernel of device 0 (Fake GPU 1) is 1024"));
+  CHECK(launch(module, INT64_C(1) << 31, 1, 2, 1, 0) == MBLOB_E_ARGUMENT && said("is 4294967295"));
+  CHECK(launch(module, INT64_MAX, 1, 1024, 1, 0) == MBLOB_E_ARGUMENT);
+  CHECK(launch(module, -1, 1, 1, 1, 0) == MBLOB_E_ARGUMENT && said("argument 2, blockIdx.x, must be an integer of at least 0"));
+  CHECK(call(module, "k", NULL, NULL, 0) == MBLOB_E_ARGUMENT && said("0 arguments given, it takes 0 and 5 launch extents: blockIdx.z, threadIdx.x"));
+  runtime->close(module);
+  p = source_of("heavy", "", "threadIdx.x", "__kernel void heavy()");
+  module = open_payload(&p);
+  CHECK(call(module, "heavy", &(TVMValue){64}, &(int){0}, 1) == MBLOB_OK && fake->dimensions == 1);
+  CHECK(call(module, "heavy", &(TVMValue){65}, &(int){0}, 1) == MBLOB_E_ARGUMENT && said("the largest group of this kernel"));
+  runtime->close(module);
+}
+
+static void memory_as_arguments(void) {
+  struct payload p = source_of("k", "pp", "", "__kernel void k(a, b)");
+  void *module = open_payload(&p), *here, *there;
+  CHECK(!device->allocate(0, 1024, 64, &here) && !device->allocate(1, 64, 64, &there));
+  int64_t shape = 4;
+  DLTensor part = {.data = here, .device = {kDLOpenCL, 0}, .ndim = 1, .dtype = {kDLFloat, 32, 1}, .shape = &shape, .byte_offset = 256};
+  DLTensor of_host = {.data = &shape, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLFloat, 32, 1}, .shape = &shape};
+  TVMValue args[2] = {{.v_handle = here}, {.v_handle = &part}};
+  int codes[2] = {kTVMOpaqueHandle, kTVMDLTensorHandle};
+  const int before = fake->live;
+  CHECK(call(module, "k", args, codes, 2) == MBLOB_OK);
+  CHECK(memcmp(fake->args[0].bytes, fake->args[1].bytes, 8) != 0 && fake->live == before + 2); /* + a program and a kernel */
+  part.byte_offset = 100;
+  CHECK(call(module, "k", args, codes, 2) == MBLOB_E_ARGUMENT && said("begins at byte 100 of memory of 1024 bytes") && said("multiples of 128"));
+  part.byte_offset = 1024;
+  CHECK(call(module, "k", args, codes, 2) == MBLOB_E_ARGUMENT);
+  part.byte_offset = 128;
+  fail("clCreateSubBuffer", 0, 1, -13);
+  CHECK(call(module, "k", args, codes, 2) == MBLOB_E_KERNEL && said("CL_MISALIGNED_SUB_BUFFER_OFFSET"));
+  args[1].v_handle = &of_host;
+  CHECK(call(module, "k", args, codes, 2) == MBLOB_E_ARGUMENT && said("argument 1 is a tensor of device type 1, expected 4"));
+  codes[1] = kTVMOpaqueHandle;
+  CHECK(call(module, "k", args, codes, 2) == MBLOB_E_ARGUMENT && said("kernel 'k': argument 1: ") && said("is no memory of an OpenCL device"));
+  args[1].v_handle = there;
+  CHECK(call(module, "k", args, codes, 2) == MBLOB_E_ARGUMENT && said("argument 0 is memory of device 0, argument 1 of device 1"));
+  args[0].v_handle = there; /* the device is where the memory is */
+  CHECK(call(module, "k", args, codes, 2) == MBLOB_OK && fake->live == before + 4); /* + a program and a kernel there */
+  codes[0] = kTVMArgInt;
+  CHECK(call(module, "k", args, codes, 2) == MBLOB_E_ARGUMENT && said("argument 0 is a pointer and was given a value of type code 0"));
+  runtime->close(module);
+  CHECK(!device->free(0, here) && !device->free(1, there));
+}
+
+static void without_memory_the_chosen_device_runs(void) {
+  struct payload p = source_of("k", "i", "", "__kernel void k(int a)");
+  void *module = open_payload(&p), *of_second;
+  const int codes[1] = {0};
+  CHECK(!device->set_device(1) && !device->synchronize(1, NULL) && (of_second = fake->last_queue));
+  CHECK(call(module, "k", &(TVMValue){7}, codes, 1) == MBLOB_OK && fake->last_queue == of_second);
+  CHECK(!device->set_device(0) && call(module, "k", &(TVMValue){7}, codes, 1) == MBLOB_OK && fake->last_queue != of_second);
+  runtime->close(module);
+}
+
+/* ---- threads ---------------------------------------------------------------------------------- */
+
+static void *same_module;
+
+static void *call_often(void *number) {
+  for (int64_t i = 0; i < 300; i++) {
+    const int64_t value = 1000 * (int64_t)(intptr_t)number + i;
+    const TVMValue args[2] = {{value}, {value}};
+    const int codes[2] = {0};
+    CHECK(call(same_module, "same", args, codes, 2) == MBLOB_OK);
+    CHECK(i % 50 || add_vectors(same_module, (int)(i / 50 % 2)) == MBLOB_OK);
+  }
+  return NULL;
+}
+
+static void threads_do_not_mix_their_arguments(void) {
+  pthread_t threads[6];
+  struct payload p = {.size = 0};
+  put_text(&p, "cl");
+  put_number(&p, 2, 8);
+  put_kernel(&p, "same", "ll", "");
+  put_kernel(&p, "vadd", "ppp", "blockIdx.x,threadIdx.x");
+  put_text(&p, "__kernel void same(long a, long b) {} __kernel void vadd(float *a, float *b, float *c) {}");
+  same_module = open_payload(&p);
+  for (int i = 0; i < 6; i++) CHECK(pthread_create(&threads[i], NULL, call_often, (void *)(intptr_t)i) == 0);
+  for (int i = 0; i < 6; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  CHECK(fake->mixed == 0 && fake->launches == 6 * (300 + 6) && fake->compilations == 2); /* once for each device */
+  runtime->close(same_module);
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  libraries = argv[1];
+  use_fake(libraries);
+  APART(payloads_that_lie);
+  APART(damaged_payloads);
+  APART(source_of_both_eras);
+  APART(a_program_that_differs_from_its_declaration);
+  APART(programs_that_drivers_wrote);
+  APART(spirv_where_the_device_takes_it);
+  APART(programs_are_compiled_once);
+  APART(where_the_cache_is);
+  APART(scalars_are_converted_as_declared);
+  APART(extents_come_by_their_tags);
+  APART(memory_as_arguments);
+  APART(without_memory_the_chosen_device_runs);
+  APART(threads_do_not_mix_their_arguments);
+  return 0;
+}
