@@ -8,13 +8,13 @@ static int set_error(int status, const char *text) {
   return status;
 }
 
-const char *mblob_last_error(void) { return message; }
+const char *TVMGetLastError(void) { return message; } /* CHECK tells it */
 
 static const mblob_host table = {.struct_size = sizeof(mblob_host),
                                  .abi_version = MBLOB_PLUGIN_ABI,
                                  .version = MBLOB_VERSION,
                                  .set_error = set_error,
-                                 .last_error = mblob_last_error};
+                                 .last_error = TVMGetLastError};
 
 struct fake_state *fake;
 const mblob_device_api *device;
