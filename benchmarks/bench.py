@@ -3,7 +3,7 @@
     python benchmarks/bench.py [--quick] [--output FILE]
 
 Each figure is paired with a yardstick that runs beside it: packing with `cp` of the payload, loading with a
-bare `dlopen` of the same library, calling with `np.add` on the same arrays. Ratios are medians of the pairs,
+bare `dlopen` of the same library, calling with `np.add` on the same arrays, OpenCL launches with C. Ratios are medians of the pairs,
 and are what to compare between machines. CPU time is user and system time of the whole process tree.
 """
 
@@ -25,6 +25,7 @@ from pathlib import Path
 
 import graphs
 import numpy as np
+import opencl
 
 import mblob
 
@@ -210,6 +211,12 @@ def first_output(folder: Path, pairs: int) -> Row:
     return measure("first output of the digits model, warm, wall", "dlopen and dlclose", pairs_found)
 
 
+def launching(folder: Path, pairs: int) -> Row:
+    """An OpenCL kernel with three buffers: arguments and launch, and the wait at the end of many."""
+    return measure("launch of an OpenCL kernel, wall", "C with the vendor's interface",
+                   opencl.launches(folder, pairs, 2000))  # fmt: skip
+
+
 def runtime_size(folder: Path) -> str:
     """A line on the size of the runtime library without debug information."""
     import loader
@@ -264,6 +271,10 @@ def main() -> None:
         rows += running(folder, pairs)
         rows.append(first_output(folder, 20 * pairs))
         notes = [runtime_size(folder)]
+        if opencl.available():
+            rows.append(launching(folder, 3 * pairs))
+        else:
+            notes.append("No OpenCL device: launches of its kernels were not measured.")
     text = report(rows, notes, shlex.join(["python", "benchmarks/bench.py", *sys.argv[1:]]))
     args.output.write_text(text)
     print(text, end="")
