@@ -1,0 +1,116 @@
+/* Arguments of a packed call as what a kernel's launch takes. */
+#define _GNU_SOURCE
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "error.h"
+#include "kernel_list.h"
+
+static const char *const extent_names[6] = {"grid x", "grid y", "grid z", "block x", "block y", "block z"};
+
+static bool is_integer(int code) { return code == kTVMArgInt || code == kTVMArgBool; }
+
+int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const int *codes, int count,
+                     struct mb_launch *out) {
+  *out = (struct mb_launch){{1, 1, 1, 1, 1, 1}, 0};
+  if (count < 0 || (size_t)count != kernel->type_count + kernel->tag_count)
+    return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': expected %zu arguments and %zu launch sizes, found %d values",
+                   kernel->name, kernel->type_count, kernel->tag_count, count);
+  for (size_t i = 0; i < kernel->tag_count; i++) {
+    size_t at = kernel->type_count + i;
+    unsigned tag = kernel->tags[i];
+    const char *what = tag == MB_SHARED_BYTES ? "shared memory" : extent_names[tag];
+    if (!is_integer(codes[at]))
+      return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %zu is the launch's %s, expected an int (type code 0), "
+                     "found type code %d", kernel->name, at, what, codes[at]);
+    int64_t value = args[at].v_int64;
+    if (value < 0)
+      return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %zu: the launch's %s is %lld, expected at least 0",
+                     kernel->name, at, what, (long long)value);
+    if (tag == MB_SHARED_BYTES)
+      out->shared = (uint64_t)value;
+    else
+      out->extent[tag] = value ? (uint64_t)value : 1; /* as TVM's runtime takes it */
+  }
+  return MBLOB_OK;
+}
+
+static void type_text(DLDataType type, char text[32]) {
+  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
+  if (type.code >= sizeof(names) / sizeof(*names))
+    (void)snprintf(text, 32, "type code %u of %u bits", type.code, type.bits);
+  else if (type.lanes == 1)
+    (void)snprintf(text, 32, "%s%u", names[type.code], type.bits);
+  else
+    (void)snprintf(text, 32, "%s%ux%u", names[type.code], type.bits, type.lanes);
+}
+
+static int wrong_type(const struct mb_kernel *kernel, int index, int code) {
+  char text[32];
+  type_text(kernel->types[index], text);
+  return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: expected %s, found type code %d", kernel->name, index,
+                 text, code);
+}
+
+static int put_integer(const struct mb_kernel *kernel, int index, int64_t value, uint64_t *out) {
+  DLDataType type = kernel->types[index];
+  unsigned bits = type.bits;
+  bool is_unsigned = type.code == kDLUInt || type.code == kDLBool;
+  /* Host code passes an unsigned number as the int64 of its bits or as the int64 of its sign: take both. */
+  int64_t low = bits == 64 ? INT64_MIN : -((int64_t)1 << (bits - 1));
+  int64_t high = bits == 64 ? INT64_MAX : is_unsigned ? ((int64_t)1 << bits) - 1 : -low - 1;
+  if (bits == 1) low = 0, high = 1;
+  if (value < low || value > high) {
+    char text[32];
+    type_text(type, text);
+    return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: %lld does not fit %s", kernel->name, index,
+                   (long long)value, text);
+  }
+  *out = (uint64_t)value; /* little endian: the low bytes are the number */
+  return MBLOB_OK;
+}
+
+static int put_float(const struct mb_kernel *kernel, int index, double value, uint64_t *out) {
+  if (kernel->types[index].bits == 64) {
+    memcpy(out, &value, sizeof(value));
+    return MBLOB_OK;
+  }
+  if (isfinite(value) && fabs(value) > (double)FLT_MAX)
+    return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: %g does not fit float32", kernel->name, index, value);
+  float narrow = (float)value;
+  memcpy(out, &narrow, sizeof(narrow));
+  return MBLOB_OK;
+}
+
+int mb_kernel_scalar(const struct mb_kernel *kernel, int index, TVMValue value, int code, uint64_t *out, size_t *size) {
+  DLDataType type = kernel->types[index];
+  *out = 0;
+  *size = (size_t)(type.bits + 7) / 8;
+  bool is_whole = type.code == kDLInt || type.code == kDLUInt || type.code == kDLBool;
+  bool known = type.lanes == 1 && (is_whole ? type.bits == 1 || type.bits == 8 || type.bits == 16 ||
+                                                  type.bits == 32 || type.bits == 64
+                                            : type.code == kDLFloat && (type.bits == 32 || type.bits == 64));
+  if (!known) {
+    char text[32];
+    type_text(type, text);
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "kernel '%s': argument %d: a %s cannot be passed by value", kernel->name,
+                   index, text);
+  }
+  if (is_whole) return is_integer(code) ? put_integer(kernel, index, value.v_int64, out) : wrong_type(kernel, index, code);
+  if (code != kTVMArgFloat && !is_integer(code)) return wrong_type(kernel, index, code);
+  return put_float(kernel, index, code == kTVMArgFloat ? value.v_float64 : (double)value.v_int64, out);
+}
+
+int mb_kernel_check_compact(const struct mb_kernel *kernel, int index, const DLTensor *tensor) {
+  int64_t expected = 1;
+  for (int32_t i = tensor->ndim - 1; tensor->strides && i >= 0; i--) {
+    if (tensor->shape[i] == 0) return MBLOB_OK;
+    if (tensor->shape[i] != 1 && tensor->strides[i] != expected)
+      return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: expected a compact tensor, its stride %d is %lld, "
+                     "not %lld elements", kernel->name, index, i, (long long)tensor->strides[i], (long long)expected);
+    expected *= tensor->shape[i];
+  }
+  return MBLOB_OK;
+}

@@ -1,0 +1,108 @@
+#define _GNU_SOURCE
+#include "kernel_list.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+static const char *const tag_names[MB_LAUNCH_TAGS] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z",
+                                                      "threadIdx.x", "threadIdx.y", "threadIdx.z",
+                                                      "tir.use_dyn_shared_memory"};
+
+static char *copy_text(struct mb_slice s) {
+  char *text = malloc((size_t)s.size + 1);
+  if (!text) {
+    (void)mb_fail_memory((size_t)s.size + 1);
+    return NULL;
+  }
+  memcpy(text, s.data, (size_t)s.size);
+  text[s.size] = 0;
+  return text;
+}
+
+static bool read_types(struct mb_cursor *c, struct mb_kernel *kernel) {
+  uint64_t count;
+  if (!mb_read_count(c, &count, 4, "kernel: arg_types")) return false;
+  kernel->types = calloc((size_t)count + 1, sizeof(*kernel->types));
+  if (!kernel->types) return (void)mb_fail_memory((size_t)count * sizeof(*kernel->types)), false;
+  kernel->type_count = (size_t)count;
+  for (size_t i = 0; i < count; i++) {
+    if (!mb_skip(c, 4, "kernel: arg_types")) return false;
+    const uint8_t *raw = c->data + c->pos - 4;
+    kernel->types[i] = (DLDataType){raw[0], raw[1], (uint16_t)(raw[2] | raw[3] << 8)};
+  }
+  return true;
+}
+
+static bool read_tags(struct mb_cursor *c, struct mb_kernel *kernel) {
+  uint64_t count;
+  if (!mb_read_count(c, &count, 8, "kernel: launch_param_tags")) return false;
+  unsigned seen = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    struct mb_slice text;
+    uint64_t start = c->pos;
+    unsigned tag = 0;
+    if (!mb_read_string(c, &text, "kernel: launch tag")) return false;
+    while (tag < MB_LAUNCH_TAGS && !mb_slice_is(text, tag_names[tag])) tag++;
+    if (tag == MB_LAUNCH_TAGS || seen & 1u << tag || (tag == MB_SHARED_BYTES && i + 1 != count)) {
+      (void)mb_fail_format("payload", (int64_t)start, c->entry,
+                           "kernel '%s': launch tag '%.*s'; expected blockIdx.x, .y, .z, threadIdx.x, .y, .z, each "
+                           "once, and tir.use_dyn_shared_memory last",
+                           kernel->name, (int)(text.size < 64 ? text.size : 64), (const char *)text.data);
+      return false;
+    }
+    seen |= 1u << tag;
+    kernel->tags[kernel->tag_count++] = (uint8_t)tag;
+  }
+  return true;
+}
+
+static bool read_kernel(struct mb_cursor *c, struct mb_kernel *kernel) {
+  struct mb_slice name, unused;
+  if (!mb_read_key(c, &name, "kernel: name")) return false;
+  kernel->name = copy_text(name);
+  /* The name inside is empty in all releases; the key is the kernel's. */
+  return kernel->name && mb_read_string(c, &unused, "kernel: inner name") && read_types(c, kernel) &&
+         read_tags(c, kernel);
+}
+
+int mb_kernel_list_read(struct mb_cursor *c, struct mb_kernel_list *out) {
+  uint64_t count;
+  *out = (struct mb_kernel_list){0};
+  if (!mb_read_count(c, &count, 32, "functions")) return MBLOB_E_FORMAT;
+  out->items = calloc((size_t)count + 1, sizeof(*out->items));
+  if (!out->items) return mb_fail_memory((size_t)count * sizeof(*out->items));
+  int status = MBLOB_OK;
+  while (!status && out->count < count) {
+    struct mb_kernel *kernel = &out->items[out->count];
+    uint64_t start = c->pos;
+    kernel->index = out->count++;
+    if (!read_kernel(c, kernel))
+      status = MBLOB_E_FORMAT;
+    else if (mb_map_get(&out->by_name, kernel->name))
+      status = mb_fail_format("payload", (int64_t)start, c->entry, "kernel '%s' is listed twice", kernel->name);
+    else if (!mb_map_put(&out->by_name, kernel->name, kernel))
+      status = MBLOB_E_MEMORY;
+  }
+  if (status) mb_kernel_list_free(out);
+  return status;
+}
+
+void mb_kernel_list_free(struct mb_kernel_list *list) {
+  mb_map_free(&list->by_name);
+  for (size_t i = 0; i < list->count; i++) {
+    free(list->items[i].name);
+    free(list->items[i].types);
+  }
+  free(list->items);
+  *list = (struct mb_kernel_list){0};
+}
+
+void mb_kernel_list_names(const struct mb_kernel_list *list, char *text, size_t size) {
+  size_t used = 0;
+  *text = 0;
+  for (size_t i = 0; i < list->count && used < size; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", list->items[i].name);
+}

@@ -1,0 +1,58 @@
+/* kernel_list.h - the kernels that a device module lists: the field `fmap` of its payload (docs/format.md, section 3),
+ * and the arguments of a call turned into what their launch takes. */
+#ifndef MB_PLUGIN_COMMON_KERNEL_LIST_H
+#define MB_PLUGIN_COMMON_KERNEL_LIST_H
+
+#include <mblob.h>
+
+#include "bytes.h"
+#include "map.h"
+
+/* Where a launch argument goes: the six extents, in this order, and the bytes of dynamic shared memory. */
+enum mb_launch_tag { MB_GRID_X, MB_BLOCK_X = 3, MB_SHARED_BYTES = 6, MB_LAUNCH_TAGS = 7 };
+
+struct mb_kernel {
+  char *name;
+  size_t index;           /* in the list */
+  DLDataType *types;      /* of the parameters, in order; a pointer is {kDLOpaqueHandle, 64, 1} */
+  size_t type_count;
+  uint8_t tags[MB_LAUNCH_TAGS]; /* enum mb_launch_tag of the arguments behind the parameters */
+  size_t tag_count;
+};
+
+struct mb_kernel_list {
+  struct mb_kernel *items;
+  size_t count;
+  struct mb_map by_name; /* name -> struct mb_kernel * */
+};
+
+/* Read the field where the cursor stands. On failure (recorded) nothing is left to free. */
+int mb_kernel_list_read(struct mb_cursor *c, struct mb_kernel_list *out);
+void mb_kernel_list_free(struct mb_kernel_list *list);
+/* Names, comma separated, cut to `size`: for errors. */
+void mb_kernel_list_names(const struct mb_kernel_list *list, char *text, size_t size);
+
+/* How large a launch is. */
+struct mb_launch {
+  uint64_t extent[6]; /* grid x, y, z in blocks, block x, y, z in threads; 1 where nothing says otherwise */
+  uint64_t shared;    /* bytes of dynamic shared memory */
+};
+
+/* The launch arguments of a call: MBLOB_E_ARGUMENT for a wrong count, type or number. */
+int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const int *codes, int count,
+                     struct mb_launch *out);
+
+/* One scalar argument as the bytes of its declared type, in `out`; its size in bytes to *size. MBLOB_E_ARGUMENT: another
+ * kind of value, or a number that the type does not hold. */
+int mb_kernel_scalar(const struct mb_kernel *kernel, int index, TVMValue value, int code, uint64_t *out, size_t *size);
+
+/* Whether the declared type is a pointer. */
+static inline bool mb_is_pointer(DLDataType type) { return type.code == kDLOpaqueHandle; }
+/* The tensor behind an argument, or NULL if it is none. */
+static inline const DLTensor *mb_tensor_of(TVMValue value, int code) {
+  return code == kTVMDLTensorHandle || code == kTVMNDArrayHandle ? value.v_handle : NULL;
+}
+/* A tensor that a kernel can take by its address alone: compact. MBLOB_E_ARGUMENT if it is not. */
+int mb_kernel_check_compact(const struct mb_kernel *kernel, int index, const DLTensor *tensor);
+
+#endif

@@ -1,0 +1,21 @@
+/* code.h - the code of a payload: PTX, cubin or fatbin. The driver gets no length with it, so it is checked first. */
+#ifndef MB_CUDA_CODE_H
+#define MB_CUDA_CODE_H
+
+#include "bytes.h"
+#include "context.h"
+
+enum cuda_code_kind { CUDA_PTX, CUDA_CUBIN, CUDA_FATBIN };
+
+/* What the code is, by its content; `fmt` is the payload's word for it, which TVM gives as a hint only. MBLOB_E_FORMAT: it is
+ * none of the three, or cut short; MBLOB_E_INCOMPATIBLE: source that nobody compiled. */
+int cuda_code_check(struct mb_slice fmt, struct mb_slice code, enum cuda_code_kind *out);
+
+/* Load code into the context of the scope. `module` names it in errors. */
+int cuda_code_load(const struct cuda_scope *scope, const char *module, struct mb_slice code, enum cuda_code_kind kind,
+                   CUmodule *out);
+
+/* The kernels that PTX defines (".entry NAME"), comma separated, cut to `size`; "" for the others. */
+void cuda_code_entries(struct mb_slice code, enum cuda_code_kind kind, char *text, size_t size);
+
+#endif

@@ -1,0 +1,604 @@
+/* The CUDA plug-in against a double of NVIDIA's driver (fake_cuda.c): payloads, launches, memory, streams, and what is told
+ * when something is wrong. The argument is the folder with libcuda.so.1. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include "fake_cuda.h"
+#include "plugin_host.h"
+
+extern const mblob_plugin __mblob_plugin_cuda;
+static const mblob_runtime *runtime;
+static const mblob_device_api *device, *pinned, *managed;
+static struct fake_cuda *fake;
+static char library[4096];
+
+/* Start the plug-in over the double. */
+static void begin(void) {
+  setenv("MBLOB_CUDA_LIBRARY", library, 1);
+  void *opened = dlopen(library, RTLD_NOW);
+  CHECK(opened);
+  fake = dlsym(opened, "fake_cuda_state");
+  CHECK(fake);
+  CHECK(__mblob_plugin_cuda.start(&plugin_host) == MBLOB_OK);
+}
+
+static void nothing_is_left(void) {
+  CHECK(fake->live_memory == 0 && fake->live_modules == 0 && fake->live_streams == 0 && fake->live_events == 0);
+  CHECK(fake->pushed == 0);
+}
+
+static const char ptx[] = "//\n.version 8.0\n.target sm_50\n.address_size 64\n.visible .entry add(\n)\n{ ret; }\n"
+                          ".visible .entry bounded(\n)\n{ ret; }\n.visible .entry scalars(){ ret; }\n";
+
+static struct bytes payload_of(const char *fmt, const void *code, size_t size) {
+  struct bytes out = {.size = 0};
+  put_string(&out, fmt);
+  put_u64(&out, 4);
+  put_kernel(&out, "add", "pppi", "blockIdx.x,threadIdx.x,tir.use_dyn_shared_memory");
+  put_kernel(&out, "bounded", "", "threadIdx.x,threadIdx.y,threadIdx.z,blockIdx.x,blockIdx.y,blockIdx.z");
+  put_kernel(&out, "scalars", "ilubfd", "");
+  put_kernel(&out, "missing", "", "");
+  put_u64(&out, size);
+  put_bytes(&out, code, size);
+  return out;
+}
+
+static int open_payload(const struct bytes *payload, void **self) {
+  static const char path[] = "deploy.so";
+  const mblob_module_info info = {.struct_size = sizeof(info), .type_key = "cuda", .index = 1, .path = path,
+                                  .dialect = "classic", .payload = payload->data, .payload_size = payload->size};
+  *self = NULL;
+  return runtime->open(&plugin_host, &info, self);
+}
+
+static void *function_of(void *self, const char *name) {
+  void *function = NULL;
+  CHECK(runtime->function(self, name, &function) == MBLOB_OK);
+  return function;
+}
+
+static void *open_ptx(struct bytes *payload) {
+  void *self;
+  *payload = payload_of("ptx", ptx, sizeof(ptx) - 1);
+  CHECK(open_payload(payload, &self) == MBLOB_OK);
+  return self;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static void run_add(void **arguments, const struct fake_launch *launch) {
+  float *a = *(float **)arguments[0], *b = *(float **)arguments[1], *c = *(float **)arguments[2];
+  int n = *(int *)arguments[3];
+  CHECK(launch->grid[0] * launch->block[0] >= (unsigned)n);
+  for (int i = 0; i < n; i++) c[i] = a[i] + b[i];
+}
+
+static DLTensor tensor(void *data, int device_id, int64_t *shape) {
+  return (DLTensor){.data = data, .device = {kDLCUDA, device_id}, .ndim = 1, .dtype = {kDLFloat, 32, 1}, .shape = shape};
+}
+
+static void upload(void *to, int device_id, const void *data, uint64_t size) {
+  const mblob_copy c = {.from = data, .from_device = {kDLCPU, 0}, .to = to, .to_device = {kDLCUDA, device_id}, .size = size};
+  CHECK(device->copy(&c) == MBLOB_OK);
+}
+static void download(const void *from, int device_id, void *data, uint64_t size) {
+  const mblob_copy c = {.from = from, .from_device = {kDLCUDA, device_id}, .to = data, .to_device = {kDLCPU, 0}, .size = size};
+  CHECK(device->copy(&c) == MBLOB_OK);
+}
+
+static void a_kernel_gets_tensors_scalars_and_sizes(void) {
+  struct bytes payload;
+  begin();
+  fake->define("add", run_add);
+  void *self = open_ptx(&payload);
+  void *add = function_of(self, "add");
+  CHECK(add && function_of(self, "add") == add && !function_of(self, "unknown"));
+  CHECK(fake->live_modules == 0); /* nothing is loaded before the first call */
+  float host[3] = {1, 2, 3}, result[2] = {0};
+  void *a, *c;
+  int64_t shape[] = {2};
+  CHECK(device->allocate(1, sizeof(host), 64, &a) == MBLOB_OK && device->allocate(1, sizeof(result), 0, &c) == MBLOB_OK);
+  upload(a, 1, host, sizeof(host));
+  DLTensor ta = tensor(a, 1, shape), tb = ta, tc = tensor(c, 1, shape);
+  tb.byte_offset = 4;
+  TVMValue args[7] = {{.v_handle = &ta}, {.v_handle = &tb}, {.v_handle = &tc}, {.v_int64 = 2},
+                      {.v_int64 = 3},    {.v_int64 = 64},   {.v_int64 = 256}};
+  int codes[7] = {kTVMDLTensorHandle, kTVMNDArrayHandle, kTVMDLTensorHandle, kTVMArgInt, kTVMArgInt, kTVMArgInt, kTVMArgInt};
+  CHECK(runtime->call(self, add, args, codes, 7, NULL) == MBLOB_OK);
+  download(c, 1, result, sizeof(result));
+  CHECK(result[0] == 3 && result[1] == 5);
+  CHECK(fake->last.grid[0] == 3 && fake->last.block[0] == 64 && fake->last.grid[1] == 1 && fake->last.block[2] == 1);
+  CHECK(fake->last.shared == 256 && fake->last.device == 1 && fake->sets_of_shared == 0 && !fake->last.stream);
+  CHECK(strcmp(fake->image, ptx) == 0 && fake->image_address % 64 == 0);
+  CHECK(runtime->call(self, add, args, codes, 7, NULL) == MBLOB_OK && fake->live_modules == 1);
+  CHECK(device->free(1, a) == MBLOB_OK && device->free(1, c) == MBLOB_OK);
+  runtime->close(self);
+  nothing_is_left();
+}
+
+static void addresses_go_to_the_device_of_the_thread(void) {
+  struct bytes payload;
+  begin();
+  void *self = open_ptx(&payload), *add = function_of(self, "add");
+  TVMValue args[7] = {{.v_handle = NULL}, {.v_handle = NULL}, {.v_handle = NULL}, {.v_int64 = 0},
+                      {.v_int64 = 0},     {.v_int64 = 0},     {.v_int64 = 0}};
+  int codes[7] = {kTVMOpaqueHandle, kTVMNullptr, kTVMOpaqueHandle, 0, 0, 0, 0};
+  CHECK(runtime->call(self, add, args, codes, 7, NULL) == MBLOB_OK && fake->last.device == 0);
+  CHECK(fake->last.grid[0] == 1 && fake->last.block[0] == 1); /* 0 counts as 1 */
+  CHECK(device->set_device(1) == MBLOB_OK);
+  CHECK(runtime->call(self, add, args, codes, 7, NULL) == MBLOB_OK && fake->last.device == 1);
+  CHECK(fake->live_modules == 2);
+  FAILS(device->set_device(2), MBLOB_E_INCOMPATIBLE, "no device 2; there are 2");
+  CHECK(runtime->call(self, add, args, codes, 7, NULL) == MBLOB_OK && fake->last.device == 1);
+  runtime->close(self);
+  nothing_is_left();
+}
+
+static void keep_scalars(void **arguments, const struct fake_launch *launch) {
+  (void)launch;
+  CHECK(*(int32_t *)arguments[0] == -5 && *(int64_t *)arguments[1] == INT64_MIN);
+  CHECK(*(uint32_t *)arguments[2] == 4000000000u && *(uint8_t *)arguments[3] == 200);
+  CHECK(*(float *)arguments[4] == 0.5f && *(double *)arguments[5] == 7);
+}
+
+static void scalars_have_their_declared_types(void) {
+  struct bytes payload;
+  begin();
+  fake->define("scalars", keep_scalars);
+  void *self = open_ptx(&payload), *scalars = function_of(self, "scalars");
+  TVMValue args[6] = {{.v_int64 = -5}, {.v_int64 = INT64_MIN}, {.v_int64 = 4000000000}, {.v_int64 = 200}, {.v_float64 = 0.5},
+                      {.v_int64 = 7}};
+  int codes[6] = {kTVMArgInt, kTVMArgInt, kTVMArgInt, kTVMArgInt, kTVMArgFloat, kTVMArgInt};
+  CHECK(runtime->call(self, scalars, args, codes, 6, NULL) == MBLOB_OK && fake->last.count == 1);
+  args[0].v_int64 = (int64_t)1 << 31;
+  FAILS(runtime->call(self, scalars, args, codes, 6, NULL), MBLOB_E_ARGUMENT, "argument 0: 2147483648 does not fit int32");
+  args[0].v_int64 = -5, args[3].v_int64 = 256;
+  FAILS(runtime->call(self, scalars, args, codes, 6, NULL), MBLOB_E_ARGUMENT, "argument 3: 256 does not fit uint8");
+  args[3].v_int64 = 0, args[4].v_float64 = 1e300;
+  FAILS(runtime->call(self, scalars, args, codes, 6, NULL), MBLOB_E_ARGUMENT, "argument 4: 1e+300 does not fit float32");
+  codes[4] = kTVMStr;
+  FAILS(runtime->call(self, scalars, args, codes, 6, NULL), MBLOB_E_ARGUMENT, "argument 4: expected float32, found type code 11");
+  codes[0] = kTVMArgFloat;
+  FAILS(runtime->call(self, scalars, args, codes, 6, NULL), MBLOB_E_ARGUMENT, "argument 0: expected int32, found type code 2");
+  FAILS(runtime->call(self, scalars, args, codes, 5, NULL), MBLOB_E_ARGUMENT, "expected 6 arguments and 0 launch sizes, found 5");
+  CHECK(fake->last.count == 1);
+  runtime->close(self);
+  nothing_is_left();
+}
+
+static void wrong_tensors_are_told(void) {
+  struct bytes payload;
+  begin();
+  void *self = open_ptx(&payload), *add = function_of(self, "add");
+  int64_t shape[] = {2}, strides[] = {2};
+  DLTensor on0 = tensor(self, 0, shape), on1 = tensor(self, 1, shape), host = on0, strided = on0;
+  host.device.device_type = kDLCPU;
+  strided.strides = strides;
+  TVMValue args[7] = {{.v_handle = &on0}, {.v_handle = &on0}, {.v_handle = &on1}, {.v_int64 = 2}, {.v_int64 = 1}, {.v_int64 = 1},
+                      {.v_int64 = 0}};
+  int codes[7] = {kTVMDLTensorHandle, kTVMDLTensorHandle, kTVMDLTensorHandle, 0, 0, 0, 0};
+  FAILS(runtime->call(self, add, args, codes, 7, NULL), MBLOB_E_ARGUMENT, "argument 2: its memory is on cuda(1), that of an argument before it on cuda(0)");
+  args[2].v_handle = &host;
+  FAILS(runtime->call(self, add, args, codes, 7, NULL), MBLOB_E_ARGUMENT, "argument 2: its memory is on device type 1, expected cuda (2)");
+  args[2].v_handle = &strided;
+  FAILS(runtime->call(self, add, args, codes, 7, NULL), MBLOB_E_ARGUMENT, "argument 2: expected a compact tensor, its stride 0 is 2");
+  codes[2] = kTVMArgInt;
+  FAILS(runtime->call(self, add, args, codes, 7, NULL), MBLOB_E_ARGUMENT, "argument 2: expected a tensor or an address");
+  CHECK(fake->last.count == 0);
+  runtime->close(self);
+}
+
+static int launch_bounded(void *self, int64_t bx, int64_t by, int64_t bz, int64_t gx, int64_t gy) {
+  TVMValue args[6] = {{.v_int64 = bx}, {.v_int64 = by}, {.v_int64 = bz}, {.v_int64 = gx}, {.v_int64 = gy}, {.v_int64 = 1}};
+  int codes[6] = {0};
+  return runtime->call(self, function_of(self, "bounded"), args, codes, 6, NULL);
+}
+
+static void sizes_are_held_against_the_device(void) {
+  struct bytes payload;
+  begin();
+  void *self = open_ptx(&payload);
+  CHECK(launch_bounded(self, 32, 2, 2, 7, 5) == MBLOB_OK);
+  CHECK(fake->last.block[0] == 32 && fake->last.block[1] == 2 && fake->last.block[2] == 2);
+  CHECK(fake->last.grid[0] == 7 && fake->last.grid[1] == 5 && fake->last.grid[2] == 1);
+  FAILS(launch_bounded(self, 1025, 1, 1, 1, 1), MBLOB_E_ARGUMENT, "a block of 1025 threads in x; cuda(0), Fake 0, allows 1024");
+  FAILS(launch_bounded(self, 1, 1, 65, 1, 1), MBLOB_E_ARGUMENT, "a block of 65 threads in z");
+  FAILS(launch_bounded(self, 64, 32, 1, 1, 1), MBLOB_E_ARGUMENT, "a block of 2048 threads; cuda(0), Fake 0, allows 1024");
+  FAILS(launch_bounded(self, 129, 1, 1, 1, 1), MBLOB_E_ARGUMENT, "its registers and launch bounds allow 128");
+  FAILS(launch_bounded(self, 1, 1, 1, 1, 65536), MBLOB_E_ARGUMENT, "a grid of 65536 blocks in y");
+  FAILS(launch_bounded(self, 1, 1, 1, INT64_MAX, 1), MBLOB_E_ARGUMENT, "a grid of 9223372036854775807 blocks in x");
+  FAILS(launch_bounded(self, -1, 1, 1, 1, 1), MBLOB_E_ARGUMENT, "the launch's block x is -1");
+  CHECK(fake->last.count == 1);
+  runtime->close(self);
+  nothing_is_left();
+}
+
+static int launch_shared(void *self, int64_t bytes) {
+  TVMValue args[7] = {{.v_handle = NULL}, {.v_handle = NULL}, {.v_handle = NULL}, {.v_int64 = 0}, {.v_int64 = 1}, {.v_int64 = 1},
+                      {.v_int64 = bytes}};
+  int codes[7] = {kTVMNullptr, kTVMNullptr, kTVMNullptr, 0, 0, 0, 0};
+  return runtime->call(self, function_of(self, "add"), args, codes, 7, NULL);
+}
+
+static void much_shared_memory_is_asked_for_once(void) {
+  struct bytes payload;
+  begin();
+  void *self = open_ptx(&payload);
+  CHECK(launch_shared(self, (48 << 10) - 16) == MBLOB_OK && fake->sets_of_shared == 0);
+  CHECK(launch_shared(self, 60 << 10) == MBLOB_OK && fake->sets_of_shared == 1);
+  CHECK(launch_shared(self, 50 << 10) == MBLOB_OK && launch_shared(self, 60 << 10) == MBLOB_OK && fake->sets_of_shared == 1);
+  FAILS(launch_shared(self, 100 << 10), MBLOB_E_ARGUMENT, "102400 bytes of dynamic shared memory beside 16 of its own; cuda(0), Fake 0, allows 102400");
+  fake->fail("cuFuncSetAttribute", 0, 1);
+  FAILS(launch_shared(self, 70 << 10), MBLOB_E_KERNEL, "71680 bytes of dynamic shared memory");
+  CHECK(launch_shared(self, 70 << 10) == MBLOB_OK && fake->sets_of_shared == 2);
+  runtime->close(self);
+  nothing_is_left();
+}
+
+static void many_arguments_are_passed(void) {
+  enum { MANY = 100 };
+  struct bytes payload = {.size = 0};
+  char types[MANY + 1];
+  TVMValue args[MANY];
+  int codes[MANY] = {0};
+  void *self;
+  begin();
+  memset(types, 'l', MANY);
+  types[MANY] = 0;
+  for (int i = 0; i < MANY; i++) args[i].v_int64 = i;
+  put_string(&payload, "ptx");
+  put_u64(&payload, 1);
+  put_kernel(&payload, "add", types, "");
+  put_string(&payload, ptx);
+  CHECK(open_payload(&payload, &self) == MBLOB_OK);
+  CHECK(runtime->call(self, function_of(self, "add"), args, codes, MANY, NULL) == MBLOB_OK && fake->last.count == 1);
+  codes[MANY - 1] = kTVMStr;
+  FAILS(runtime->call(self, function_of(self, "add"), args, codes, MANY, NULL), MBLOB_E_ARGUMENT, "argument 99");
+  runtime->close(self);
+  nothing_is_left();
+}
+
+static void *launch_often(void *self) {
+  CHECK(device->set_device(1) == MBLOB_OK);
+  for (int i = 0; i < 50; i++) CHECK(launch_shared(self, (40 + i) << 10) == MBLOB_OK);
+  return NULL;
+}
+
+static void threads_share_a_module(void) {
+  struct bytes payload;
+  pthread_t threads[4];
+  begin();
+  void *self = open_ptx(&payload);
+  for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, launch_often, self) == 0);
+  for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  CHECK(fake->last.count == 200 && fake->live_modules == 1 && fake->contexts == 1);
+  runtime->close(self);
+  nothing_is_left();
+}
+
+/* ---- payloads that are wrong ----------------------------------------------------------------- */
+
+static void payloads_that_lie_are_refused(void) {
+  struct bytes payload = payload_of("ptx", ptx, sizeof(ptx) - 1), cut;
+  void *self;
+  begin();
+  for (size_t size = 0; size < payload.size; size++) { /* each cut, in memory of that size: no byte behind it is read */
+    unsigned char *exact = malloc(size ? size : 1);
+    memcpy(exact, payload.data, size);
+    const mblob_module_info info = {.struct_size = sizeof(info), .type_key = "cuda", .path = "", .dialect = "classic", .payload = exact,
+                                    .payload_size = size};
+    CHECK(runtime->open(&plugin_host, &info, &self) == MBLOB_E_FORMAT);
+    free(exact);
+  }
+  cut = payload;
+  put_string(&cut, "");
+  FAILS(open_payload(&cut, &self), MBLOB_E_FORMAT, "8 bytes follow the code");
+  cut.size = 0;
+  put_string(&cut, "ptx");
+  put_u64(&cut, 2);
+  put_kernel(&cut, "k", "", "");
+  put_kernel(&cut, "k", "", "");
+  put_string(&cut, ptx);
+  FAILS(open_payload(&cut, &self), MBLOB_E_FORMAT, "kernel 'k' is listed twice");
+  static const char *const tags[] = {"blockIdx.w", "vthread", "threadIdx.x,threadIdx.x", "tir.use_dyn_shared_memory,threadIdx.x"};
+  for (size_t i = 0; i < 4; i++) {
+    cut.size = 0;
+    put_string(&cut, "ptx");
+    put_u64(&cut, 1);
+    put_kernel(&cut, "k", "", tags[i]);
+    put_string(&cut, ptx);
+    FAILS(open_payload(&cut, &self), MBLOB_E_FORMAT, "kernel 'k': launch tag");
+  }
+}
+
+static void code_that_is_none_is_refused(void) {
+  static const unsigned char elf[64] = {0x7f, 'E', 'L', 'F', 2, 1, 1, [18] = 62};
+  unsigned char cubin[64 + 64] = {0x7f, 'E', 'L', 'F', 2, 1, 1, [18] = 190, [40] = 64, [58] = 64, [60] = 1};
+  unsigned char fatbin[16 + 32] = {0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0, 32, [16] = 2, [20] = 16, [24] = 16};
+  void *self;
+  begin();
+  struct bytes p = payload_of("ptx", "hello", 5);
+  FAILS(open_payload(&p, &self), MBLOB_E_FORMAT, "is no PTX (no .version and .target)");
+  p = payload_of("ptx", "//.version\0.target", 18);
+  FAILS(open_payload(&p, &self), MBLOB_E_FORMAT, "it has NUL bytes");
+  p = payload_of("cuda", "__global__ void k() {}", 22);
+  FAILS(open_payload(&p, &self), MBLOB_E_INCOMPATIBLE, "CUDA C++ source");
+  p = payload_of("cubin", elf, sizeof(elf));
+  FAILS(open_payload(&p, &self), MBLOB_E_FORMAT, "an ELF file of machine 62");
+  p = payload_of("cubin", cubin, 63);
+  FAILS(open_payload(&p, &self), MBLOB_E_FORMAT, "cubin of at least 64 bytes, the payload has 63");
+  p = payload_of("cubin", cubin, sizeof(cubin) - 1);
+  FAILS(open_payload(&p, &self), MBLOB_E_FORMAT, "cut short");
+  cubin[64 + 4] = 1, cubin[64 + 32] = 200; /* a section of 200 bytes at 0 */
+  p = payload_of("cubin", cubin, sizeof(cubin));
+  FAILS(open_payload(&p, &self), MBLOB_E_FORMAT, "cut short");
+  cubin[64 + 32] = 100;
+  p = payload_of("cubin", cubin, sizeof(cubin));
+  CHECK(open_payload(&p, &self) == MBLOB_OK);
+  runtime->close(self);
+  p = payload_of("cubin", fatbin, sizeof(fatbin)); /* TVM labels fatbins so */
+  CHECK(open_payload(&p, &self) == MBLOB_OK);
+  CHECK(launch_bounded(self, 1, 1, 1, 1, 1) == MBLOB_OK);
+  runtime->close(self);
+  p = payload_of("fatbin", fatbin, sizeof(fatbin) - 1);
+  FAILS(open_payload(&p, &self), MBLOB_E_FORMAT, "the code is a fatbin");
+  fatbin[24] = 17;
+  p = payload_of("fatbin", fatbin, sizeof(fatbin));
+  FAILS(open_payload(&p, &self), MBLOB_E_FORMAT, "the code is a fatbin");
+  nothing_is_left();
+}
+
+static void modules_that_do_not_load_say_why(void) {
+  struct bytes payload;
+  void *self;
+  begin();
+  static const char broken[] = "//\n.version 8.0\n.target sm_50\nsyntax error\n", young[] = "//\n.version 99.0\n.target sm_50\n",
+                    other[] = "//\n.version 8.0\n.target sm_999\n";
+  payload = payload_of("ptx", broken, sizeof(broken) - 1);
+  CHECK(open_payload(&payload, &self) == MBLOB_OK);
+  FAILS(launch_bounded(self, 1, 1, 1, 1, 1), MBLOB_E_INCOMPATIBLE, "module 1 of deploy.so does not load");
+  CHECK(strstr(host_error, "CUDA_ERROR_INVALID_PTX") && strstr(host_error, "line 3 fatal: Parsing error near 'error'"));
+  runtime->close(self);
+  payload = payload_of("ptx", young, sizeof(young) - 1);
+  CHECK(open_payload(&payload, &self) == MBLOB_OK);
+  FAILS(launch_bounded(self, 1, 1, 1, 1, 1), MBLOB_E_INCOMPATIBLE, "PTX 99.0 for sm_50");
+  CHECK(strstr(host_error, "the driver knows CUDA 12.4") && strstr(host_error, "install a newer driver"));
+  runtime->close(self);
+  payload = payload_of("ptx", other, sizeof(other) - 1);
+  CHECK(open_payload(&payload, &self) == MBLOB_OK);
+  FAILS(launch_bounded(self, 1, 1, 1, 1, 1), MBLOB_E_INCOMPATIBLE, "compile for sm_90");
+  runtime->close(self);
+  self = open_ptx(&payload);
+  FAILS(runtime->call(self, function_of(self, "missing"), NULL, NULL, 0, NULL), MBLOB_E_KERNEL, "kernel 'missing' is not in the code of module 1");
+  CHECK(strstr(host_error, "lists: add, bounded, scalars, missing; the code has: add, bounded, scalars"));
+  CHECK(launch_bounded(self, 1, 1, 1, 1, 1) == MBLOB_OK); /* the others work */
+  runtime->close(self);
+  nothing_is_left();
+}
+
+static void modules_of_the_other_dialect_are_refused(void) {
+  struct bytes payload = payload_of("ptx", ptx, sizeof(ptx) - 1);
+  const mblob_module_info info = {.struct_size = sizeof(info), .type_key = "cuda", .path = "", .dialect = "ffi",
+                                  .payload = payload.data, .payload_size = payload.size};
+  void *self;
+  begin();
+  FAILS(runtime->open(&plugin_host, &info, &self), MBLOB_E_INCOMPATIBLE, "ffi dialect");
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void memory_goes_there_and_back(void) {
+  char there[300], back[300] = {0};
+  void *a, *b, *other, *host, *both;
+  begin();
+  memset(there, 7, sizeof(there));
+  CHECK(device->allocate(0, 300, 0, &a) == MBLOB_OK && device->allocate(0, 300, 256, &b) == MBLOB_OK);
+  CHECK(device->allocate(1, 300, 0, &other) == MBLOB_OK && pinned->allocate(0, 300, 0, &host) == MBLOB_OK);
+  CHECK(managed->allocate(0, 300, 0, &both) == MBLOB_OK && fake->live_memory == 5);
+  upload(a, 0, there, 300);
+  int before = fake->synchronized;
+  const mblob_copy on = {.from = a, .from_offset = 100, .from_device = {kDLCUDA, 0}, .to = b, .to_device = {kDLCUDA, 0}, .size = 200};
+  CHECK(device->copy(&on) == MBLOB_OK && fake->synchronized == before); /* ordered by its stream */
+  const mblob_copy across = {.from = b, .from_device = {kDLCUDA, 0}, .to = other, .to_device = {kDLCUDA, 1}, .size = 200};
+  CHECK(device->copy(&across) == MBLOB_OK && device->copy(&across) == MBLOB_OK);
+  CHECK(fake->synchronized == before + 4 && fake->peers_enabled == 1);
+  download(other, 1, back, 200);
+  CHECK(memcmp(there, back, 200) == 0 && back[200] == 0 && fake->synchronized == before + 5);
+  const mblob_copy pinned_to_device = {.from = host, .from_device = {kDLCUDAHost, 0}, .to = a, .to_device = {kDLCUDA, 0}, .size = 300};
+  memset(host, 9, 300);
+  CHECK(device->copy(&pinned_to_device) == MBLOB_OK && ((char *)a)[299] == 9);
+  const mblob_copy to_managed = {.from = there, .from_device = {kDLCPU, 0}, .to = both, .to_device = {kDLCUDAManaged, 0}, .size = 300};
+  CHECK(managed->copy(&to_managed) == MBLOB_OK && ((char *)both)[299] == 7);
+  CHECK(device->free(0, a) == MBLOB_OK && device->free(0, b) == MBLOB_OK && device->free(1, other) == MBLOB_OK);
+  CHECK(pinned->free(0, host) == MBLOB_OK && managed->free(0, both) == MBLOB_OK);
+  nothing_is_left();
+}
+
+static void memory_that_is_not_there_is_told(void) {
+  void *a;
+  begin();
+  FAILS(device->allocate(0, 1 << 21, 0, &a), MBLOB_E_MEMORY, "2097152 bytes of memory (1048576 of 1048576 are free): CUDA_ERROR_OUT_OF_MEMORY");
+  CHECK(!a);
+  FAILS(pinned->allocate(0, 1 << 21, 0, &a), MBLOB_E_MEMORY, "2097152 bytes of pinned memory");
+  FAILS(device->allocate(0, 64, 512, &a), MBLOB_E_ARGUMENT, "aligned to 512 bytes");
+  CHECK(device->allocate(0, 0, 0, &a) == MBLOB_OK && a && device->free(0, a) == MBLOB_OK);
+  FAILS(device->free(0, &a), MBLOB_E_KERNEL, "CUDA_ERROR_INVALID_VALUE");
+  FAILS(device->allocate(2, 1, 0, &a), MBLOB_E_INCOMPATIBLE, "no device 2; there are 2");
+  FAILS(device->allocate(-1, 1, 0, &a), MBLOB_E_INCOMPATIBLE, "no device -1");
+  nothing_is_left();
+}
+
+static void *has_no_stream(void *self) {
+  CHECK(launch_shared(self, 0) == MBLOB_OK && !fake->last.stream);
+  return NULL;
+}
+
+static void streams_belong_to_the_thread(void) {
+  struct bytes payload;
+  pthread_t thread;
+  void *one, *two;
+  begin();
+  void *self = open_ptx(&payload);
+  CHECK(device->stream_create(0, &one) == MBLOB_OK && device->stream_create(0, &two) == MBLOB_OK);
+  CHECK(device->set_stream(0, one) == MBLOB_OK && launch_shared(self, 0) == MBLOB_OK && fake->last.stream == one);
+  CHECK(pthread_create(&thread, NULL, has_no_stream, self) == 0 && pthread_join(thread, NULL) == 0);
+  CHECK(device->stream_wait(0, one, two) == MBLOB_OK && device->synchronize(0, NULL) == MBLOB_OK);
+  fake->fail("cuEventRecord", 0, 1);
+  FAILS(device->stream_wait(0, one, two), MBLOB_E_KERNEL, "letting a stream wait");
+  CHECK(device->stream_free(0, one) == MBLOB_OK); /* the thread is on the default one again */
+  CHECK(launch_shared(self, 0) == MBLOB_OK && !fake->last.stream);
+  CHECK(device->stream_free(0, two) == MBLOB_OK);
+  FAILS(device->set_stream(5, NULL), MBLOB_E_INCOMPATIBLE, "no device 5");
+  runtime->close(self);
+  nothing_is_left();
+}
+
+static void a_context_of_the_caller_is_left_as_it_was(void) {
+  struct bytes payload;
+  int (*retain)(void **, int), (*push)(void *), (*get)(void **);
+  void *mine, *now = NULL;
+  begin();
+  void *opened = dlopen(library, RTLD_NOW);
+  *(void **)&retain = dlsym(opened, "cuDevicePrimaryCtxRetain");
+  *(void **)&push = dlsym(opened, "cuCtxPushCurrent_v2");
+  *(void **)&get = dlsym(opened, "cuCtxGetCurrent");
+  CHECK(retain(&mine, 11) == 0 && push(mine) == 0);
+  void *self = open_ptx(&payload);
+  CHECK(launch_shared(self, 0) == MBLOB_OK && fake->last.device == 0);
+  CHECK(get(&now) == 0 && now == mine && fake->pushed == 1);
+  runtime->close(self);
+}
+
+static void attributes_are_told(void) {
+  static const struct {
+    int kind;
+    int64_t number;
+    const char *text;
+  } known[] = {{MBLOB_DEVICE_MAX_THREADS_PER_BLOCK, 1024, ""}, {MBLOB_DEVICE_WARP_SIZE, 32, ""}, {MBLOB_DEVICE_MAX_SHARED_MEMORY_PER_BLOCK, 49152, ""},
+               {MBLOB_DEVICE_COMPUTE_VERSION, 0, "9.0"}, {MBLOB_DEVICE_NAME, 0, "Fake 1"}, {MBLOB_DEVICE_MAX_CLOCK_RATE, 1500000, ""},
+               {MBLOB_DEVICE_MULTI_PROCESSOR_COUNT, 80, ""}, {MBLOB_DEVICE_MAX_THREAD_DIMENSIONS, 0, "[1024, 1024, 64]"},
+               {MBLOB_DEVICE_API_VERSION, 12040, ""}, {MBLOB_DEVICE_DRIVER_VERSION, 0, "12.4"}, {MBLOB_DEVICE_TOTAL_GLOBAL_MEMORY, 1 << 20, ""}};
+  int count;
+  char text[128];
+  begin();
+  CHECK(device->count(&count) == MBLOB_OK && count == 2);
+  for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+    int64_t number = 0;
+    *text = 0;
+    CHECK(device->attribute(1, known[i].kind, &number, text, sizeof(text)) == MBLOB_OK);
+    CHECK(number == known[i].number && strcmp(text, known[i].text) == 0);
+  }
+  FAILS(device->attribute(1, 99, &(int64_t){0}, text, sizeof(text)), MBLOB_E_NOT_FOUND, "attribute 99");
+  CHECK(__mblob_plugin_cuda.describe(text, sizeof(text)) == MBLOB_OK);
+  CHECK(strcmp(text, "CUDA 12.4, 2 devices: Fake 0 (sm_90), Fake 1 (sm_90)") == 0);
+  nothing_is_left();
+}
+
+/* ---- what may be missing or break ------------------------------------------------------------ */
+
+static void no_driver_is_told_and_tried_again(void) {
+  int count;
+  char text[128];
+  begin();
+  setenv("MBLOB_CUDA_LIBRARY", "/nowhere/libcuda.so.1", 1);
+  FAILS(device->count(&count), MBLOB_E_INCOMPATIBLE, "cuda: no driver: /nowhere/libcuda.so.1");
+  CHECK(strstr(host_error, "MBLOB_CUDA_LIBRARY"));
+  FAILS(__mblob_plugin_cuda.describe(text, sizeof(text)), MBLOB_E_INCOMPATIBLE, "no driver");
+  setenv("MBLOB_CUDA_LIBRARY", "libc.so.6", 1);
+  FAILS(device->count(&count), MBLOB_E_INCOMPATIBLE, "libc.so.6 has no function cuInit");
+  setenv("MBLOB_CUDA_LIBRARY", library, 1);
+  fake->fail("cuInit", 0, 3);
+  FAILS(device->count(&count), MBLOB_E_INCOMPATIBLE, "does not start: CUDA_ERROR_NOT_INITIALIZED");
+  CHECK(device->count(&count) == MBLOB_OK && count == 2);
+}
+
+static void no_device_is_none(void) {
+  int count = 5;
+  void *a;
+  char text[128];
+  setenv("FAKE_CUDA_DEVICES", "0", 1);
+  begin();
+  CHECK(device->count(&count) == MBLOB_OK && count == 0);
+  FAILS(device->allocate(0, 1, 0, &a), MBLOB_E_INCOMPATIBLE, "the driver finds no device on this machine");
+  FAILS(__mblob_plugin_cuda.describe(text, sizeof(text)), MBLOB_E_INCOMPATIBLE, "finds no device");
+}
+
+static void every_call_of_the_driver_may_fail(void) {
+  static const char *const calls[] = {"cuDeviceGet", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuModuleLoadDataEx", "cuModuleGetFunction",
+                                      "cuFuncGetAttribute", "cuFuncSetAttribute", "cuLaunchKernel"};
+  struct bytes payload;
+  begin();
+  void *self = open_ptx(&payload);
+  for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
+    fake->fail(calls[i], 0, 1);
+    FAILS(launch_shared(self, 60 << 10), MBLOB_E_KERNEL, "CUDA_ERROR_INVALID_VALUE");
+    CHECK(fake->pushed == 0 && fake->last.count == 0);
+  }
+  CHECK(launch_shared(self, 60 << 10) == MBLOB_OK); /* and nothing is spoiled by it */
+  runtime->close(self);
+  nothing_is_left();
+}
+
+static void a_lost_device_is_told_as_such(void) {
+  struct bytes payload;
+  void *data, *other, *stream;
+  int count;
+  begin();
+  void *self = open_ptx(&payload);
+  CHECK(device->allocate(0, 64, 0, &data) == MBLOB_OK && device->stream_create(0, &stream) == MBLOB_OK && launch_shared(self, 0) == MBLOB_OK);
+  fake->fail("cuStreamSynchronize", 0, 700);
+  FAILS(device->synchronize(0, NULL), MBLOB_E_KERNEL, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  CHECK(strstr(host_error, "the device and all memory on it are lost") && strstr(host_error, "started anew"));
+  FAILS(launch_shared(self, 0), MBLOB_E_KERNEL, "lost to this process before, by CUDA_ERROR_ILLEGAL_ADDRESS");
+  FAILS(device->allocate(0, 64, 0, &other), MBLOB_E_KERNEL, "lost to this process before");
+  CHECK(device->free(0, data) == MBLOB_OK && device->stream_free(0, stream) == MBLOB_OK); /* went with the device */
+  CHECK(device->count(&count) == MBLOB_OK && count == 2);
+  CHECK(fake->pushed == 0);
+  runtime->close(self);
+}
+
+static void a_child_of_a_fork_is_told(void) {
+  int count, status;
+  begin();
+  CHECK(device->count(&count) == MBLOB_OK);
+  pid_t child = fork();
+  if (child == 0) {
+    void *a;
+    FAILS(device->allocate(0, 1, 0, &a), MBLOB_E_INCOMPATIBLE, "forked from one that had used CUDA");
+    exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  CHECK(device->count(&count) == MBLOB_OK);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2) return 2;
+  snprintf(library, sizeof(library), "%s/libcuda.so.1", argv[1]);
+  runtime = __mblob_plugin_cuda.runtimes;
+  device = &__mblob_plugin_cuda.device_apis[0], pinned = &__mblob_plugin_cuda.device_apis[1], managed = &__mblob_plugin_cuda.device_apis[2];
+  CHECK(device->device_type == kDLCUDA && pinned->device_type == kDLCUDAHost && managed->device_type == kDLCUDAManaged);
+  RUN_ALONE(a_kernel_gets_tensors_scalars_and_sizes);
+  RUN_ALONE(addresses_go_to_the_device_of_the_thread);
+  RUN_ALONE(scalars_have_their_declared_types);
+  RUN_ALONE(wrong_tensors_are_told);
+  RUN_ALONE(sizes_are_held_against_the_device);
+  RUN_ALONE(much_shared_memory_is_asked_for_once);
+  RUN_ALONE(many_arguments_are_passed);
+  RUN_ALONE(threads_share_a_module);
+  RUN_ALONE(payloads_that_lie_are_refused);
+  RUN_ALONE(code_that_is_none_is_refused);
+  RUN_ALONE(modules_that_do_not_load_say_why);
+  RUN_ALONE(modules_of_the_other_dialect_are_refused);
+  RUN_ALONE(memory_goes_there_and_back);
+  RUN_ALONE(memory_that_is_not_there_is_told);
+  RUN_ALONE(streams_belong_to_the_thread);
+  RUN_ALONE(a_context_of_the_caller_is_left_as_it_was);
+  RUN_ALONE(attributes_are_told);
+  RUN_ALONE(no_driver_is_told_and_tried_again);
+  RUN_ALONE(no_device_is_none);
+  RUN_ALONE(every_call_of_the_driver_may_fail);
+  RUN_ALONE(a_lost_device_is_told_as_such);
+  RUN_ALONE(a_child_of_a_fork_is_told);
+  return 0;
+}
