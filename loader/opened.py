@@ -99,7 +99,7 @@ class OpenedNode(Node):
         return memoryview(_call.Memory(address_of(data[0]), size[0], self.handle))
 
     def source(self, fmt: str) -> str | None:
-        from loader.source import source_of
+        from mblob.source_text import source_of
 
         return source_of(self.type_key, self.payload(), fmt)
 

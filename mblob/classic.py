@@ -11,7 +11,7 @@ from typing import Protocol
 from mblob import index as ix
 from mblob.digest import ALGORITHMS, hasher
 from mblob.errors import FormatError
-from mblob.grammar import read_payload
+from mblob.grammar import GRAMMARS, Grammars, read_payload
 from mblob.model import Blob, Entry, check_tree
 from mblob.module import LIBRARY
 from mblob.payload_source import Payload
@@ -40,12 +40,7 @@ def read(data: memoryview, *, level: str = "header", index_expected: bool = Fals
     """
     if level not in LEVELS:
         raise ValueError(f"verify: expected one of {', '.join(LEVELS)}, found {level!r}")
-    if len(data) < 16:
-        raise FormatError(f"blob: {len(data)} bytes, expected at least 16", code="truncated", offset=0)
-    size = int.from_bytes(data[:8], "little")
-    if size > len(data) - 8:
-        raise FormatError(f"blob: says {size} bytes follow, {len(data) - 8} do", code="size", offset=0)
-    blob = data[: 8 + size]
+    blob = sized(data)
     footer = ix.find_footer(blob, index_expected)
     if footer is None:
         return read_stream(blob)
@@ -57,8 +52,25 @@ def read(data: memoryview, *, level: str = "header", index_expected: bool = Fals
     return found
 
 
-def read_stream(blob: memoryview) -> Blob:
+def sized(data: memoryview) -> memoryview:
+    """The blob without what follows the bytes that its length prefix counts.
+
+    Raises:
+        FormatError: "truncated", "size".
+    """
+    if len(data) < 16:
+        raise FormatError(f"blob: {len(data)} bytes, expected at least 16", code="truncated", offset=0)
+    size = int.from_bytes(data[:8], "little")
+    if size > len(data) - 8:
+        raise FormatError(f"blob: says {size} bytes follow, {len(data) - 8} do", code="size", offset=0)
+    return data[: 8 + size]
+
+
+def read_stream(blob: memoryview, grammars: Grammars = GRAMMARS) -> Blob:
     """Walk the stream of a blob without an index, every payload by the grammar of its key.
+
+    Args:
+        grammars: TVM 0.21 wrote this stream with the payloads of the ffi dialect.
 
     Raises:
         FormatError: see docs/format.md, section 2.
@@ -81,7 +93,7 @@ def read_stream(blob: memoryview) -> Blob:
         else:
             start = cursor.pos
             try:
-                read_payload(key, cursor)
+                read_payload(key, cursor, grammars)
             except FormatError as error:
                 if error.code == "unknown_key":
                     error.partial = _without_tree(blob, keys, item)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mblob import functions_table, note
 from mblob.elf import ElfFile
 from mblob.elf_records import STT_FUNC, STT_GNU_IFUNC
 from mblob.errors import DigestError, FormatError
 
+FFI_PREFIX = "__tvm_ffi_"  # of a function's symbol from TVM 0.22 on
 OUR_PREFIXES = ("__tvm_", "__TVM", "__mblob_")
 
 # Exported by compilers and linkers into every library; no function of the user's. csrc/src/lookup.c has them too.
@@ -55,4 +56,10 @@ def packed_functions(elf: ElfFile, table: Sequence[functions_table.Row]) -> list
     listed = {row.symbol for row in table}
     exported = {s.name for s in elf.dynsym if s.is_exported and s.type in (STT_FUNC, STT_GNU_IFUNC)}
     others = {name for name in exported - listed if not is_helper(name)}
-    return sorted(others.union(row.name for row in table if row.abi == "packed"))
+    return sorted(others.union(_ffi_names(exported), (row.name for row in table if row.abi == "packed")))
+
+
+def _ffi_names(symbols: Iterable[str]) -> set[str]:
+    """Functions of the ffi dialect, without the prefix of their symbols."""
+    names = {s[len(FFI_PREFIX) :] for s in symbols if s.startswith(FFI_PREFIX)}
+    return {name for name in names if name and not name.startswith("_")}  # "__tvm_ffi__" is reserved

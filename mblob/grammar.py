@@ -17,15 +17,18 @@ from mblob.wire import Cursor, encode_string, encode_strings, encode_u64
 
 Read = Callable[[Cursor, str], Any]
 Grammar = Sequence[tuple[str, Read]]
+Grammars = Mapping[str, "Grammar | Callable[[Cursor], Grammar]"]
 
 
 @dataclass(frozen=True)
 class FunctionInfo:
-    """A device kernel: parameter types in order, launch tags (`blockIdx.x`, `threadIdx.x`, ...)."""
+    """A device kernel: parameter types in order, launch tags (`blockIdx.x`, `threadIdx.x`, ...); in the ffi dialect a
+    number for each parameter, too (1: a descriptor of CUDA's tensor maps)."""
 
     name: str
     arg_types: tuple[DataType, ...]
     launch_param_tags: tuple[str, ...]
+    arg_extra_tags: tuple[int, ...] = ()
 
 
 # -- fields ---------------------------------------------------------------------------------------------
@@ -47,13 +50,18 @@ def function_map(c: Cursor, what: str) -> dict[str, FunctionInfo]:
     """unordered_map<string, FunctionInfo>; the inner name is written empty, the key is the kernel's name."""
     functions: dict[str, FunctionInfo] = {}
     for _ in range(c.count(what, 32)):
-        name = text(c.string(f"{what}.name"))
-        c.skip_string(f"{what}.name")
-        types = c.take(4 * c.count(f"{what}.arg_types", 4), f"{what}.arg_types")
-        tags = tuple(text(tag) for tag in strings(c, f"{what}.launch_param_tags"))
-        args = tuple(DataType.from_bytes(types[i : i + 4]) for i in range(0, len(types), 4))
-        functions[name] = FunctionInfo(name, args, tags)
+        info = function_info(c, what)
+        functions[info.name] = info
     return functions
+
+
+def function_info(c: Cursor, what: str) -> FunctionInfo:
+    name = text(c.string(f"{what}.name"))
+    c.skip_string(f"{what}.name")
+    types = c.take(4 * c.count(f"{what}.arg_types", 4), f"{what}.arg_types")
+    tags = tuple(text(tag) for tag in strings(c, f"{what}.launch_param_tags"))
+    args = tuple(DataType.from_bytes(types[i : i + 4]) for i in range(0, len(types), 4))
+    return FunctionInfo(name, args, tags)
 
 
 def string_map(c: Cursor, what: str) -> dict[str, memoryview]:
@@ -127,7 +135,7 @@ MRVL_SIM: Grammar = (("symbol", string), ("nodes_json", string), ("data", string
 OPENCL_FORMATS = {b"cl", b"clbin", b"xclbin", b"awsxclbin", b"aocx"}
 
 
-def _first_string(c: Cursor) -> bytes:
+def first_string(c: Cursor) -> bytes:
     """The first string of a payload if it is short enough to be a format name, else b""."""
     ahead = Cursor(c.data, c.pos, c.end)
     if ahead.left < 8 or (size := ahead.u64("fmt")) > min(ahead.left, 64):
@@ -136,28 +144,29 @@ def _first_string(c: Cursor) -> bytes:
 
 
 def _metal(c: Cursor) -> Grammar:
-    return SOURCE if _first_string(c) in (b"metal", b"metallib") else METAL_KERNELS
+    return SOURCE if first_string(c) in (b"metal", b"metallib") else METAL_KERNELS
 
 
 def _opencl(c: Cursor) -> Grammar:
-    return SOURCE if _first_string(c) in OPENCL_FORMATS else SPIRV
+    return SOURCE if first_string(c) in OPENCL_FORMATS else SPIRV
 
 
 def _vulkan(c: Cursor) -> Grammar:
-    return VULKAN if _first_string(c) == b"vulkan" else SOURCE
+    return VULKAN if first_string(c) == b"vulkan" else SOURCE
 
 
 def _webgpu(c: Cursor) -> Grammar:
     # A compiler without the WebGPU runtime writes the generic source form, with "wgsl" or "webgpu" in front.
-    return SOURCE if _first_string(c) in (b"wgsl", b"webgpu") else WEBGPU
+    return SOURCE if first_string(c) in (b"wgsl", b"webgpu") else WEBGPU
 
 
+DEVICE_KEYS = ("cuda", "hip", "hsaco", "opencl", "metal", "vulkan", "webgpu", "opengl", "hexagon")  # list kernels
 JSON_KEYS = (
     "dnnl_json", "tensorrt", "arm_compute_lib", "bnns_json", "clml", "cublas_json", "cudnn_json", "hipblas_json",
     "nnapi", "msc_tensorrt",
 )  # fmt: skip
 
-GRAMMARS: Mapping[str, Grammar | Callable[[Cursor], Grammar]] = {
+GRAMMARS: Grammars = {
     **dict.fromkeys(("cuda", "hip", "hsaco", "opengl", "hexagon"), SOURCE),
     "opencl": _opencl,
     "metal": _metal,
@@ -185,13 +194,16 @@ def text(raw: memoryview | bytes) -> str:
     return bytes(raw).decode("utf-8", "backslashreplace")
 
 
-def read_payload(key: str, cursor: Cursor) -> dict[str, Any]:
+def read_payload(key: str, cursor: Cursor, grammars: Grammars = GRAMMARS) -> dict[str, Any]:
     """Walk one payload and return its fields; the cursor ends behind it. Strings are views, nothing is copied.
+
+    Args:
+        grammars: those of the dialect.
 
     Raises:
         FormatError: "unknown_key" if the key has no grammar, "payload" or "truncated" if it breaks it.
     """
-    grammar = GRAMMARS.get(key)
+    grammar = grammars.get(key)
     if grammar is None:
         raise cursor.fail(
             f"type key {key!r} has no known payload grammar and there is no index: what follows cannot be read",
@@ -202,16 +214,16 @@ def read_payload(key: str, cursor: Cursor) -> dict[str, Any]:
     return {name: read(cursor, f"{key}.{name}") for name, read in grammar}
 
 
-def decode_payload(key: str, payload: memoryview) -> dict[str, Any]:
+def decode_payload(key: str, payload: memoryview, grammars: Grammars = GRAMMARS) -> dict[str, Any]:
     """Fields of a whole payload ({} for a key without a grammar).
 
     Raises:
         FormatError: it breaks its grammar, or bytes follow.
     """
-    if key not in GRAMMARS:
+    if key not in grammars:
         return {}
     cursor = Cursor(payload)
-    fields = read_payload(key, cursor)
+    fields = read_payload(key, cursor, grammars)
     if cursor.left:
         raise cursor.fail(f"{key}: {cursor.left} bytes follow the payload")
     return fields

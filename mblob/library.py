@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mblob import classic, exported, note, plugin_table
+from mblob import classic, exported, ffi_dialect, note, plugin_table
 from mblob.elf import ElfFile
 from mblob.elf_records import ET_DYN, PF_X, PT_GNU_STACK, STB_WEAK, STT_FUNC, STT_NOTYPE, STT_OBJECT, STT_TLS
 from mblob.errors import FormatError, MblobError
+from mblob.grammar import DEVICE_KEYS, GRAMMARS, FunctionInfo, Grammars, decode_payload
 from mblob.mapping import map_file
 from mblob.model import Blob, Entry
 from mblob.module import LIBRARY
 from mblob.plugin_table import Plugin
+from mblob.source_text import source_of
 
 SCHEMA = "mblob/inspect/1"
-FFI_BLOBS = ("__tvm_ffi__library_bin", "__tvm_ffi_library_bin")  # of 0.22 and later; of 0.21
-BLOB_SYMBOLS = {"classic": classic.SYMBOL, "ffi": "__tvm_ffi__library_bin"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,28 @@ class EntryView:
         if self.offset is None:
             return memoryview(b"")
         return self._library._bytes()[self.offset : self.offset + self.size]
+
+    def fields(self) -> dict[str, Any]:
+        """What the payload says, by the names of docs/format.md, sections 3 and 11; {} where its key has no grammar.
+        Strings are views.
+
+        Raises:
+            FormatError: it breaks the grammar of its key.
+        """
+        return decode_payload(self.type_key, self.view(), self._library._grammars)
+
+    @property
+    def kernels(self) -> list[FunctionInfo]:
+        """The kernels that a device module lists, in stored order; [] for other modules.
+
+        Raises:
+            FormatError: the payload breaks the grammar of its key.
+        """
+        return list(self.fields().get("functions", {}).values()) if self.type_key in DEVICE_KEYS else []
+
+    def source(self, fmt: str = "") -> str:
+        """Text of the payload, as `Module.get_source`: device code, graph JSON; "" if it has none."""
+        return source_of(self.type_key, self.view(), fmt, self._library._grammars) or ""
 
 
 class Library:
@@ -92,6 +114,9 @@ class Library:
         expected = bool(note.announced(self.elf).flags & note.HAS_INDEX)
         symbol = self.elf.find(classic.SYMBOL)
         if symbol is None:
+            for name in ffi_dialect.SYMBOLS:
+                if (symbol := self.elf.find(name)) is not None:
+                    return self._read_ffi(*self.elf.bytes_of(symbol), name, level, partial)
             if expected:
                 raise FormatError(
                     f"{self.path}: its note announces a blob, but {classic.SYMBOL} is missing", code="index_footer"
@@ -101,10 +126,24 @@ class Library:
         try:
             return offset, classic.read(data, level=level, index_expected=expected)
         except FormatError as error:
-            if not partial or not isinstance(error.partial, Blob):
-                raise
-            self._problem = error
-            return offset, error.partial
+            return offset, self._what_was_read(error, partial)
+
+    def _read_ffi(self, offset: int, data: memoryview, symbol: str, level: str, partial: bool) -> tuple[int, Blob]:
+        try:
+            return offset, ffi_dialect.read(data, symbol, level=level)
+        except FormatError as error:
+            return offset, replace(self._what_was_read(error, partial), dialect="ffi", symbol=symbol)
+
+    def _what_was_read(self, error: FormatError, partial: bool) -> Blob:
+        """What stands before an unknown key, if the caller wants a part."""
+        if not partial or not isinstance(error.partial, Blob):
+            raise error
+        self._problem = error
+        return error.partial
+
+    @property
+    def _grammars(self) -> Grammars:
+        return ffi_dialect.grammars_of(self.blob) if self.blob and self.blob.dialect == "ffi" else GRAMMARS
 
     def _bytes(self) -> memoryview:
         if self._data is None:
@@ -193,8 +232,9 @@ class Library:
             found.append(("executable_stack", "asks for an executable stack; glibc 2.41 and later refuse to load it"))
         if self.elf.e_type != ET_DYN:
             found.append(("not_shared", f"ELF type {self.elf.e_type}, a shared library has {ET_DYN}"))
-        if self.blob is None and any(s.is_defined and s.name in FFI_BLOBS for s in self.elf.dynsym):
-            found.append(("ffi_dialect", "its modules are in the ffi dialect of TVM 0.21 and later, which is not read"))
+        if self.dialect == "ffi":
+            found.append(("ffi_dialect", "of the ffi dialect (TVM 0.21 and later): it can be looked into, not loaded"))
+        found.extend(self._odd_payloads())
         plugins, broken = self._plugin_tables
         found += [("plugin_table", f"a plug-in that cannot be used: {problem}") for problem in broken]
         for plugin in plugins:
@@ -205,6 +245,14 @@ class Library:
         if self._problem is not None:
             remarks.insert(0, {"code": self._problem.code, "severity": "error", "message": str(self._problem)})
         return remarks
+
+    def _odd_payloads(self) -> Iterator[tuple[str, str]]:
+        """Device modules whose kernels cannot be listed."""
+        for e in self.entries:
+            try:
+                _ = e.kernels
+            except FormatError as error:
+                yield error.code, f"entry {e.index} ({e.type_key}): {error}"
 
     def verify(self, level: str = "full") -> None:
         """Check the file again at `level`.
@@ -219,7 +267,7 @@ class Library:
         blob = None
         if self.blob:
             blob = {
-                "symbol": BLOB_SYMBOLS[self.blob.dialect],
+                "symbol": self.blob.symbol,
                 "offset": self.blob_offset,
                 "size": self.blob.size,
                 "index": self.blob.index_offset is not None,
@@ -242,6 +290,7 @@ class Library:
                     "data": e.data,
                     "alignment": e.alignment,
                     "digest": e.digest.hex() or None,
+                    **_kernels_json(e),
                 }
                 for e in self.entries
             ],
@@ -268,6 +317,26 @@ class Library:
 
     def __repr__(self) -> str:
         return f"<mblob.Library {str(self.path)!r}, {self.dialect or 'no blob'}>"
+
+
+def listed_kernels(entry: EntryView) -> list[FunctionInfo]:
+    """Kernels of an entry; [] where they cannot be listed, which `Library.diagnostics` tells."""
+    try:
+        return entry.kernels
+    except FormatError:
+        return []
+
+
+def _kernels_json(entry: EntryView) -> dict[str, Any]:
+    kernels = listed_kernels(entry)
+    if not kernels:
+        return {}
+    return {
+        "kernels": [
+            {"name": k.name, "arg_types": [str(t) for t in k.arg_types], "launch_param_tags": list(k.launch_param_tags)}
+            for k in kernels
+        ]
+    }
 
 
 def open_library(path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False) -> Library:

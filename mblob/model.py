@@ -51,6 +51,7 @@ class Blob:
         algorithm: of the digests: 0 none, 1 CRC-32, 2 SHA-256.
         target, producer: as recorded in the index, "" without one.
         has_tree: the stream has an import tree; without one the library is the root of all.
+        symbol: that the blob has in a library.
     """
 
     dialect: str
@@ -62,6 +63,7 @@ class Blob:
     target: str = ""
     producer: str = ""
     has_tree: bool = True
+    symbol: str = "__tvm_dev_mblob"
 
 
 def check_tree(

@@ -148,6 +148,20 @@ def described_functions(library: Library) -> list[str]:
     return lines
 
 
+def kernel_lines(library: Library) -> list[str]:
+    """One line for each kernel of a device module: its entry, argument types and launch tags."""
+    from mblob.library import listed_kernels
+
+    return [
+        one_line(
+            f"[{entry.index}] {k.name}({', '.join(map(str, k.arg_types))})"
+            + (f"  launch: {', '.join(k.launch_param_tags)}" if k.launch_param_tags else "")
+        )
+        for entry in library.entries
+        for k in listed_kernels(entry)
+    ]
+
+
 def summary_lines(library: Library) -> Iterator[str]:
     """The whole library on one screen."""
     target = library.target
@@ -165,6 +179,11 @@ def summary_lines(library: Library) -> Iterator[str]:
         yield f"  plug-ins   {len(library.plugins)}"
         for plugin in library.plugins:
             yield f"    {one_line(describe_plugin(plugin))}"
+    kernels = kernel_lines(library)
+    if kernels:
+        yield f"  kernels    {len(kernels)}"
+    for line in kernels:
+        yield f"    {line}"
     undefined = library.undefined
     shown = ", ".join(undefined[:LISTED]) + (", ..." if len(undefined) > LISTED else "")
     yield f"  undefined  {len(undefined)}" + (f": {one_line(shown)}" if undefined else "")

@@ -1,25 +1,28 @@
-"""Text of a payload: what `Module.get_source` gives."""
+"""Text of a payload: what `Module.get_source` and `EntryView.source` give."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from mblob import grammar
 from mblob.errors import FormatError
+from mblob.grammar import GRAMMARS, Grammars, decode_payload
 
 # Formats of device code that are text, by the names that payloads carry.
-TEXT_FORMATS = frozenset({"cu", "ptx", "cl", "hip", "metal", "wgsl", "glsl", "gl", "ll", "s", "asm", "c", "cc", "cpp"})
+TEXT_FORMATS = frozenset(
+    {"cu", "cuda", "ptx", "cl", "hip", "metal", "wgsl", "glsl", "gl", "ll", "s", "asm", "c", "cc", "cpp"}
+)
 _TEXT_FIELDS = ("graph_json", "nodes_json", "code", "source", "data")
 
 
-def source_of(key: str, payload: memoryview, fmt: str) -> str | None:
+def source_of(key: str, payload: memoryview, fmt: str, grammars: Grammars = GRAMMARS) -> str | None:
     """Text of a payload of type `key`, None if it has none in that format.
 
     Args:
         fmt: "" for whatever there is, "json" for graphs, or a device format such as "ptx" or "cl".
+        grammars: those of the dialect.
     """
     try:
-        fields = grammar.decode_payload(key, payload)
+        fields = decode_payload(key, payload, grammars)
     except FormatError:
         return None
     stored = _text(fields.get("fmt", b"")) or ""
