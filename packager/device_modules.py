@@ -1,36 +1,48 @@
-"""Constructor of device code modules: payloads of cuda, hip, opencl, metal, vulkan and webgpu (classic.md 5.1)."""
+"""Constructor of device code modules: payloads of cuda, hip, opencl, metal, vulkan and webgpu (docs/format.md, 3)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mblob.dtype import DataType
 from mblob.file_kind import ELF_MAGIC
 from mblob.grammar import FunctionInfo, encode_function_map
 from mblob.module import Module
 from mblob.payload_source import BytesPayload, as_bytes_view
 from mblob.wire import encode_string, encode_u64
+from packager.device_compile import LANGUAGES, Arch, Compile, compile_device
+from packager.device_functions import Seen, complete
+from packager.device_kernels import kernels_of_ptx, kernels_of_source, merged
 from packager.errors import BuildError
 from packager.given import path_or_text
 from packager.nodes import PayloadNode
 
-TAGS = (
-    *(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz"),
-    "tir.use_dyn_shared_memory",
-)
 METAL_VERSION = "0.1.0"  # what TVM's writer says; its reader ignores it
 CL_DELIMITER = "// Function: "  # TVM's OpenCL runtime builds each kernel from the text behind its line
 SOURCE_SUFFIXES = (
     ".cl", ".clbin", ".ptx", ".cubin", ".fatbin", ".hsaco", ".hip", ".metal", ".metallib", ".spv", ".wgsl", ".cu",
 )  # fmt: skip
 
+FATBIN_MAGICS = (b"\x50\xed\x55\xba", b"\xba\x55\xed\x50")
+SPIRV_MAGIC = b"\x03\x02\x23\x07"
+BINARIES = (ELF_MAGIC, *FATBIN_MAGICS, SPIRV_MAGIC, b"__CLANG_OFFLOAD_BUNDLE__", b"MTLB")
+
 Sources = Any  # text, bytes, a path, or a mapping of these by kernel name
 
 
-def device_module(kind: str, source: Sources, functions: Iterable[Any] = (), fmt: str | None = None) -> Module:
+def device_module(
+    kind: str,
+    source: Sources,
+    functions: Iterable[Any] | None = None,
+    fmt: str | None = None,
+    *,
+    compile: Compile = None,
+    arch: Arch = None,
+    options: str | Sequence[str] | None = None,
+    launch: Sequence[str] = (),
+) -> Module:
     """Kernels for a device, in the layout that TVM's runtime of that device reads.
 
     Args:
@@ -39,54 +51,63 @@ def device_module(kind: str, source: Sources, functions: Iterable[Any] = (), fmt
             a mapping of kernel name to source, or one source that all of them share.
         functions: one per kernel: a mapping {"name", "arg_types", "launch_param_tags"}, or a tuple in that order.
             arg_types are texts ("handle", "int32") in the order of the parameters; tags name the launch arguments
-            that follow them ("blockIdx.x", "threadIdx.x", ...).
-        fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it.
+            that follow them ("blockIdx.x", "threadIdx.x", ...). A name alone, or a mapping without arg_types: the
+            types are taken from CUDA, HIP or OpenCL source, or PTX, where that is certain. None: all kernels there.
+        fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it. With `compile` what to
+            make: "ptx" (default), "cubin", "fatbin" for cuda; "hsaco" for hip; "spv" for opencl.
+        compile: compile the source, a text or a path: True (with what is on the machine), or the name or command of a
+            compiler ("nvcc", "clang", "hipcc", ["ccache", "nvcc"]).
+        arch: architecture to compile for ("sm_90", "gfx90a"); a fatbin takes several.
+        options: for the compiler, a text or a list.
+        launch: launch tags of the kernels that give none.
 
     Raises:
         OSError: no file at the path.
-        BuildError: an unknown kind, a kernel without source, a type or tag that does not exist.
+        BuildError: an unknown kind, a kernel without source, a type or tag that does not exist, types that must be
+            given, kernels or numbers of arguments that the code has not.
+        ToolchainError: no compiler, or it failed.
     """
     if kind not in _ENCODERS:
         raise BuildError(f"device_module: kind {kind!r}, expected one of {', '.join(_ENCODERS)}")
-    infos = [_function(f) for f in functions]
-    names = [f.name for f in infos]
-    if len(set(names)) != len(names):
-        raise BuildError(f"device_module: a kernel is listed twice: {', '.join(sorted(names))}")
+    if compile is None or compile is False:
+        if arch is not None or options is not None:
+            raise BuildError("device_module: arch= and options= are for a compiler: pass compile=True, too")
+        seen = _seen_in(kind, source)
+    else:
+        source, fmt, seen = _compiled(kind, source, compile, fmt, arch, options)
+    infos = complete(functions, seen, launch)
     payload, text = _ENCODERS[kind](source, infos, fmt)
     return Module(node=PayloadNode(kind, BytesPayload(payload), text))
 
 
-def _function(given: Any) -> FunctionInfo:
-    if isinstance(given, FunctionInfo):
-        return given
-    if isinstance(given, Mapping):
-        unknown = set(given) - {"name", "arg_types", "launch_param_tags", "thread_axis_tags"}
-        if unknown or "name" not in given:
-            raise BuildError(
-                "device_module: a function has name, arg_types and launch_param_tags; found"
-                f" {', '.join(map(str, given))}"
-            )
-        tags = given.get("launch_param_tags", given.get("thread_axis_tags", ()))
-        name, types = given["name"], given.get("arg_types", ())
-    elif isinstance(given, str):
-        name, types, tags = given, (), ()
+def _seen_in(kind: str, source: Sources) -> Seen:
+    """What uncompiled code, or a binary, tells about its kernels."""
+    if kind not in LANGUAGES or isinstance(source, Mapping):
+        return Seen()
+    code = _read(source)
+    text = _text(code.rstrip(b"\0"))
+    if text is None or "\0" in text or code.startswith(BINARIES):
+        return Seen(opaque=True)
+    ptx = kernels_of_ptx(text) if kind == "cuda" else {}
+    return Seen(ptx or kernels_of_source(text, kind), exact=bool(ptx))
+
+
+def _compiled(
+    kind: str, source: Sources, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None
+) -> tuple[bytes, str, Seen]:
+    """The compiled code, its format, and what it and its source tell."""
+    if isinstance(source, (str, os.PathLike)):
+        given = path_or_text(source, SOURCE_SUFFIXES, "device_module")
+    elif isinstance(source, Mapping):
+        raise BuildError("device_module: compile= takes one source, a text or a path, with all kernels in it")
     else:
-        try:
-            name, types, tags = (*given, (), ())[:3]
-        except (TypeError, ValueError):
-            raise BuildError(f"device_module: {given!r} is no function: expected (name, arg_types, tags)") from None
-    if not isinstance(name, str) or not name:
-        raise BuildError(f"device_module: a kernel's name is text, found {name!r}")
-    for i, tag in enumerate(tags):
-        if tag not in TAGS or (tag == TAGS[-1] and i != len(tags) - 1):
-            raise BuildError(
-                f"device_module: {name}: launch tag {tag!r}; expected {', '.join(TAGS[:-1])}, and {TAGS[-1]} last"
-            )
-    try:
-        args = tuple(t if isinstance(t, DataType) else DataType.parse(t) for t in types)
-    except ValueError as exc:
-        raise BuildError(f"device_module: {name}: argument types: {exc}") from None
-    return FunctionInfo(name, args, tuple(tags))
+        given = _read(source).decode(errors="surrogateescape")
+    code, fmt = compile_device(kind, given, how, fmt, arch, options)
+    text = given.read_text(errors="replace") if isinstance(given, Path) else given
+    views = [kernels_of_source(text, kind)]
+    if fmt == "ptx":
+        views.append(kernels_of_ptx(code.decode(errors="replace")))
+    return code, fmt, Seen(merged(*views), exact=fmt == "ptx", opaque=True)
 
 
 # -- sources --------------------------------------------------------------------------------------------
@@ -135,7 +156,7 @@ def _one_source(source: Sources, infos: list[FunctionInfo], fmt: str, code: byte
 
 def _cuda(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
     code = _read(source)
-    fatbin = code[:4] in (b"\x50\xed\x55\xba", b"\xba\x55\xed\x50")
+    fatbin = code.startswith(FATBIN_MAGICS)
     return _one_source(
         source, infos, fmt or ("cubin" if code[:4] == ELF_MAGIC else "fatbin" if fatbin else "ptx"), code
     )
@@ -148,7 +169,10 @@ def _hip(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded
 
 
 def _opencl(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
-    fmt = fmt or "cl"
+    spirv = not isinstance(source, Mapping) and _read(source).startswith(SPIRV_MAGIC)
+    fmt = fmt or ("spv" if spirv else "cl")
+    if fmt == "spv":
+        return _shaders(encode_function_map(infos), source, infos), None
     if fmt != "cl":
         return _one_source(source, infos, fmt, _read(source))
     if isinstance(source, Mapping):
@@ -183,16 +207,20 @@ def _webgpu(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Enco
 
 def _vulkan(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
     """A source is SPIR-V, or (flag, SPIR-V); bit 0 of the flag: scalars come through a uniform buffer."""
-    out = [encode_string(fmt or "vulkan"), encode_function_map(infos)]
+    return _shaders(encode_string(fmt or "vulkan") + encode_function_map(infos), source, infos), None
+
+
+def _shaders(head: bytes, source: Sources, infos: list[FunctionInfo]) -> bytes:
+    """SPIR-V for each kernel, behind the fields in `head`."""
     sources = _per_kernel(source, infos)
-    out.append(encode_u64(len(sources)))
+    out = [head, encode_u64(len(sources))]
     for name, given in sources.items():
         flag, code = given if isinstance(given, tuple) else (0, given)
         words = _read(code)
         if len(words) % 4:
             raise BuildError(f"device_module: kernel {name!r}: SPIR-V of {len(words)} bytes, expected a multiple of 4")
         out.append(encode_string(name) + int(flag).to_bytes(4, "little") + encode_u64(len(words) // 4) + words)
-    return b"".join(out), None
+    return b"".join(out)
 
 
 def _string_map(items: Mapping[str, bytes]) -> bytes:

@@ -103,7 +103,7 @@ def test_parameters_may_come_as_arrays_or_as_saved_bytes() -> None:
     ],
 )
 def test_the_format_of_device_code_is_seen_from_it(kind: str, source: Any, fmt: str) -> None:
-    module = mblob.device_module(kind, source, functions=["k"])
+    module = mblob.device_module(kind, source, functions=[("k", [])])
     fields = decode_payload(kind, module.payload)
     assert (bytes(fields["fmt"]).decode(), set(fields["functions"])) == (fmt, {"k"})
 

@@ -1,0 +1,139 @@
+"""The kernels of a device module as a caller lists them, completed and checked by what the code tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mblob.dtype import DataType
+from mblob.grammar import FunctionInfo
+from packager.device_kernels import Kernel, size_of
+from packager.errors import BuildError
+
+TAGS = (
+    *(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz"),
+    "tir.use_dyn_shared_memory",
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the code tells about its kernels.
+
+    Attributes:
+        kernels: by name, in the order of the code.
+        exact: these are all that there are, with all their parameters (PTX); a source may have more in macros.
+        opaque: the code cannot be read at all (a binary), so what is missing must be given.
+    """
+
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)
+    exact: bool = False
+    opaque: bool = False
+
+
+@dataclass(frozen=True)
+class _Given:
+    name: str
+    types: tuple[DataType, ...] | None
+    tags: tuple[str, ...] | None
+
+
+def complete(functions: Iterable[Any] | None, seen: Seen, launch: Sequence[str]) -> list[FunctionInfo]:
+    """The kernels to write.
+
+    Args:
+        functions: as given to `device_module`; None for all that are seen.
+        launch: tags of those that give none.
+
+    Raises:
+        BuildError: a type or tag that does not exist, a kernel twice or not in the code, types that must be given.
+    """
+    if functions is None and seen.opaque and not seen.kernels:
+        raise BuildError("device_module: the kernels of this code cannot be seen: list them, with arg_types, in functions=")
+    given = [_parse(f) for f in (list(seen.kernels) if functions is None else functions)]
+    names = [g.name for g in given]
+    if len(set(names)) != len(names):
+        raise BuildError(f"device_module: a kernel is listed twice: {', '.join(sorted(names))}")
+    default = _tags("launch=", launch)
+    return [FunctionInfo(g.name, _types(g, seen), default if g.tags is None else g.tags) for g in given]
+
+
+def _parse(given: Any) -> _Given:
+    types: Any = None
+    tags: Any = None
+    if isinstance(given, FunctionInfo):
+        return _Given(given.name, given.arg_types, given.launch_param_tags)
+    if isinstance(given, Mapping):
+        unknown = set(given) - {"name", "arg_types", "launch_param_tags", "thread_axis_tags"}
+        if unknown or "name" not in given:
+            raise BuildError(
+                "device_module: a function has name, arg_types and launch_param_tags; found"
+                f" {', '.join(map(str, given))}"
+            )
+        name, types = given["name"], given.get("arg_types")
+        tags = given.get("launch_param_tags", given.get("thread_axis_tags"))
+    elif isinstance(given, str):
+        name = given
+    else:
+        try:
+            name, types, tags = (*given, None, None)[:3]
+        except (TypeError, ValueError):
+            raise BuildError(f"device_module: {given!r} is no function: expected (name, arg_types, tags)") from None
+    if not isinstance(name, str) or not name:
+        raise BuildError(f"device_module: a kernel's name is text, found {name!r}")
+    try:
+        args = types and tuple(t if isinstance(t, DataType) else DataType.parse(t) for t in types)
+    except ValueError as exc:
+        raise BuildError(f"device_module: {name}: argument types: {exc}") from None
+    return _Given(name, None if types is None else args or (), None if tags is None else _tags(name, tags))
+
+
+def _tags(who: str, tags: Sequence[str]) -> tuple[str, ...]:
+    for i, tag in enumerate(tags):
+        if tag not in TAGS or (tag == TAGS[-1] and i != len(tags) - 1):
+            raise BuildError(
+                f"device_module: {who}: launch tag {tag!r}; expected {', '.join(TAGS[:-1])}, and {TAGS[-1]} last"
+            )
+    return tuple(tags)
+
+
+def _types(given: _Given, seen: Seen) -> tuple[DataType, ...]:
+    kernel = seen.kernels.get(given.name)
+    if kernel is None and seen.exact and seen.kernels:
+        raise BuildError(_not_there(given.name, seen))
+    if given.types is not None:
+        if kernel is not None and seen.exact:
+            _check(given, given.types, kernel)
+        return given.types
+    if kernel is None:
+        if seen.opaque or seen.kernels:
+            raise BuildError(
+                f"device_module: {given.name}: the types of its arguments cannot be seen in the code: give arg_types"
+                " ([] for none)"
+            )
+        return ()
+    doubts = [f"argument {i}: {p.doubt}" for i, p in enumerate(kernel.parameters) if p.type is None]
+    if doubts:
+        raise BuildError(f"device_module: {given.name}: {'; '.join(doubts)}: give arg_types")
+    return tuple(p.type for p in kernel.parameters if p.type is not None)
+
+
+def _not_there(name: str, seen: Seen) -> str:
+    listed = ", ".join(seen.kernels)
+    mangled = next((k for k in seen.kernels if k.startswith("_Z") and name in k), None)
+    hint = f'; {mangled} is its C++ name: declare it extern "C"' if mangled else ""
+    return f"device_module: no kernel {name!r} in the code, which has: {listed}{hint}"
+
+
+def _check(given: _Given, types: Sequence[DataType], kernel: Kernel) -> None:
+    if len(types) != len(kernel.parameters):
+        raise BuildError(
+            f"device_module: {given.name}: arg_types has {len(types)} types, the kernel takes {len(kernel.parameters)}"
+        )
+    for i, (dtype, parameter) in enumerate(zip(types, kernel.parameters)):
+        if parameter.size and size_of(dtype) != parameter.size:
+            raise BuildError(
+                f"device_module: {given.name}: argument {i}: {dtype} has {size_of(dtype)} bytes, the kernel takes"
+                f" {parameter.size}"
+            )

@@ -1,0 +1,257 @@
+"""device_module from source: types that the code tells, and compilers. Compilers that are not on this machine are
+played by scripts, so that command lines and errors are tested everywhere; nvcc and clang run where they are."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mblob
+from mblob.grammar import FunctionInfo, decode_payload
+from packager.device_compile import LANGUAGES
+from packager.errors import BuildError
+
+CU = """\
+// __global__ void commented(int a) {}
+extern "C" __global__ void vadd(const float *a, const float *__restrict__ b, float *c, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) c[i] = a[i] + b[i];
+}
+extern "C" __global__ void __launch_bounds__(128) mixed(signed char a, unsigned short b, long long c,
+                                                        double d, float *e, bool f, unsigned g) { *e = a + b + c + d + f + g; }
+"""
+CL = """\
+__kernel void scale(__global float *restrict x, const float f, uint n) { x[get_global_id(0)] *= f; }
+__attribute__((reqd_work_group_size(8, 1, 1))) kernel void none(void) {}
+"""
+PTX = """\
+//
+.version 8.0
+.target sm_50
+.visible .entry k(
+  .param .u64 k_param_0,
+  .param .f32 k_param_1,
+  .param .u32 k_param_2
+)
+{
+  ld.param.u64 %rd1, [k_param_0];
+  cvta.to.global.u64 %rd2, %rd1;
+  ret;
+}
+.visible .entry doubtful(.param .u64 doubtful_param_0, .param .align 4 .b8 doubtful_param_1[12]) { ret; }
+.visible .entry none() { ret; }
+"""
+
+
+def kernels(module: mblob.Module) -> dict[str, list[str]]:
+    return {name: [str(t) for t in info.arg_types] for name, info in functions(module).items()}
+
+
+def functions(module: mblob.Module) -> dict[str, FunctionInfo]:
+    found: dict[str, FunctionInfo] = decode_payload(module.type_key, module.payload)["functions"]
+    return found
+
+
+# -- types that the code tells --------------------------------------------------------------------------
+
+
+def test_opencl_source_tells_its_kernels() -> None:
+    module = mblob.device_module("opencl", CL, launch=["blockIdx.x", "threadIdx.x"])
+    assert kernels(module) == {"none": [], "scale": ["handle", "float32", "uint32"]}
+    assert functions(module)["none"].launch_param_tags == ("blockIdx.x", "threadIdx.x")
+
+
+def test_hip_source_tells_its_kernels_and_given_ones_count() -> None:
+    module = mblob.device_module("hip", CU, functions=["mixed", ("vadd", ["handle"] * 3 + ["int64"], ["threadIdx.x"])])
+    assert kernels(module) == {
+        "mixed": ["int8", "uint16", "int64", "float64", "handle", "bool", "uint32"],
+        "vadd": ["handle", "handle", "handle", "int64"],
+    }
+    assert functions(module)["vadd"].launch_param_tags == ("threadIdx.x",)
+
+
+def test_ptx_tells_what_is_certain() -> None:
+    module = mblob.device_module("cuda", PTX, functions=["k", "none", ("doubtful", ["int64", "int32x3"])])
+    assert kernels(module) == {
+        "doubtful": ["int64", "int32x3"],
+        "k": ["handle", "float32", "uint32"],
+        "none": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "given", "message"),
+    [
+        ("cuda", PTX, None, r"doubtful: argument 0: PTX does not tell whether .* is a number or an address; argument 1"),
+        ("cuda", PTX, ["absent"], r"no kernel 'absent' in the code, which has: k, doubtful, none"),
+        ("cuda", PTX, [("k", ["handle"])], r"k: arg_types has 1 types, the kernel takes 3"),
+        ("cuda", PTX, [("k", ["handle", "float64", "int32"])], r"k: argument 1: float64 has 8 bytes, .* takes 4"),
+        ("cuda", PTX.replace("entry k(", "entry _Z1kPf("), ["k"], r'_Z1kPf is its C\+\+ name: declare it extern "C"'),
+        ("cuda", b"\x7fELF", None, r"list them, with arg_types, in functions="),
+        ("cuda", b"\x50\xed\x55\xba", ["k"], r"k: the types of its arguments cannot be seen"),
+        ("opencl", "kernel void f(local int *x, __global int *y) {}", None, r"argument 0: `local int \*x` is memory"),
+        ("opencl", "kernel void f(image2d_t x) {}", ["f"], r"argument 0: `image2d_t x` is of a type that is not"),
+        ("opencl", CL, ["absent"], r"absent: the types of its arguments cannot be seen in the code"),
+    ],
+)
+def test_types_that_are_not_certain_are_asked_for(kind: str, source: Any, given: Any, message: str) -> None:
+    with pytest.raises(BuildError, match=message):
+        mblob.device_module(kind, source, functions=given)
+
+
+# -- compilers, played ----------------------------------------------------------------------------------
+
+Tool = Callable[..., Path]
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
+    """Make a program of that name, first on PATH: it notes its arguments and writes `made` to the word behind -o."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    # Nothing but what the scripts need: the machine's own compilers are not found.
+    for name in ("sh", "cp", "cat"):
+        (folder / name).symlink_to(shutil.which(name) or name)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setitem(LANGUAGES, "cuda", LANGUAGES["cuda"].__class__(**{**vars(LANGUAGES["cuda"]), "places": ()}))
+    for variable in ("NVCC", "HIPCC", "CLANG"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def make(name: str, made: bytes = b"", fails: str = "") -> Path:
+        (folder / f"{name}.made").write_bytes(made)
+        log = folder / f"{name}.log"
+        script = f"""#!{folder}/sh
+echo "$@" >> {log}
+for source; do :; done
+{f"echo '{fails}' >&2; exit 1" if fails else ""}
+while [ $# -gt 1 ]; do [ "$1" = -o ] && cp {folder}/{name}.made "$2"; shift; done
+"""
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o755)
+        return log
+
+    return make
+
+
+def test_nvcc_makes_ptx(tool: Tool, tmp_path: Path) -> None:
+    log = tool("nvcc", PTX.replace("doubtful_param_0,", "x,").encode())
+    (tmp_path / "k.cu").write_text('extern "C" __global__ void doubtful(long a, int3 b) {}')
+    module = mblob.device_module(
+        "cuda", tmp_path / "k.cu", ["k"], compile=True, arch=90, options="-lineinfo", launch=["threadIdx.x"]
+    )
+    assert kernels(module) == {"k": ["handle", "float32", "uint32"]}
+    assert decode_payload("cuda", module.payload)["fmt"] == b"ptx"
+    assert module.get_source("ptx").startswith("//")
+    words = log.read_text().split()
+    assert words[:3] == ["-ptx", "-arch=sm_90", "-lineinfo"]
+    assert words[-1] == str(tmp_path / "k.cu")
+
+
+def test_a_cubin_has_the_types_of_its_source(tool: Tool) -> None:
+    tool("nvcc", b"\x7fELF...")
+    module = mblob.device_module("cuda", CU, fmt="cubin", compile="nvcc", arch="sm_90a")
+    assert kernels(module)["vadd"] == ["handle", "handle", "handle", "int32"]
+    assert decode_payload("cuda", module.payload)["fmt"] == b"cubin"
+
+
+def test_a_fatbin_has_an_image_for_each_architecture_and_ptx_of_the_newest(tool: Tool) -> None:
+    log = tool("nvcc", b"\x50\xed\x55\xba")
+    mblob.device_module("cuda", CU, fmt="fatbin", compile=True, arch=["sm_80", "compute_90"])
+    codes = [w for w in log.read_text().split() if w.startswith("-gencode")]
+    assert [c.rsplit("code=")[-1] for c in codes] == ["sm_80", "sm_90", "compute_90"]
+
+
+def test_hipcc_and_clang_are_called_as_they_want_it(tool: Tool) -> None:
+    hip, clang = tool("hipcc", b"__CLANG_OFFLOAD_BUNDLE__"), tool("clang", PTX.encode())
+    mblob.device_module("hip", CU, compile=True, arch="gfx90a:xnack-")
+    assert "--genco" in hip.read_text()
+    assert "--offload-arch=gfx90a:xnack-" in hip.read_text()
+    mblob.device_module("cuda", CU, ["k"], compile=True, arch="sm_70")
+    assert "--cuda-device-only" in clang.read_text()
+    assert "--cuda-gpu-arch=sm_70" in clang.read_text()
+
+
+def test_opencl_goes_through_llvm_spirv_where_there_is_one(tool: Tool) -> None:
+    spirv = struct.pack("<5I", 0x07230203, 0x10000, 0, 9, 0)
+    clang = tool("clang", spirv)
+    module = mblob.device_module("opencl", CL, compile=True)
+    assert "--target=spirv64-unknown-unknown" in clang.read_text()
+    shaders = decode_payload("opencl", module.payload)["shaders"]
+    assert {name: bytes(words) for name, words in shaders.items()} == {"none": spirv, "scale": spirv}
+    translator = tool("llvm-spirv", spirv)
+    mblob.device_module("opencl", CL, compile=True, options=["-cl-std=CL2.0"])
+    assert translator.read_text().split()[0] == "device.bc"
+    assert clang.read_text().count("-cl-std=CL1.2") == 1
+
+
+def test_what_the_compiler_says_is_told(tool: Tool) -> None:
+    tool("nvcc", fails="k.cu(3): error: identifier \"x\" is undefined")
+    message = r'device_module text \(cu\): does not compile: .*identifier "x"'
+    with pytest.raises(mblob.ToolchainError, match=message) as caught:
+        mblob.device_module("cuda", CU, compile=True)
+    assert "is undefined" in caught.value.output
+    assert Path(caught.value.command[0]).name == "nvcc"
+
+
+@pytest.mark.usefixtures("tool")
+def test_a_compiler_that_is_missing_is_told() -> None:
+    with pytest.raises(mblob.ToolchainError, match=r"tried \$NVCC, nvcc, clang; install NVIDIA's CUDA toolkit"):
+        mblob.device_module("cuda", CU, compile=True)
+    with pytest.raises(mblob.ToolchainError, match="nvcc is not installed"):
+        mblob.device_module("cuda", CU, compile="nvcc")
+    with pytest.raises(mblob.ToolchainError, match="hipcc"):
+        mblob.device_module("hip", CU, compile=True, arch="gfx90a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "metal", "compile": True}, "compile= is for cuda, hip, opencl"),
+        ({"compile": True, "fmt": "hsaco"}, "fmt 'hsaco' cannot be compiled to; for cuda: ptx, cubin, fatbin"),
+        ({"compile": True, "fmt": "cubin"}, "a cubin is for one architecture: pass arch=, e.g. arch='sm_90'"),
+        ({"compile": True, "arch": "gfx90a"}, "arch 'gfx90a': expected one like 'sm_90'"),
+        ({"compile": True, "arch": ["sm_80", "sm_90"]}, "ptx is for one architecture, arch= names 2"),
+        ({"compile": "gcc"}, "'gcc' is no compiler of cuda code that is known here; known are nvcc, clang"),
+        ({"arch": "sm_90"}, "pass compile=True, too"),
+        ({"kind": "opencl", "compile": True, "arch": "x"}, "opencl code has no architectures"),
+        ({"kind": "hip", "compile": True}, "a hsaco is for one architecture"),
+        ({"compile": True, "source": {"k": CU}}, "compile= takes one source"),
+    ],
+)
+def test_impossible_compilations_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(BuildError, match=message):
+        mblob.device_module(**{"kind": "cuda", "source": CU, **arguments})
+
+
+# -- compilers of this machine --------------------------------------------------------------------------
+
+needs_nvcc = pytest.mark.skipif(
+    not shutil.which("nvcc") and not Path("/usr/local/cuda/bin/nvcc").exists(), reason="no nvcc on this machine"
+)
+ALL = {
+    "mixed": ["int8", "uint16", "int64", "float64", "handle", "bool", "uint32"],
+    "vadd": ["handle", "handle", "handle", "int32"],
+}
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("fmt", "arch", "start"),
+    [("ptx", None, b"//"), ("cubin", "sm_90", b"\x7fELF"), ("fatbin", ["sm_80", "sm_90"], b"\x50\xed\x55\xba")],
+)
+def test_nvcc_compiles_here(tmp_path: Path, fmt: str, arch: Any, start: bytes) -> None:
+    (tmp_path / "k.cu").write_text(CU)
+    module = mblob.device_module("cuda", tmp_path / "k.cu", fmt=fmt, compile=True, arch=arch)
+    assert kernels(module) == ALL
+    assert bytes(decode_payload("cuda", module.payload)["data"]).lstrip().startswith(start)
+
+
+@needs_nvcc
+def test_an_error_of_nvcc_is_told_with_its_place() -> None:
+    with pytest.raises(mblob.ToolchainError, match=r'does not compile: .*"nothing" is undefined'):
+        mblob.device_module("cuda", CU + "__device__ int f() { return nothing; }", compile=True)
