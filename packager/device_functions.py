@@ -50,7 +50,7 @@ def complete(functions: Iterable[Any] | None, seen: Seen, launch: Sequence[str])
         BuildError: a type or tag that does not exist, a kernel twice or not in the code, types that must be given.
     """
     if functions is None and seen.opaque and not seen.kernels:
-        raise BuildError("device_module: the kernels of this code cannot be seen: list them, with arg_types, in functions=")
+        raise BuildError("device_module: the kernels of this code cannot be seen: give functions=, with arg_types")
     given = [_parse(f) for f in (list(seen.kernels) if functions is None else functions)]
     names = [g.name for g in given]
     if len(set(names)) != len(names):
