@@ -1,0 +1,83 @@
+/* build.h - from a graph to a plan: what the operators use to describe their primitives.
+ *
+ * An operator names its operands, looks at them as oneDNN does (view.h), says what it wants (struct dn_operation) and
+ * hands that to dn_build_operation, which asks the library for a primitive, reorders operands into the formats that
+ * the primitive likes (constants once, here), and places the result.
+ * Functions return a mblob_status after recording an error that names the node. */
+#ifndef DN_BUILD_H
+#define DN_BUILD_H
+
+#include "plan.h"
+
+/* Where a tensor is, and how its bytes are to be read. md NULL: no operand. */
+struct dn_operand {
+  size_t tensor;
+  enum dn_place place;
+  size_t number;
+  const dn_md *md;
+};
+
+/* A tensor of the graph while the plan is made. */
+struct dn_value {
+  struct dn_operand at; /* md has the dimensions of the graph's shape, in any format; NULL: not computed yet */
+  bool raw;             /* row-major, as the graph says */
+  size_t uses;          /* inputs and heads that name it */
+  size_t last_node;     /* the last one that reads it; SIZE_MAX: a head */
+};
+
+/* A tensor that was reordered for one operator may serve the next. */
+struct dn_copy {
+  struct dn_operand from, to;
+};
+
+struct dn_build {
+  struct dn_plan *plan;
+  const struct dn_graph *graph;
+  const struct dn_library *library;
+  const struct dn_node *node; /* the one that is being translated */
+  struct dn_value *values;    /* of each tensor */
+  struct dn_copy *copies;
+  size_t copy_count, copy_capacity;
+  void *stream; /* of work on constants */
+};
+
+struct dn_view;
+
+#define DN_EXTRA_OPERANDS 6
+struct dn_operation {
+  struct dn_problem problem; /* src, weights, bias: filled from the operands when they are NULL */
+  struct dn_operand src, weights, bias;
+  struct {
+    int argument;
+    struct dn_operand operand;
+  } extra[DN_EXTRA_OPERANDS];
+  size_t extra_count;
+  struct dn_operand sum; /* added to by a post-op: dst begins with its bytes */
+  const struct dn_view *sum_view, *dst_view;
+  void *post_ops;
+  size_t post_op_count;
+};
+
+int dn_build_plan(struct dn_build *build);
+int dn_fail_build(const struct dn_build *build, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Descriptors of the plan, NULL after recording an error. `status` is what the library said. */
+const dn_md *dn_keep_md(struct dn_build *build, int status, dn_md *md, const char *what);
+const dn_md *dn_plain_md(struct dn_build *build, int rank, const int64_t *dims, enum dn_type type);
+const dn_md *dn_any_md(struct dn_build *build, int rank, const int64_t *dims, enum dn_type type);
+
+/* An input of the node, or a tensor: as it is, and in row-major order as the graph says. */
+int dn_input(struct dn_build *build, size_t index, struct dn_operand *out);
+int dn_operand(struct dn_build *build, size_t tensor, struct dn_operand *out);
+int dn_raw_operand(struct dn_build *build, size_t tensor, struct dn_operand *out);
+/* The floats of a constant tensor of float32 or int32, in `*out` of the graph's pool... valid until the plan is made. */
+int dn_constant_floats(struct dn_build *build, size_t tensor, const char *what, const float **out, size_t *count);
+
+int dn_reorder(struct dn_build *build, struct dn_operand *operand, const dn_md *wanted);
+int dn_build_operation(struct dn_build *build, struct dn_operation *operation);
+
+/* operators.c: translate build->node. */
+int dn_translate(struct dn_build *build);
+
+#endif

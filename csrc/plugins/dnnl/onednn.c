@@ -1,0 +1,171 @@
+/* onednn.c - find libdnnl, look at its version, and take the addresses of its functions. */
+#define _GNU_SOURCE
+#include "onednn.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host.h"
+
+static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2"};
+#define NAME_COUNT (sizeof(names) / sizeof(*names))
+#define OLDEST_MINOR_OF_2 6 /* the first that has softmax_v2 and scale and shift as tensors of their own */
+
+struct version_of_library { /* dnnl_version_t: the beginning is the same everywhere */
+  int major, minor, patch;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct dn_library library; /* valid when `opened` */
+static bool opened;
+
+const char *dn_status_text(int status) {
+  switch (status) {
+    case DN_SUCCESS: return "success";
+    case DN_OUT_OF_MEMORY: return "out of memory";
+    case DN_INVALID_ARGUMENTS: return "invalid arguments";
+    case DN_UNIMPLEMENTED: return "not implemented";
+    default: return "a status that is not known";
+  }
+}
+
+size_t dn_type_size(enum dn_type type) {
+  return type == DN_F32 || type == DN_S32 ? 4 : type == DN_F16 || type == DN_BF16 ? 2 : 1;
+}
+
+int dn_find_tag(const struct dn_library *lib, const char *name) {
+  for (int tag = DN_FORMAT_ANY + 1; tag < 4096; ++tag) {
+    const char *known = lib->tag_name(tag);
+    if (!known || !strncmp(known, "unknown", 7)) break;
+    if (!strcmp(known, name)) return tag;
+  }
+  return 0;
+}
+
+/* ---- binding ---- */
+
+static const char *bind_common(void *handle, struct dn_library *lib) {
+  const struct {
+    const char *name;
+    void **place;
+  } symbols[] = {
+      {"dnnl_engine_create", (void **)&lib->engine_create},
+      {"dnnl_stream_create", (void **)&lib->stream_create},
+      {"dnnl_stream_destroy", (void **)&lib->stream_destroy},
+      {"dnnl_stream_wait", (void **)&lib->stream_wait},
+      {"dnnl_memory_create", (void **)&lib->memory_create},
+      {"dnnl_memory_destroy", (void **)&lib->memory_destroy},
+      {"dnnl_memory_set_data_handle", (void **)&lib->memory_set_data_handle},
+      {"dnnl_memory_desc_equal", (void **)&lib->md_equal},
+      {"dnnl_memory_desc_get_size", (void **)&lib->md_size},
+      {"dnnl_primitive_desc_query_md", (void **)&lib->query_md},
+      {"dnnl_primitive_desc_destroy", (void **)&lib->primitive_desc_destroy},
+      {"dnnl_primitive_create", (void **)&lib->primitive_create},
+      {"dnnl_primitive_destroy", (void **)&lib->primitive_destroy},
+      {"dnnl_primitive_execute", (void **)&lib->primitive_execute},
+      {"dnnl_reorder_primitive_desc_create", (void **)&lib->reorder_desc_create},
+      {"dnnl_primitive_attr_create", (void **)&lib->attr_create},
+      {"dnnl_primitive_attr_destroy", (void **)&lib->attr_destroy},
+      {"dnnl_primitive_attr_set_post_ops", (void **)&lib->attr_set_post_ops},
+      {"dnnl_primitive_attr_set_scratchpad_mode", (void **)&lib->attr_set_scratchpad_mode},
+      {"dnnl_post_ops_create", (void **)&lib->post_ops_create},
+      {"dnnl_post_ops_destroy", (void **)&lib->post_ops_destroy},
+      {"dnnl_post_ops_append_binary", (void **)&lib->post_ops_append_binary},
+      {"dnnl_fmt_tag2str", (void **)&lib->tag_name},
+  };
+  for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); ++i)
+    if (!(*symbols[i].place = dlsym(handle, symbols[i].name))) return symbols[i].name;
+  *(void **)&lib->get_threads = dlsym(handle, "omp_get_max_threads");
+  *(void **)&lib->set_threads = dlsym(handle, "omp_set_num_threads");
+  return NULL;
+}
+
+/* What is behind an open handle: its version, checked, and all functions. */
+static int bind_library(void *handle, struct dn_library *lib) {
+  const struct version_of_library *(*version)(void);
+  *(void **)&version = dlsym(handle, "dnnl_version");
+  if (!version) return mb_fail(MBLOB_E_INCOMPATIBLE, "%s is not oneDNN: it has no dnnl_version", lib->path);
+  const struct version_of_library *v = version();
+  lib->major = v->major;
+  lib->minor = v->minor;
+  lib->patch = v->patch;
+  lib->version = v->major == 2 && v->minor >= OLDEST_MINOR_OF_2 ? &dn_version_2 : v->major == 3 ? &dn_version_3 : NULL;
+  if (!lib->version)
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "%s is oneDNN %d.%d.%d, and dnnl_json runs on 2.6, 2.7 and 3", lib->path,
+                   v->major, v->minor, v->patch);
+  const char *missing = bind_common(handle, lib);
+  if (!missing) missing = lib->version->bind(handle);
+  if (missing)
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "%s, oneDNN %d.%d.%d, has no %s", lib->path, v->major, v->minor, v->patch,
+                   missing);
+  int status = lib->engine_create(&lib->engine, DN_ENGINE_CPU, 0);
+  if (status)
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "%s, oneDNN %d.%d.%d, has no engine for the processor: %s", lib->path,
+                   v->major, v->minor, v->patch, dn_status_text(status));
+  return MBLOB_OK;
+}
+
+/* ---- finding ---- */
+
+/* The file as the dynamic linker has it, or the error that it told; a handle is never closed again: oneDNN's threads
+ * and caches outlive it. */
+static void *try_open(const char *path, struct dn_library *lib) {
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (handle) (void)snprintf(lib->path, sizeof(lib->path), "%s", path);
+  return handle;
+}
+
+/* Where the wheels of PyPI put the library: `lib` of the prefix that Python tells through a registered function. */
+static bool python_prefix(char *out, size_t size) {
+  const mblob_host *host = mb_plugin_host();
+  struct mblob_function *function;
+  TVMValue value = {0};
+  int code = kTVMNullptr;
+  bool found = false;
+  if (host->global_function("mblob.python_prefix", &function)) return false;
+  if (!host->function_call(function, NULL, NULL, 0, &value, &code) && code == kTVMStr && value.v_str)
+    found = (size_t)snprintf(out, size, "%s", value.v_str) < size;
+  host->function_release(function);
+  return found;
+}
+
+static void *find(struct dn_library *lib) {
+  const char *chosen = getenv("MBLOB_DNNL_LIBRARY");
+  if (chosen && *chosen) {
+    void *handle = try_open(chosen, lib);
+    if (!handle) (void)mb_fail(MBLOB_E_LOADER, "MBLOB_DNNL_LIBRARY=%s cannot be opened: %s", chosen, dlerror());
+    return handle;
+  }
+  void *handle = NULL;
+  for (size_t i = 0; i < NAME_COUNT && !handle; ++i) handle = try_open(names[i], lib);
+  char prefix[2048], path[4096] = "";
+  bool python = !handle && python_prefix(prefix, sizeof(prefix));
+  for (size_t i = 0; i < NAME_COUNT && python && !handle; ++i) {
+    (void)snprintf(path, sizeof(path), "%s/lib/%s", prefix, names[i]);
+    handle = try_open(path, lib);
+  }
+  if (!handle)
+    (void)mb_fail(MBLOB_E_LOADER,
+                  "dnnl_json needs oneDNN: no libdnnl.so.3, no libdnnl.so.2%s%s: install libdnnl2, or pip install "
+                  "onednn-cpu-gomp, or name the file in MBLOB_DNNL_LIBRARY",
+                  python ? ", none in lib of " : "", python ? prefix : "");
+  return handle;
+}
+
+const struct dn_library *dn_library_open(void) {
+  (void)pthread_mutex_lock(&lock);
+  if (!opened) {
+    struct dn_library found = {0};
+    void *handle = find(&found);
+    if (handle && !bind_library(handle, &found)) {
+      library = found;
+      opened = true;
+    }
+  }
+  bool ok = opened;
+  (void)pthread_mutex_unlock(&lock);
+  return ok ? &library : NULL;
+}

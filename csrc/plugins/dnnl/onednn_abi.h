@@ -1,0 +1,52 @@
+/* onednn_abi.h - numbers in which oneDNN 2 and 3 differ, as each version's headers have them
+ * (tests/c/dnnl_headers.c compares all of them, and those of onednn.h, with the headers where there are any). */
+#ifndef DN_ONEDNN_ABI_H
+#define DN_ONEDNN_ABI_H
+
+/* 2.6, 2.7 */
+#define DN_V2_MEMORY_DESC_SIZE 696
+#define DN_V2_OPERATION_DESC_SIZE 8192 /* at least as large as any that is used; the library knows the real sizes */
+#define DN_V2_POST_OP_ARGUMENT 16384
+enum dn_v2 {
+  DN_V2_RELU = 31,
+  DN_V2_TANH = 47,
+  DN_V2_GELU_ERF = 48,
+  DN_V2_ELU = 63,
+  DN_V2_ROUND = 64,
+  DN_V2_ABS = 95,
+  DN_V2_MISH = 96,
+  DN_V2_SQRT = 111,
+  DN_V2_LINEAR = 127,
+  DN_V2_LOGISTIC = 175,
+  DN_V2_EXP = 191,
+  DN_V2_SWISH = 223,
+  DN_V2_LOG = 239,
+  DN_V2_CLIP = 255,
+  DN_V2_GLOBAL_STATS = 1,
+  DN_V2_USE_SCALE = 8,
+  DN_V2_USE_SHIFT = 16
+};
+
+/* 3 */
+#define DN_V3_POST_OP_ARGUMENT 32768
+enum dn_v3 {
+  DN_V3_RELU = 32,
+  DN_V3_TANH = 33,
+  DN_V3_ELU = 34,
+  DN_V3_ABS = 36,
+  DN_V3_SQRT = 37,
+  DN_V3_LINEAR = 38,
+  DN_V3_LOGISTIC = 41,
+  DN_V3_EXP = 42,
+  DN_V3_SWISH = 44,
+  DN_V3_LOG = 45,
+  DN_V3_CLIP = 46,
+  DN_V3_GELU_ERF = 49,
+  DN_V3_ROUND = 50,
+  DN_V3_MISH = 51,
+  DN_V3_GLOBAL_STATS = 1,
+  DN_V3_USE_SCALE = 2,
+  DN_V3_USE_SHIFT = 4
+};
+
+#endif

@@ -1,0 +1,173 @@
+/* onednn_v2.c - oneDNN 2.6 and 2.7: descriptors are structs, operations are described in a second struct first. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "onednn.h"
+#include "onednn_abi.h"
+
+static struct {
+  int (*md_init_by_strides)(void *, int, const int64_t *, int, const int64_t *);
+  int (*md_init_by_tag)(void *, int, const int64_t *, int, int);
+  int (*md_permute_axes)(void *, const void *, const int *);
+  int (*convolution)(void *, int, int, const void *, const void *, const void *, const void *, const int64_t *,
+                     const int64_t *, const int64_t *, const int64_t *);
+  int (*deconvolution)(void *, int, int, const void *, const void *, const void *, const void *, const int64_t *,
+                       const int64_t *, const int64_t *, const int64_t *);
+  int (*inner_product)(void *, int, const void *, const void *, const void *, const void *);
+  int (*matmul)(void *, const void *, const void *, const void *, const void *);
+  int (*pooling)(void *, int, int, const void *, const void *, const int64_t *, const int64_t *, const int64_t *,
+                 const int64_t *, const int64_t *);
+  int (*eltwise)(void *, int, int, const void *, float, float);
+  int (*softmax)(void *, int, int, const void *, const void *, int);
+  int (*binary)(void *, int, const void *, const void *, const void *);
+  int (*batch_normalization)(void *, int, const void *, float, unsigned);
+  int (*layer_normalization)(void *, int, const void *, const void *, float, unsigned);
+  int (*primitive_desc_create)(void **, const void *, const void *, void *, const void *);
+  int (*append_eltwise)(void *, float, int, float, float);
+  int (*append_sum)(void *, float);
+} api;
+
+static const char *bind(void *handle) {
+  static const struct {
+    const char *name;
+    void **place;
+  } symbols[] = {
+      {"dnnl_memory_desc_init_by_strides", (void **)&api.md_init_by_strides},
+      {"dnnl_memory_desc_init_by_tag", (void **)&api.md_init_by_tag},
+      {"dnnl_memory_desc_permute_axes", (void **)&api.md_permute_axes},
+      {"dnnl_dilated_convolution_forward_desc_init", (void **)&api.convolution},
+      {"dnnl_dilated_deconvolution_forward_desc_init", (void **)&api.deconvolution},
+      {"dnnl_inner_product_forward_desc_init", (void **)&api.inner_product},
+      {"dnnl_matmul_desc_init", (void **)&api.matmul},
+      {"dnnl_pooling_v2_forward_desc_init", (void **)&api.pooling},
+      {"dnnl_eltwise_forward_desc_init", (void **)&api.eltwise},
+      {"dnnl_softmax_v2_forward_desc_init", (void **)&api.softmax},
+      {"dnnl_binary_desc_init", (void **)&api.binary},
+      {"dnnl_batch_normalization_forward_desc_init", (void **)&api.batch_normalization},
+      {"dnnl_layer_normalization_forward_desc_init", (void **)&api.layer_normalization},
+      {"dnnl_primitive_desc_create", (void **)&api.primitive_desc_create},
+      {"dnnl_post_ops_append_eltwise", (void **)&api.append_eltwise},
+      {"dnnl_post_ops_append_sum", (void **)&api.append_sum},
+  };
+  for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); ++i)
+    if (!(*symbols[i].place = dlsym(handle, symbols[i].name))) return symbols[i].name;
+  return NULL;
+}
+
+/* ---- memory descriptors ---- */
+
+static int keep(dn_md *md, int status, dn_md **out) {
+  if (status) {
+    free(md);
+    md = NULL;
+  }
+  *out = md;
+  return status;
+}
+
+static int md_strided(int rank, const int64_t *dims, int type, const int64_t *strides, dn_md **out) {
+  dn_md *md = calloc(1, DN_V2_MEMORY_DESC_SIZE);
+  if (!md) return DN_OUT_OF_MEMORY;
+  return keep(md,
+              strides ? api.md_init_by_strides(md, rank, dims, type, strides)
+                      : api.md_init_by_tag(md, rank, dims, type, DN_FORMAT_ANY),
+              out);
+}
+
+static int md_tagged(int rank, const int64_t *dims, int type, int tag, dn_md **out) {
+  dn_md *md = calloc(1, DN_V2_MEMORY_DESC_SIZE);
+  if (!md) return DN_OUT_OF_MEMORY;
+  return keep(md, api.md_init_by_tag(md, rank, dims, type, tag), out);
+}
+
+static int md_permuted(const dn_md *from, const int *permutation, dn_md **out) {
+  dn_md *md = calloc(1, DN_V2_MEMORY_DESC_SIZE);
+  if (!md) return DN_OUT_OF_MEMORY;
+  return keep(md, api.md_permute_axes(md, from, permutation), out);
+}
+
+static int md_copy(const dn_md *from, dn_md **out) {
+  dn_md *md = malloc(DN_V2_MEMORY_DESC_SIZE);
+  if (!md) return DN_OUT_OF_MEMORY;
+  memcpy(md, from, DN_V2_MEMORY_DESC_SIZE);
+  return keep(md, DN_SUCCESS, out);
+}
+
+static void md_free(dn_md *md) { free(md); }
+
+/* ---- primitives ---- */
+
+static const int eltwise_numbers[DN_ELTWISE_COUNT] = {
+    [DN_RELU] = DN_V2_RELU,         [DN_TANH] = DN_V2_TANH,   [DN_ELU] = DN_V2_ELU,
+    [DN_ABS] = DN_V2_ABS,           [DN_SQRT] = DN_V2_SQRT,   [DN_LINEAR] = DN_V2_LINEAR,
+    [DN_LOGISTIC] = DN_V2_LOGISTIC, [DN_EXP] = DN_V2_EXP,     [DN_GELU_ERF] = DN_V2_GELU_ERF,
+    [DN_LOG] = DN_V2_LOG,           [DN_CLIP] = DN_V2_CLIP,   [DN_ROUND] = DN_V2_ROUND,
+    [DN_SWISH] = DN_V2_SWISH,       [DN_MISH] = DN_V2_MISH,
+};
+
+static unsigned normalization_flags(unsigned flags) {
+  return (flags & DN_GLOBAL_STATS ? DN_V2_GLOBAL_STATS : 0u) | (flags & DN_USE_SCALE ? DN_V2_USE_SCALE : 0u) |
+         (flags & DN_USE_SHIFT ? DN_V2_USE_SHIFT : 0u);
+}
+
+static int describe(const struct dn_problem *p, void *desc) {
+  switch (p->kind) {
+    case DN_CONVOLUTION:
+      return api.convolution(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->weights, p->bias, p->dst, p->strides,
+                             p->dilates, p->pad_before, p->pad_after);
+    case DN_DECONVOLUTION:
+      return api.deconvolution(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->weights, p->bias, p->dst,
+                               p->strides, p->dilates, p->pad_before, p->pad_after);
+    case DN_INNER_PRODUCT:
+      return api.inner_product(desc, DN_FORWARD_INFERENCE, p->src, p->weights, p->bias, p->dst);
+    case DN_MATMUL:
+      return api.matmul(desc, p->src, p->weights, p->bias, p->dst);
+    case DN_POOLING:
+      return api.pooling(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->strides, p->kernel, p->dilates,
+                         p->pad_before, p->pad_after);
+    case DN_ELTWISE:
+      return api.eltwise(desc, DN_FORWARD_INFERENCE, eltwise_numbers[p->algorithm], p->src, p->alpha, p->beta);
+    case DN_SOFTMAX:
+      return api.softmax(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->axis);
+    case DN_BINARY:
+      return api.binary(desc, p->algorithm, p->src, p->weights, p->dst);
+    case DN_BATCH_NORMALIZATION:
+      return api.batch_normalization(desc, DN_FORWARD_INFERENCE, p->src, p->epsilon, normalization_flags(p->flags));
+    case DN_LAYER_NORMALIZATION:
+      return api.layer_normalization(desc, DN_FORWARD_INFERENCE, p->src, NULL, p->epsilon,
+                                     normalization_flags(p->flags));
+  }
+  return DN_UNIMPLEMENTED;
+}
+
+static int primitive_desc(const struct dn_problem *problem, void *engine, void **out) {
+  void *desc = calloc(1, DN_V2_OPERATION_DESC_SIZE);
+  *out = NULL;
+  if (!desc) return DN_OUT_OF_MEMORY;
+  int status = describe(problem, desc);
+  if (!status) status = api.primitive_desc_create(out, desc, problem->attributes, engine, NULL);
+  free(desc);
+  return status;
+}
+
+static int append_eltwise(void *post_ops, enum dn_eltwise algorithm, float alpha, float beta) {
+  return api.append_eltwise(post_ops, 1.0f, eltwise_numbers[algorithm], alpha, beta);
+}
+
+static int append_sum(void *post_ops, float scale) { return api.append_sum(post_ops, scale); }
+
+const struct dn_version dn_version_2 = {
+    .major = 2,
+    .bind = bind,
+    .md_strided = md_strided,
+    .md_tagged = md_tagged,
+    .md_permuted = md_permuted,
+    .md_copy = md_copy,
+    .md_free = md_free,
+    .primitive_desc = primitive_desc,
+    .append_eltwise = append_eltwise,
+    .append_sum = append_sum,
+    .post_op_argument = DN_V2_POST_OP_ARGUMENT,
+};

@@ -1,0 +1,153 @@
+/* onednn_v3.c - oneDNN 3: descriptors are objects, an operation is described by one call. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
+#include "onednn.h"
+#include "onednn_abi.h"
+
+static struct {
+  int (*md_create_with_strides)(void **, int, const int64_t *, int, const int64_t *);
+  int (*md_create_with_tag)(void **, int, const int64_t *, int, int);
+  int (*md_permute_axes)(void **, const void *, const int *);
+  int (*md_clone)(void **, const void *);
+  int (*md_destroy)(void *);
+  int (*convolution)(void **, void *, int, int, const void *, const void *, const void *, const void *,
+                     const int64_t *, const int64_t *, const int64_t *, const int64_t *, const void *);
+  int (*deconvolution)(void **, void *, int, int, const void *, const void *, const void *, const void *,
+                       const int64_t *, const int64_t *, const int64_t *, const int64_t *, const void *);
+  int (*inner_product)(void **, void *, int, const void *, const void *, const void *, const void *, const void *);
+  int (*matmul)(void **, void *, const void *, const void *, const void *, const void *, const void *);
+  int (*pooling)(void **, void *, int, int, const void *, const void *, const int64_t *, const int64_t *,
+                 const int64_t *, const int64_t *, const int64_t *, const void *);
+  int (*eltwise)(void **, void *, int, int, const void *, const void *, float, float, const void *);
+  int (*softmax)(void **, void *, int, int, const void *, const void *, int, const void *);
+  int (*binary)(void **, void *, int, const void *, const void *, const void *, const void *);
+  int (*batch_normalization)(void **, void *, int, const void *, const void *, float, unsigned, const void *);
+  int (*layer_normalization)(void **, void *, int, const void *, const void *, const void *, float, unsigned,
+                             const void *);
+  int (*append_eltwise)(void *, int, float, float);
+  int (*append_sum)(void *, float, int32_t, int);
+} api;
+
+static const char *bind(void *handle) {
+  static const struct {
+    const char *name;
+    void **place;
+  } symbols[] = {
+      {"dnnl_memory_desc_create_with_strides", (void **)&api.md_create_with_strides},
+      {"dnnl_memory_desc_create_with_tag", (void **)&api.md_create_with_tag},
+      {"dnnl_memory_desc_permute_axes", (void **)&api.md_permute_axes},
+      {"dnnl_memory_desc_clone", (void **)&api.md_clone},
+      {"dnnl_memory_desc_destroy", (void **)&api.md_destroy},
+      {"dnnl_convolution_forward_primitive_desc_create", (void **)&api.convolution},
+      {"dnnl_deconvolution_forward_primitive_desc_create", (void **)&api.deconvolution},
+      {"dnnl_inner_product_forward_primitive_desc_create", (void **)&api.inner_product},
+      {"dnnl_matmul_primitive_desc_create", (void **)&api.matmul},
+      {"dnnl_pooling_forward_primitive_desc_create", (void **)&api.pooling},
+      {"dnnl_eltwise_forward_primitive_desc_create", (void **)&api.eltwise},
+      {"dnnl_softmax_forward_primitive_desc_create", (void **)&api.softmax},
+      {"dnnl_binary_primitive_desc_create", (void **)&api.binary},
+      {"dnnl_batch_normalization_forward_primitive_desc_create", (void **)&api.batch_normalization},
+      {"dnnl_layer_normalization_forward_primitive_desc_create", (void **)&api.layer_normalization},
+      {"dnnl_post_ops_append_eltwise", (void **)&api.append_eltwise},
+      {"dnnl_post_ops_append_sum", (void **)&api.append_sum},
+  };
+  for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); ++i)
+    if (!(*symbols[i].place = dlsym(handle, symbols[i].name))) return symbols[i].name;
+  return NULL;
+}
+
+/* ---- memory descriptors ---- */
+
+static int md_strided(int rank, const int64_t *dims, int type, const int64_t *strides, dn_md **out) {
+  *out = NULL;
+  return strides ? api.md_create_with_strides((void **)out, rank, dims, type, strides)
+                 : api.md_create_with_tag((void **)out, rank, dims, type, DN_FORMAT_ANY);
+}
+
+static int md_tagged(int rank, const int64_t *dims, int type, int tag, dn_md **out) {
+  *out = NULL;
+  return api.md_create_with_tag((void **)out, rank, dims, type, tag);
+}
+
+static int md_permuted(const dn_md *md, const int *permutation, dn_md **out) {
+  *out = NULL;
+  return api.md_permute_axes((void **)out, md, permutation);
+}
+
+static int md_copy(const dn_md *md, dn_md **out) {
+  *out = NULL;
+  return api.md_clone((void **)out, md);
+}
+
+static void md_free(dn_md *md) {
+  if (md) (void)api.md_destroy(md);
+}
+
+/* ---- primitives ---- */
+
+static const int eltwise_numbers[DN_ELTWISE_COUNT] = {
+    [DN_RELU] = DN_V3_RELU,         [DN_TANH] = DN_V3_TANH,   [DN_ELU] = DN_V3_ELU,
+    [DN_ABS] = DN_V3_ABS,           [DN_SQRT] = DN_V3_SQRT,   [DN_LINEAR] = DN_V3_LINEAR,
+    [DN_LOGISTIC] = DN_V3_LOGISTIC, [DN_EXP] = DN_V3_EXP,     [DN_GELU_ERF] = DN_V3_GELU_ERF,
+    [DN_LOG] = DN_V3_LOG,           [DN_CLIP] = DN_V3_CLIP,   [DN_ROUND] = DN_V3_ROUND,
+    [DN_SWISH] = DN_V3_SWISH,       [DN_MISH] = DN_V3_MISH,
+};
+
+static unsigned normalization_flags(unsigned flags) {
+  return (flags & DN_GLOBAL_STATS ? DN_V3_GLOBAL_STATS : 0u) | (flags & DN_USE_SCALE ? DN_V3_USE_SCALE : 0u) |
+         (flags & DN_USE_SHIFT ? DN_V3_USE_SHIFT : 0u);
+}
+
+static int primitive_desc(const struct dn_problem *p, void *engine, void **out) {
+  *out = NULL;
+  switch (p->kind) {
+    case DN_CONVOLUTION:
+      return api.convolution(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->weights, p->bias, p->dst,
+                             p->strides, p->dilates, p->pad_before, p->pad_after, p->attributes);
+    case DN_DECONVOLUTION:
+      return api.deconvolution(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->weights, p->bias, p->dst,
+                               p->strides, p->dilates, p->pad_before, p->pad_after, p->attributes);
+    case DN_INNER_PRODUCT:
+      return api.inner_product(out, engine, DN_FORWARD_INFERENCE, p->src, p->weights, p->bias, p->dst, p->attributes);
+    case DN_MATMUL:
+      return api.matmul(out, engine, p->src, p->weights, p->bias, p->dst, p->attributes);
+    case DN_POOLING:
+      return api.pooling(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->strides, p->kernel,
+                         p->dilates, p->pad_before, p->pad_after, p->attributes);
+    case DN_ELTWISE:
+      return api.eltwise(out, engine, DN_FORWARD_INFERENCE, eltwise_numbers[p->algorithm], p->src, p->dst, p->alpha,
+                         p->beta, p->attributes);
+    case DN_SOFTMAX:
+      return api.softmax(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->axis, p->attributes);
+    case DN_BINARY:
+      return api.binary(out, engine, p->algorithm, p->src, p->weights, p->dst, p->attributes);
+    case DN_BATCH_NORMALIZATION:
+      return api.batch_normalization(out, engine, DN_FORWARD_INFERENCE, p->src, p->dst, p->epsilon,
+                                     normalization_flags(p->flags), p->attributes);
+    case DN_LAYER_NORMALIZATION:
+      return api.layer_normalization(out, engine, DN_FORWARD_INFERENCE, p->src, p->dst, NULL, p->epsilon,
+                                     normalization_flags(p->flags), p->attributes);
+  }
+  return DN_UNIMPLEMENTED;
+}
+
+static int append_eltwise(void *post_ops, enum dn_eltwise algorithm, float alpha, float beta) {
+  return api.append_eltwise(post_ops, eltwise_numbers[algorithm], alpha, beta);
+}
+
+static int append_sum(void *post_ops, float scale) { return api.append_sum(post_ops, scale, 0, DN_NO_TYPE); }
+
+const struct dn_version dn_version_3 = {
+    .major = 3,
+    .bind = bind,
+    .md_strided = md_strided,
+    .md_tagged = md_tagged,
+    .md_permuted = md_permuted,
+    .md_copy = md_copy,
+    .md_free = md_free,
+    .primitive_desc = primitive_desc,
+    .append_eltwise = append_eltwise,
+    .append_sum = append_sum,
+    .post_op_argument = DN_V3_POST_OP_ARGUMENT,
+};

@@ -1,0 +1,177 @@
+/* op_convolution.c - convolutions and transposed convolutions of 1 to 3 spatial axes. */
+#include <string.h>
+
+#include "host.h"
+#include "operators.h"
+#include "post_ops.h"
+
+#define DATA_LETTERS "NCDHW"
+#define WEIGHT_LETTERS "GOIDHW"
+
+struct convolution {
+  bool transposed;
+  int axes; /* spatial */
+  int64_t groups;
+  int64_t strides[3], dilation[3], before[3], after[3];
+  struct dn_view src, weights, dst;
+  int64_t kernel[3];
+};
+
+/* ---- weights ---- */
+
+/* TVM up to 0.9 calls a transposed convolution's weights OIHW and writes them as IOHW. */
+static bool misnamed(const struct dn_build *build, const struct convolution *c, const char *layout,
+                     const struct dn_tensor *weights) {
+  if (!c->transposed || strncmp(layout, "OI", 2) || weights->rank != c->axes + 2) return false;
+  int64_t outputs = c->dst.dims[1] / c->groups, inputs = c->src.dims[1];
+  bool as_named = weights->dims[0] == outputs && weights->dims[1] == inputs;
+  bool other = weights->dims[0] == inputs && weights->dims[1] == outputs;
+  return other && (!as_named || !build->graph->json_has_symbol);
+}
+
+/* Groups that the layout does not tell lie in the axis that is whole: O, or I of a transposed one. */
+static int split_groups(struct dn_build *build, const struct convolution *c, struct dn_operand *operand) {
+  const struct dn_tensor *tensor = &build->graph->tensors[operand->tensor];
+  int64_t raw[DN_MAX_RANK], dims[DN_MAX_RANK], strides[DN_MAX_RANK], step = 1;
+  int whole = c->transposed ? 1 : 0;
+  if (c->weights.how == DN_TAGGED)
+    return dn_fail_build(build, MBLOB_E_FORMAT, "the attribute kernel_layout has blocks and no G, and there are groups");
+  for (int i = tensor->rank - 1; i >= 0; --i) {
+    raw[c->weights.how == DN_PERMUTED ? c->weights.permutation[i] : i] = step;
+    step *= tensor->dims[i];
+  }
+  int status = dn_raw_operand(build, operand->tensor, operand);
+  if (status) return status;
+  dims[0] = c->groups;
+  for (int i = 0; i < c->weights.rank; ++i) {
+    dims[i + 1] = c->weights.dims[i] / (i == whole ? c->groups : 1);
+    strides[i + 1] = raw[i];
+  }
+  strides[0] = raw[whole] * dims[whole + 1];
+  dn_md *md;
+  operand->md = dn_keep_md(build,
+                           build->library->version->md_strided(c->weights.rank + 1, dims, (int)tensor->type, strides, &md),
+                           md, "grouped");
+  return operand->md ? MBLOB_OK : MBLOB_E_KERNEL;
+}
+
+static int read_weights(struct dn_build *build, struct convolution *c, struct dn_operand *operand) {
+  const char *layout;
+  int64_t wanted[DN_MAX_RANK] = {0};
+  char renamed[32] = "IO";
+  int status = dn_get_text(build->graph, build->node, "kernel_layout", &layout);
+  if (status || (status = dn_input(build, 1, operand))) return status;
+  const struct dn_tensor *tensor = &build->graph->tensors[operand->tensor];
+  if (misnamed(build, c, layout, tensor)) {
+    strncat(renamed, layout + 2, sizeof(renamed) - 3);
+    layout = renamed;
+  }
+  bool grouped = strchr(layout, 'G') != NULL;
+  int64_t outputs = c->dst.dims[1], inputs = c->src.dims[1];
+  if (grouped) wanted[0] = c->groups;
+  wanted[grouped] = grouped || c->transposed ? outputs / c->groups : outputs;
+  wanted[grouped + 1] = !grouped && c->transposed ? inputs : inputs / c->groups;
+  status = dn_view_layout(build, "kernel_layout", layout, WEIGHT_LETTERS, tensor, wanted, &c->weights);
+  if (status) return status;
+  if (c->weights.rank != c->axes + 2 + grouped)
+    return dn_fail_build(build, MBLOB_E_FORMAT, "the attribute kernel_layout is `%s`, and the data has %d spatial axes",
+                         layout, c->axes);
+  memcpy(c->kernel, &c->weights.dims[2 + grouped], (size_t)c->axes * sizeof(*c->kernel));
+  return !grouped && c->groups > 1 ? split_groups(build, c, operand) : dn_view_apply(build, &c->weights, operand);
+}
+
+/* ---- the rest ---- */
+
+static int read_data(struct dn_build *build, struct convolution *c, struct dn_operand *src) {
+  const char *layout, *out_layout;
+  const struct dn_graph *graph = build->graph;
+  int status = dn_get_text(graph, build->node, "data_layout", &layout);
+  if (status || (status = dn_get_text(graph, build->node, "out_layout", &out_layout)) ||
+      (status = dn_input(build, 0, src)))
+    return status;
+  status = dn_view_layout(build, "data_layout", layout, DATA_LETTERS, &graph->tensors[src->tensor], NULL, &c->src);
+  if (!status)
+    status = dn_view_layout(build, "out_layout", *out_layout ? out_layout : layout, DATA_LETTERS,
+                            &graph->tensors[build->node->first_tensor], NULL, &c->dst);
+  if (status) return status;
+  c->axes = c->src.rank - 2;
+  if (c->axes < 1 || c->axes > 3 || c->dst.rank != c->src.rank)
+    return dn_fail_build(build, MBLOB_E_FORMAT, "the data has %d spatial axes and the result %d, expected 1 to 3 of both",
+                         c->axes, c->dst.rank - 2);
+  return dn_view_apply(build, &c->src, src);
+}
+
+static int read_numbers(struct dn_build *build, struct convolution *c) {
+  const struct dn_graph *graph = build->graph;
+  const struct dn_node *node = build->node;
+  size_t axes = (size_t)c->axes;
+  int status = dn_get_ints(graph, node, "strides", axes, 1, c->strides);
+  if (status || (status = dn_get_ints(graph, node, "dilation", axes, 1, c->dilation)) ||
+      (status = dn_get_padding(graph, node, axes, c->before, c->after)) ||
+      (status = dn_get_int(graph, node, "groups", 1, &c->groups)))
+    return status;
+  if (c->src.dims[1] % c->groups || c->dst.dims[1] % c->groups)
+    return dn_fail_build(build, MBLOB_E_FORMAT, "%lld channels and %lld results cannot be divided into %lld groups",
+                         (long long)c->src.dims[1], (long long)c->dst.dims[1], (long long)c->groups);
+  return MBLOB_OK;
+}
+
+/* The extents must agree; a transposed one is cut (or, with output_padding, not cut) at its end. */
+static int check_extents(struct dn_build *build, struct convolution *c) {
+  for (int i = 0; i < c->axes; ++i) {
+    int64_t in = c->src.dims[i + 2], out = c->dst.dims[i + 2];
+    int64_t reach = (c->kernel[i] - 1) * c->dilation[i] + 1, expected;
+    if (c->transposed) {
+      int64_t whole = (in - 1) * c->strides[i] + reach - c->before[i];
+      expected = whole - c->after[i];
+      if (out >= expected && out < expected + c->strides[i]) {
+        c->after[i] = whole - out;
+        continue;
+      }
+    } else {
+      int64_t room = in + c->before[i] + c->after[i] - reach;
+      expected = room < 0 ? 0 : room / c->strides[i] + 1;
+      if (out == expected) continue;
+    }
+    return dn_fail_build(build, MBLOB_E_FORMAT,
+                         "the result has %lld at spatial axis %d, and data of %lld, kernel %lld, stride %lld, dilation "
+                         "%lld and padding make it %lld",
+                         (long long)out, i, (long long)in, (long long)c->kernel[i], (long long)c->strides[i],
+                         (long long)c->dilation[i], (long long)expected);
+  }
+  for (int i = 0; i < c->axes; ++i) --c->dilation[i]; /* 0 is oneDNN's word for none */
+  return MBLOB_OK;
+}
+
+static int convolve(struct dn_build *build, bool transposed) {
+  struct convolution c = {.transposed = transposed};
+  struct dn_operation op = {.dst_view = &c.dst};
+  int status = read_data(build, &c, &op.src);
+  if (status || (status = read_numbers(build, &c)) || (status = read_weights(build, &c, &op.weights)) ||
+      (status = check_extents(build, &c)))
+    return status;
+  bool grouped = c.groups > 1 || c.weights.rank > c.src.rank;
+  int64_t dims[DN_MAX_RANK];
+  dims[0] = c.groups;
+  dims[grouped] = c.dst.dims[1] / c.groups;
+  dims[grouped + 1] = c.src.dims[1] / c.groups;
+  memcpy(&dims[grouped + 2], c.kernel, (size_t)c.axes * sizeof(*dims));
+  struct dn_problem *p = &op.problem;
+  p->kind = transposed ? DN_DECONVOLUTION : DN_CONVOLUTION;
+  p->algorithm = transposed ? DN_DECONVOLUTION_DIRECT : DN_CONVOLUTION_DIRECT;
+  p->src = dn_any_md(build, c.src.rank, c.src.dims, c.src.type);
+  p->weights = dn_any_md(build, c.axes + 2 + grouped, dims, c.weights.type);
+  p->dst = dn_any_md(build, c.dst.rank, c.dst.dims, c.dst.type);
+  p->strides = c.strides;
+  p->dilates = c.dilation;
+  p->pad_before = c.before;
+  p->pad_after = c.after;
+  if (!p->src || !p->weights || !p->dst) return MBLOB_E_KERNEL;
+  status = dn_fuse(build, &op, 1);
+  if (!status) status = dn_build_operation(build, &op);
+  if (op.post_ops) (void)build->library->post_ops_destroy(op.post_ops);
+  return status;
+}
+
+int dn_convolution(struct dn_build *build) { return convolve(build, false); }
+int dn_transposed_convolution(struct dn_build *build) { return convolve(build, true); }

@@ -1,0 +1,206 @@
+/* op_simple.c - operators whose result has the shape of their data: element-wise, normalizations, sums and products. */
+#include <string.h>
+
+#include "host.h"
+#include "operators.h"
+#include "post_ops.h"
+
+/* The data, and a result of its shape. */
+static int same_shape(struct dn_build *build, struct dn_operation *op, struct dn_view *dst) {
+  const struct dn_tensor *result = &build->graph->tensors[build->node->first_tensor];
+  char one[160], other[160];
+  int status = dn_input(build, 0, &op->src);
+  if (status) return status;
+  const struct dn_tensor *data = &build->graph->tensors[op->src.tensor];
+  if (data->rank != result->rank || memcmp(data->dims, result->dims, (size_t)data->rank * sizeof(*data->dims)))
+    return dn_fail_build(build, MBLOB_E_FORMAT, "the data is %s, and the result %s: the shapes differ",
+                         dn_tensor_text(data, one, sizeof(one)), dn_tensor_text(result, other, sizeof(other)));
+  *dst = dn_view_same(result);
+  op->dst_view = dst;
+  op->problem.dst = dn_any_md(build, dst->rank, dst->dims, dst->type);
+  return op->problem.dst ? MBLOB_OK : MBLOB_E_KERNEL;
+}
+
+/* An attribute that is an axis, from the end if negative. */
+static int read_axis(struct dn_build *build, int rank, int *out) {
+  int64_t axis;
+  int status = dn_get_int(build->graph, build->node, "axis", -rank, &axis);
+  if (!status && axis >= rank)
+    return dn_fail_build(build, MBLOB_E_FORMAT, "the attribute axis is %lld, and the data has %d axes", (long long)axis, rank);
+  *out = status ? 0 : (int)(axis < 0 ? axis + rank : axis);
+  return status;
+}
+
+int dn_eltwise(struct dn_build *build) {
+  const struct dn_graph *graph = build->graph;
+  const char *name = build->node->name;
+  struct dn_view dst;
+  int algorithm = dn_eltwise_of(name);
+  struct dn_operation op = {.problem = {.kind = DN_ELTWISE, .algorithm = algorithm}};
+  int status = MBLOB_OK;
+  if (algorithm == DN_CLIP) {
+    status = dn_get_float(graph, build->node, "a_min", &op.problem.alpha);
+    if (!status) status = dn_get_float(graph, build->node, "a_max", &op.problem.beta);
+  } else if (!strcmp(name, "nn.leaky_relu")) {
+    status = dn_get_float(graph, build->node, "alpha", &op.problem.alpha);
+  } else if (algorithm == DN_SWISH) {
+    op.problem.alpha = 1.0f;
+  }
+  if (status || (status = same_shape(build, &op, &dst))) return status;
+  return dn_build_operation(build, &op);
+}
+
+static int softmax(struct dn_build *build, int algorithm) {
+  struct dn_view dst;
+  struct dn_operation op = {.problem = {.kind = DN_SOFTMAX, .algorithm = algorithm}};
+  int status = same_shape(build, &op, &dst);
+  if (status || (status = read_axis(build, dst.rank, &op.problem.axis))) return status;
+  return dn_build_operation(build, &op);
+}
+
+int dn_softmax(struct dn_build *build) { return softmax(build, DN_SOFTMAX_ACCURATE); }
+int dn_log_softmax(struct dn_build *build) { return softmax(build, DN_SOFTMAX_LOG); }
+
+/* ---- normalizations ---- */
+
+/* A vector of `count` floats as an operand of its own. */
+static int add_vector(struct dn_build *build, struct dn_operation *op, size_t input, int argument, int64_t count) {
+  struct dn_operand operand;
+  char text[160];
+  int status = dn_input(build, input, &operand);
+  if (status) return status;
+  const struct dn_tensor *tensor = &build->graph->tensors[operand.tensor];
+  if (tensor->type != DN_F32 || tensor->bytes != (uint64_t)count * sizeof(float))
+    return dn_fail_build(build, MBLOB_E_FORMAT, "input %zu is %s, expected float32[%lld]", input,
+                         dn_tensor_text(tensor, text, sizeof(text)), (long long)count);
+  struct dn_view flat = dn_view_reshaped(tensor, 1, &count);
+  if ((status = dn_view_apply(build, &flat, &operand))) return status;
+  op->extra[op->extra_count].argument = argument;
+  op->extra[op->extra_count++].operand = operand;
+  return MBLOB_OK;
+}
+
+/* gamma and beta are inputs 1 and 2, also where `scale` or `center` say that they do not matter. */
+static int add_scale_and_shift(struct dn_build *build, struct dn_operation *op, int64_t count) {
+  bool scale, center;
+  int status = dn_get_bool(build->graph, build->node, "scale", &scale);
+  if (status || (status = dn_get_bool(build->graph, build->node, "center", &center)) ||
+      (status = dn_get_float(build->graph, build->node, "epsilon", &op->problem.epsilon)))
+    return status;
+  op->problem.flags |= (scale ? DN_USE_SCALE : 0u) | (center ? DN_USE_SHIFT : 0u);
+  if (scale) status = add_vector(build, op, 1, DN_ARG_SCALE, count);
+  if (center && !status) status = add_vector(build, op, 2, DN_ARG_SHIFT, count);
+  return status;
+}
+
+/* oneDNN normalizes over axis 1; another one is looked at as if it were that. */
+static void move_axis(struct dn_view *view, const struct dn_tensor *tensor, int axis) {
+  if (axis == 1) return;
+  view->how = DN_PERMUTED;
+  for (int i = 0; i < view->rank; ++i)
+    view->permutation[i] = i == axis ? 1 : i == 0 ? 0 : i < axis ? i + 1 : i;
+  for (int i = 0; i < view->rank; ++i) view->dims[view->permutation[i]] = tensor->dims[i];
+}
+
+int dn_batch_norm(struct dn_build *build) {
+  struct dn_view dst;
+  struct dn_operation op = {.problem = {.kind = DN_BATCH_NORMALIZATION, .flags = DN_GLOBAL_STATS}};
+  int axis, status = same_shape(build, &op, &dst);
+  if (status || (status = read_axis(build, dst.rank, &axis))) return status;
+  if (axis == 0) return dn_fail_build(build, MBLOB_E_KERNEL, "the attribute axis is 0: oneDNN needs one before it");
+  int64_t channels = dst.dims[axis];
+  move_axis(&dst, &build->graph->tensors[op.src.tensor], axis);
+  if ((status = dn_view_apply(build, &dst, &op.src)) || (status = add_scale_and_shift(build, &op, channels)) ||
+      (status = add_vector(build, &op, 3, DN_ARG_MEAN, channels)) ||
+      (status = add_vector(build, &op, 4, DN_ARG_VARIANCE, channels)))
+    return status;
+  op.problem.dst = op.src.md; /* one format for both in oneDNN 2 */
+  return dn_build_operation(build, &op);
+}
+
+int dn_layer_norm(struct dn_build *build) {
+  struct dn_view dst;
+  struct dn_operation op = {.problem = {.kind = DN_LAYER_NORMALIZATION}};
+  int axis, status = same_shape(build, &op, &dst);
+  if (status || (status = read_axis(build, dst.rank, &axis))) return status;
+  if (axis != dst.rank - 1)
+    return dn_fail_build(build, MBLOB_E_KERNEL, "the attribute axis is %d: oneDNN normalizes over the last one, %d", axis,
+                         dst.rank - 1);
+  if ((status = add_scale_and_shift(build, &op, dst.dims[axis]))) return status;
+  op.problem.dst = op.src.md;
+  return dn_build_operation(build, &op);
+}
+
+/* ---- two sources ---- */
+
+/* An input with axes of 1 in front, as many as the result has. */
+static int broadcast(struct dn_build *build, size_t input, const struct dn_view *dst, struct dn_operand *out,
+                     bool *whole) {
+  char one[160], other[160];
+  int64_t dims[DN_MAX_RANK];
+  int status = dn_input(build, input, out);
+  if (status) return status;
+  const struct dn_tensor *tensor = &build->graph->tensors[out->tensor];
+  bool fits = tensor->rank <= dst->rank;
+  *whole = true;
+  for (int i = 0; i < dst->rank && fits; ++i) {
+    int own = i - (dst->rank - tensor->rank);
+    dims[i] = own < 0 ? 1 : tensor->dims[own];
+    fits = dims[i] == dst->dims[i] || dims[i] == 1;
+    if (dims[i] != dst->dims[i]) *whole = false;
+  }
+  if (!fits)
+    return dn_fail_build(build, MBLOB_E_FORMAT, "input %zu is %s, which cannot be spread to %s", input,
+                         dn_tensor_text(tensor, one, sizeof(one)),
+                         dn_tensor_text(&build->graph->tensors[build->node->first_tensor], other, sizeof(other)));
+  struct dn_view view = dn_view_reshaped(tensor, dst->rank, dims);
+  return dn_view_apply(build, &view, out);
+}
+
+/* Where the first source must have the result's shape: repeat it, by strides of 0. */
+static int expand(struct dn_build *build, struct dn_operand *operand, const struct dn_view *dst) {
+  const struct dn_tensor *tensor = &build->graph->tensors[operand->tensor];
+  int64_t strides[DN_MAX_RANK], step = 1;
+  int status = dn_raw_operand(build, operand->tensor, operand);
+  if (status) return status;
+  for (int i = dst->rank - 1; i >= 0; --i) {
+    int own = i - (dst->rank - tensor->rank);
+    int64_t extent = own < 0 ? 1 : tensor->dims[own];
+    strides[i] = extent == dst->dims[i] ? step : 0;
+    step *= extent;
+  }
+  dn_md *md;
+  operand->md = dn_keep_md(build, build->library->version->md_strided(dst->rank, dst->dims, (int)tensor->type, strides, &md),
+                           md, "repeated");
+  const dn_md *plain = dn_plain_md(build, dst->rank, dst->dims, tensor->type);
+  return operand->md && plain ? dn_reorder(build, operand, plain) : MBLOB_E_KERNEL;
+}
+
+int dn_binary(struct dn_build *build) {
+  static const struct {
+    const char *name;
+    int algorithm;
+    bool commutes;
+  } kinds[] = {{"add", DN_BINARY_ADD, true},           {"multiply", DN_BINARY_MULTIPLY, true},
+               {"subtract", DN_BINARY_SUBTRACT, false}, {"divide", DN_BINARY_DIVIDE, false},
+               {"maximum", DN_BINARY_MAXIMUM, true},    {"minimum", DN_BINARY_MINIMUM, true}};
+  size_t kind = 0;
+  while (strcmp(kinds[kind].name, build->node->name)) ++kind;
+  struct dn_operation op = {.problem = {.kind = DN_BINARY, .algorithm = kinds[kind].algorithm}};
+  struct dn_view dst = dn_view_same(&build->graph->tensors[build->node->first_tensor]);
+  bool whole[2];
+  if (build->node->input_count != 2)
+    return dn_fail_build(build, MBLOB_E_FORMAT, "it has %zu inputs, expected 2", build->node->input_count);
+  int status = broadcast(build, 0, &dst, &op.src, &whole[0]);
+  if (status || (status = broadcast(build, 1, &dst, &op.weights, &whole[1]))) return status;
+  if (!whole[0] && whole[1] && kinds[kind].commutes) {
+    struct dn_operand first = op.src;
+    op.src = op.weights;
+    op.weights = first;
+  } else if (!whole[0] && (status = expand(build, &op.src, &dst))) {
+    return status;
+  }
+  op.dst_view = &dst;
+  op.problem.dst = dn_any_md(build, dst.rank, dst.dims, dst.type);
+  return op.problem.dst ? dn_build_operation(build, &op) : MBLOB_E_KERNEL;
+}

@@ -1,0 +1,144 @@
+/* operators.c - which operator a node is, and the order in which all are translated. */
+#include "operators.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host.h"
+#include "post_ops.h"
+#include "steps.h"
+
+/* A fused node is called after its first operator (dnnl.conv2d_bias_relu), so a part of the name tells. First match. */
+static const struct {
+  const char *part;
+  int (*translate)(struct dn_build *build);
+} by_part[] = {
+    {"deconv1d", dn_transposed_convolution},
+    {"deconv2d", dn_transposed_convolution},
+    {"deconv3d", dn_transposed_convolution},
+    {"conv1d_transpose", dn_transposed_convolution},
+    {"conv2d_transpose", dn_transposed_convolution},
+    {"conv3d_transpose", dn_transposed_convolution},
+    {"conv1d", dn_convolution},
+    {"conv2d", dn_convolution},
+    {"conv3d", dn_convolution},
+    {"dense", dn_dense},
+    {"max_pool1d", dn_max_pool},
+    {"max_pool2d", dn_max_pool},
+    {"max_pool3d", dn_max_pool},
+    {"avg_pool1d", dn_average_pool},
+    {"avg_pool2d", dn_average_pool},
+    {"avg_pool3d", dn_average_pool},
+};
+
+static const struct {
+  const char *name;
+  int (*translate)(struct dn_build *build);
+} by_name[] = {
+    {"nn.batch_matmul", dn_batch_matmul}, {"nn.batch_norm", dn_batch_norm},   {"nn.layer_norm", dn_layer_norm},
+    {"nn.softmax", dn_softmax},           {"nn.log_softmax", dn_log_softmax}, {"add", dn_binary},
+    {"multiply", dn_binary},              {"subtract", dn_binary},            {"divide", dn_binary},
+    {"maximum", dn_binary},               {"minimum", dn_binary},
+};
+
+int dn_translate(struct dn_build *build) {
+  const char *name = build->node->name;
+  for (size_t i = 0; i < sizeof(by_name) / sizeof(*by_name); ++i)
+    if (!strcmp(by_name[i].name, name)) return by_name[i].translate(build);
+  if (dn_eltwise_of(name) >= 0) return dn_eltwise(build);
+  if (!strncmp(name, "nn.", 3) || !strncmp(name, "dnnl.", 5))
+    for (size_t i = 0; i < sizeof(by_part) / sizeof(*by_part); ++i)
+      if (strstr(name, by_part[i].part)) return by_part[i].translate(build);
+  return dn_fail_build(build, MBLOB_E_KERNEL, "this operator is not one of those that run on oneDNN here");
+}
+
+/* ---- all nodes ---- */
+
+static int begin_values(struct dn_build *build) {
+  const struct dn_graph *graph = build->graph;
+  for (size_t i = 0; i < graph->tensor_count; ++i) build->values[i].at.tensor = i;
+  for (size_t n = 0; n < graph->node_count; ++n)
+    for (size_t i = 0; i < graph->nodes[n].input_count; ++i) {
+      struct dn_value *value = &build->values[graph->nodes[n].inputs[i]];
+      ++value->uses;
+      value->last_node = n;
+    }
+  for (size_t i = 0; i < graph->output_count; ++i) {
+    ++build->values[graph->outputs[i]].uses;
+    build->values[graph->outputs[i]].last_node = SIZE_MAX;
+  }
+  for (size_t i = 0; i < graph->argument_count + graph->const_count; ++i) {
+    bool constant = i >= graph->argument_count;
+    size_t number = constant ? i - graph->argument_count : i;
+    size_t tensor = constant ? graph->constants[number] : graph->arguments[number];
+    const struct dn_tensor *t = &graph->tensors[tensor];
+    struct dn_operand *at = &build->values[tensor].at;
+    at->place = constant ? DN_CONSTANT : DN_ARGUMENT;
+    at->number = number;
+    build->values[tensor].raw = true;
+    if (!(at->md = dn_plain_md(build, t->rank, t->dims, t->type))) return MBLOB_E_KERNEL;
+  }
+  return MBLOB_OK;
+}
+
+/* Outputs that no node wrote where they belong: inputs, constants, and a tensor that is an output twice. */
+static int write_outputs(struct dn_build *build) {
+  const struct dn_graph *graph = build->graph;
+  build->node = NULL;
+  for (size_t i = 0; i < graph->output_count; ++i) {
+    size_t number = graph->argument_count + i;
+    const struct dn_value *value = &build->values[graph->outputs[i]];
+    if (value->at.md && value->at.place == DN_ARGUMENT && value->at.number == number) continue;
+    struct dn_operand from;
+    int status = dn_raw_operand(build, graph->outputs[i], &from);
+    if (status) return status;
+    struct dn_operand to = {.place = DN_ARGUMENT, .number = number, .md = from.md};
+    if ((status = dn_add_reorder(build, &from, &to))) return status;
+  }
+  return MBLOB_OK;
+}
+
+/* Constants that calls read become the plan's own; the caller's are needed no longer. */
+static int keep_constants(struct dn_plan *plan) {
+  size_t count = plan->constant_count;
+  for (size_t i = 0; i < count; ++i) {
+    bool used = false;
+    for (size_t s = 0; s < plan->slot_count && !used; ++s)
+      used = plan->slots[s].place == DN_CONSTANT && plan->slots[s].number == i;
+    struct dn_constant *constant = &plan->constants[i];
+    if (used && !constant->owned) {
+      struct dn_constant theirs = *constant;
+      size_t number = dn_plan_constant(plan, theirs.size);
+      if (number == SIZE_MAX) return MBLOB_E_MEMORY;
+      memcpy(plan->constants[number].data, theirs.data, theirs.size);
+      plan->constants[i] = plan->constants[number];
+      --plan->constant_count;
+    }
+    if (!used) dn_plan_drop(plan, i);
+  }
+  return MBLOB_OK;
+}
+
+static int translate_all(struct dn_build *build) {
+  int status = begin_values(build);
+  for (size_t n = 0; n < build->graph->node_count && !status; ++n) {
+    build->node = &build->graph->nodes[n];
+    if (build->node->role == DN_KERNEL) status = dn_translate(build);
+  }
+  if (!status) status = write_outputs(build);
+  if (!status) status = keep_constants(build->plan);
+  return status ? status : dn_plan_arena(build->plan);
+}
+
+int dn_build_plan(struct dn_build *build) {
+  build->values = calloc(build->graph->tensor_count, sizeof(*build->values));
+  if (!build->values) return mb_fail_memory(build->graph->tensor_count * sizeof(*build->values));
+  int told = build->library->stream_create(&build->stream, build->library->engine, DN_IN_ORDER);
+  int status = told ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN has no stream: %s", dn_status_text(told))
+                    : translate_all(build);
+  if (build->stream) (void)build->library->stream_destroy(build->stream);
+  free(build->copies);
+  free(build->values);
+  return status;
+}

@@ -1,0 +1,244 @@
+/* plugin.c - modules of the type key dnnl_json: TVM's protocol for graphs that an external library runs.
+ *
+ * Functions: get_symbol, get_const_vars, __init_<symbol>(constants...), <symbol>(inputs..., outputs...). The graph is
+ * read when the module opens; primitives are made by __init_, with the constants, which are not needed afterwards. */
+#define _GNU_SOURCE
+#include <mblob/plugin.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "build.h"
+#include "graph.h"
+#include "host.h"
+#include "run.h"
+
+struct module {
+  struct dn_graph graph;
+  struct dn_plan plan;
+  struct dn_runner runner;
+  pthread_mutex_t lock;    /* of __init_ */
+  _Atomic(bool) initialized; /* plan and runner are there, and do not change any more */
+};
+
+enum function { GET_SYMBOL = 1, GET_CONST_VARS, INIT, RUN }; /* as the addresses that `function` gives */
+
+static int start(const mblob_host *host) { return mb_plugin_start(host); }
+
+static int describe(char *text, size_t size) {
+  const struct dn_library *lib = dn_library_open();
+  if (!lib) return MBLOB_E_LOADER;
+  (void)snprintf(text, size, "oneDNN %d.%d.%d (%s)", lib->major, lib->minor, lib->patch, lib->path);
+  return MBLOB_OK;
+}
+
+/* ---- opening ---- */
+
+static void close_module(void *self) {
+  struct module *m = self;
+  if (m->initialized) {
+    dn_runner_end(&m->runner);
+    dn_plan_free(&m->plan);
+  }
+  dn_graph_free(&m->graph);
+  (void)pthread_mutex_destroy(&m->lock);
+  free(m);
+}
+
+static int open_module(const mblob_host *host, const struct mblob_module_info *info, void **self) {
+  (void)host;
+  struct module *m = calloc(1, sizeof(*m));
+  if (!m) return mb_fail_memory(sizeof(*m));
+  int status = pthread_mutex_init(&m->lock, NULL) ? mb_fail_memory(sizeof(m->lock)) : MBLOB_OK;
+  if (!status) status = dn_graph_read(&m->graph, info->payload, info->payload_size);
+  if (status) {
+    close_module(m);
+    return status;
+  }
+  *self = m;
+  return MBLOB_OK;
+}
+
+static int find_function(void *self, const char *name, void **function) {
+  const struct module *m = self;
+  enum function found = !strcmp(name, "get_symbol")       ? GET_SYMBOL
+                        : !strcmp(name, "get_const_vars") ? GET_CONST_VARS
+                        : !strcmp(name, m->graph.symbol)  ? RUN
+                        : !strncmp(name, "__init_", 7) && !strcmp(name + 7, m->graph.symbol) ? INIT
+                                                                                              : 0;
+  *function = (void *)(uintptr_t)found;
+  return MBLOB_OK;
+}
+
+/* ---- arguments ---- */
+
+static enum dn_type type_of(DLDataType type) {
+  if (type.lanes != 1) return DN_NO_TYPE;
+  switch (type.code << 8 | type.bits) {
+    case kDLFloat << 8 | 32: return DN_F32;
+    case kDLFloat << 8 | 16: return DN_F16;
+    case kDLBfloat << 8 | 16: return DN_BF16;
+    case kDLInt << 8 | 32: return DN_S32;
+    case kDLInt << 8 | 8: return DN_S8;
+    case kDLUInt << 8 | 8: return DN_U8;
+    default: return DN_NO_TYPE;
+  }
+}
+
+/* [] and [1] are one number each. */
+static bool same_shape(const DLTensor *given, const struct dn_tensor *wanted) {
+  if (given->ndim == 0) return wanted->rank == 1 && wanted->dims[0] == 1;
+  if (given->ndim != wanted->rank) return false;
+  for (int i = 0; i < wanted->rank; ++i)
+    if (given->shape[i] != wanted->dims[i]) return false;
+  return true;
+}
+
+static bool compact(const DLTensor *given) {
+  int64_t step = 1;
+  for (int i = given->ndim - 1; i >= 0 && given->strides; --i) {
+    if (given->shape[i] != 1 && given->strides[i] != step) return false;
+    step *= given->shape[i];
+  }
+  return true;
+}
+
+/* "float32[1, 3]" of any DLTensor. */
+static const char *describe_given(const DLTensor *given, char *text, size_t size) {
+  static const char *const codes[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
+  const char *code = given->dtype.code < sizeof(codes) / sizeof(*codes) ? codes[given->dtype.code] : "type";
+  size_t used = (size_t)snprintf(text, size, "%s%d[", code, given->dtype.bits);
+  for (int i = 0; i < given->ndim && used < size; ++i)
+    used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? ", " : "", (long long)given->shape[i]);
+  if (used < size) (void)snprintf(text + used, size - used, "]");
+  return text;
+}
+
+/* The address of argument `i`'s first element, when it is the tensor that is wanted there. */
+static int address_of(const struct module *m, const char *what, int i, TVMValue value, int code,
+                      const struct dn_tensor *wanted, void **out) {
+  char one[200], other[200];
+  const DLTensor *given = value.v_handle;
+  if ((code != kTVMNDArrayHandle && code != kTVMDLTensorHandle) || !given)
+    return mb_fail(MBLOB_E_ARGUMENT, "%s of dnnl_json %s, argument %d: expected a tensor, found type code %d", what,
+                   m->graph.symbol, i, code);
+  if (given->device.device_type != kDLCPU && given->device.device_type != kDLCUDAHost)
+    return mb_fail(MBLOB_E_ARGUMENT, "%s of dnnl_json %s, argument %d: expected a tensor of the cpu, found device type %d",
+                   what, m->graph.symbol, i, (int)given->device.device_type);
+  if (type_of(given->dtype) != wanted->type || !same_shape(given, wanted))
+    return mb_fail(MBLOB_E_ARGUMENT, "%s of dnnl_json %s, argument %d: expected %s, found %s", what, m->graph.symbol, i,
+                   dn_tensor_text(wanted, one, sizeof(one)), describe_given(given, other, sizeof(other)));
+  if (!compact(given))
+    return mb_fail(MBLOB_E_ARGUMENT, "%s of dnnl_json %s, argument %d: expected a compact row-major tensor", what,
+                   m->graph.symbol, i);
+  *out = (char *)given->data + given->byte_offset;
+  return MBLOB_OK;
+}
+
+/* ---- the functions ---- */
+
+/* The constants as they are given: the plan copies those that it keeps. */
+static int lend_constants(struct module *m, const TVMValue *args, const int *codes, int count) {
+  const struct dn_graph *graph = &m->graph;
+  if ((size_t)count != graph->const_count)
+    return mb_fail(MBLOB_E_ARGUMENT, "__init_ of dnnl_json %s: expected %zu constants, found %d", graph->symbol,
+                   graph->const_count, count);
+  for (int i = 0; i < count; ++i) {
+    const struct dn_tensor *wanted = &graph->tensors[graph->constants[i]];
+    struct dn_constant *constant = dn_plan_grow((void **)&m->plan.constants, &m->plan.constant_count,
+                                                &m->plan.constant_capacity, sizeof(*constant));
+    if (!constant) return MBLOB_E_MEMORY;
+    constant->size = wanted->bytes;
+    int status = address_of(m, "__init_", i, args[i], codes[i], wanted, &constant->data);
+    if (status) return status;
+  }
+  return MBLOB_OK;
+}
+
+static int make_plan(struct module *m, const TVMValue *args, const int *codes, int count) {
+  m->plan.library = dn_library_open();
+  if (!m->plan.library) return MBLOB_E_LOADER;
+  struct dn_build build = {.plan = &m->plan, .graph = &m->graph, .library = m->plan.library};
+  int status = lend_constants(m, args, codes, count);
+  if (status) return status;
+  int before;
+  m->plan.threads = dn_threads_use(m->plan.library, 0, &before);
+  status = dn_build_plan(&build);
+  dn_threads_restore(m->plan.library, m->plan.threads, before);
+  return status;
+}
+
+static int initialize(struct module *m, const TVMValue *args, const int *codes, int count) {
+  (void)pthread_mutex_lock(&m->lock);
+  int status;
+  if (m->initialized) {
+    status = mb_fail(MBLOB_E_ARGUMENT, "dnnl_json %s has been initialized before", m->graph.symbol);
+  } else {
+    status = make_plan(m, args, codes, count);
+    if (!status) status = dn_runner_begin(&m->runner, &m->plan, &m->graph);
+    if (status && m->plan.library) dn_plan_free(&m->plan);
+    if (!status) m->initialized = true;
+  }
+  (void)pthread_mutex_unlock(&m->lock);
+  return status;
+}
+
+#define FEW_ARGUMENTS 32
+
+static int run(struct module *m, const TVMValue *args, const int *codes, int count) {
+  const struct dn_graph *graph = &m->graph;
+  size_t expected = graph->argument_count + graph->output_count;
+  if (!m->initialized)
+    return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: The module has not been initialized", graph->symbol);
+  if ((size_t)count != expected)
+    return mb_fail(MBLOB_E_ARGUMENT, "dnnl_json %s: expected %zu arguments (%zu inputs, then %zu outputs), found %d",
+                   graph->symbol, expected, graph->argument_count, graph->output_count, count);
+  void *few[FEW_ARGUMENTS], **data = few;
+  if (expected > FEW_ARGUMENTS && !(data = calloc(expected, sizeof(*data))))
+    return mb_fail_memory(expected * sizeof(*data));
+  int status = MBLOB_OK;
+  for (size_t i = 0; i < expected && !status; ++i) {
+    bool input = i < graph->argument_count;
+    size_t tensor = input ? graph->arguments[i] : graph->outputs[i - graph->argument_count];
+    status = address_of(m, "a call", (int)i, args[i], codes[i], &graph->tensors[tensor], &data[i]);
+  }
+  if (!status) status = dn_run(&m->runner, data);
+  if (data != few) free(data);
+  return status;
+}
+
+static int call(void *self, void *function, const TVMValue *args, const int *codes, int count, void *ret) {
+  struct module *m = self;
+  const mblob_host *host = mb_plugin_host();
+  switch ((enum function)(uintptr_t)function) {
+    case GET_SYMBOL: return host->return_value(ret, (TVMValue){.v_str = m->graph.symbol}, kTVMStr);
+    case GET_CONST_VARS: return host->return_strings(ret, m->graph.const_names, m->graph.const_count);
+    case INIT: {
+      int status = initialize(m, args, codes, count);
+      return status ? status : host->return_value(ret, (TVMValue){.v_int64 = 0}, kTVMArgInt);
+    }
+    case RUN: return run(m, args, codes, count);
+  }
+  return mb_fail(MBLOB_E_NOT_FOUND, "dnnl_json has no such function");
+}
+
+static const mblob_runtime runtime = {
+    .type_key = "dnnl_json",
+    .open = open_module,
+    .function = find_function,
+    .call = call,
+    .close = close_module,
+};
+
+MBLOB_PLUGIN(dnnl) = {
+    .abi_version = MBLOB_PLUGIN_ABI,
+    .struct_size = sizeof(mblob_plugin),
+    .name = "dnnl",
+    .version = MBLOB_VERSION,
+    .type_keys = "dnnl_json",
+    .needs = "oneDNN 2.6, 2.7 or 3: libdnnl.so.2 or libdnnl.so.3, or the file that MBLOB_DNNL_LIBRARY names",
+    .start = start,
+    .describe = describe,
+    .runtimes = &runtime,
+    .runtime_count = 1,
+};

@@ -1,0 +1,208 @@
+/* post_ops.c - two ways in which TVM tells what it fused.
+ *
+ * By the node's name (`dnnl.conv2d_bias_sum_relu`): bias is input 2, the summand the last input, clip's limits are
+ * attributes. By attributes (quantized nodes, from 0.10 on): bias_idx, o_scl_idx, sum_idx, sum_scl_idx, dst_zp_idx are
+ * positions of inputs, `activation` is a name and the positions of its scale, alpha and beta; then the result is
+ * activation((operation + bias) * o_scl) * scale + sum * sum_scl + dst_zp.
+ * Scales are post-ops here, which both versions of oneDNN have; its own attributes for scales differ. */
+#include "post_ops.h"
+
+#include <string.h>
+
+#include "host.h"
+
+static const struct {
+  const char *name;
+  enum dn_eltwise algorithm;
+} eltwise_names[] = {
+    {"abs", DN_ABS},
+    {"clip", DN_CLIP},
+    {"exp", DN_EXP},
+    {"gelu", DN_GELU_ERF},
+    {"gelu_erf", DN_GELU_ERF},
+    {"log", DN_LOG},
+    {"mish", DN_MISH},
+    {"nn.leaky_relu", DN_RELU},
+    {"nn.relu", DN_RELU},
+    {"round", DN_ROUND},
+    {"sigmoid", DN_LOGISTIC},
+    {"sqrt", DN_SQRT},
+    {"swish", DN_SWISH},
+    {"tanh", DN_TANH},
+};
+
+int dn_eltwise_of(const char *name) {
+  for (size_t i = 0; i < sizeof(eltwise_names) / sizeof(*eltwise_names); ++i)
+    if (!strcmp(eltwise_names[i].name, name)) return (int)eltwise_names[i].algorithm;
+  return -1;
+}
+
+/* ---- appending ---- */
+
+static int told(struct dn_build *build, struct dn_operation *op, int status) {
+  if (status) return dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN refuses a post-op: %s", dn_status_text(status));
+  ++op->post_op_count;
+  return MBLOB_OK;
+}
+
+static int append_eltwise(struct dn_build *build, struct dn_operation *op, enum dn_eltwise algorithm, float alpha,
+                          float beta) {
+  return told(build, op, build->library->version->append_eltwise(op->post_ops, algorithm, alpha, beta));
+}
+
+static int append_sum(struct dn_build *build, struct dn_operation *op, size_t tensor, float scale) {
+  const struct dn_tensor *sum = &build->graph->tensors[tensor];
+  const struct dn_tensor *dst = &build->graph->tensors[build->node->first_tensor];
+  char one[160], other[160];
+  if (sum->rank != dst->rank || memcmp(sum->dims, dst->dims, (size_t)sum->rank * sizeof(*sum->dims)))
+    return dn_fail_build(build, MBLOB_E_FORMAT, "the summand is %s, and the result is %s",
+                         dn_tensor_text(sum, one, sizeof(one)), dn_tensor_text(dst, other, sizeof(other)));
+  int status = dn_operand(build, tensor, &op->sum);
+  op->sum_view = op->dst_view;
+  return status ? status : told(build, op, build->library->version->append_sum(op->post_ops, scale));
+}
+
+/* One factor for everything, or one for each channel. */
+static int append_scale(struct dn_build *build, struct dn_operation *op, size_t tensor, int channel_axis) {
+  const float *scales;
+  size_t count;
+  int64_t dims[DN_MAX_RANK];
+  int status = dn_constant_floats(build, tensor, "the output scale", &scales, &count);
+  if (status) return status;
+  if (count == 1) return append_eltwise(build, op, DN_LINEAR, scales[0], 0.0f);
+  const struct dn_view *dst = op->dst_view;
+  if ((uint64_t)dst->dims[channel_axis] != count)
+    return dn_fail_build(build, MBLOB_E_FORMAT, "%zu output scales for %lld channels", count,
+                         (long long)dst->dims[channel_axis]);
+  for (int i = 0; i < dst->rank; ++i) dims[i] = i == channel_axis ? dst->dims[i] : 1;
+  struct dn_operand operand;
+  if ((status = dn_raw_operand(build, tensor, &operand))) return status;
+  if (!(operand.md = dn_plain_md(build, dst->rank, dims, build->graph->tensors[tensor].type))) return MBLOB_E_KERNEL;
+  int argument = build->library->version->post_op_argument * ((int)op->post_op_count + 1) | DN_ARG_SRC_1;
+  op->extra[op->extra_count].argument = argument;
+  op->extra[op->extra_count++].operand = operand;
+  return told(build, op, build->library->post_ops_append_binary(op->post_ops, DN_BINARY_MULTIPLY, operand.md));
+}
+
+/* ---- what the attributes say ---- */
+
+static int scalar(struct dn_build *build, size_t tensor, const char *what, float *out) {
+  const float *floats;
+  size_t count;
+  int status = dn_constant_floats(build, tensor, what, &floats, &count);
+  if (!status && count != 1)
+    return dn_fail_build(build, MBLOB_E_FORMAT, "%s has %zu numbers, expected 1", what, count);
+  if (!status) *out = floats[0];
+  return status;
+}
+
+static int named_scalar(struct dn_build *build, const char *attribute, float *out) {
+  size_t tensor;
+  int status = dn_get_input_index(build->graph, build->node, attribute, &tensor);
+  return status ? status : scalar(build, tensor, attribute, out);
+}
+
+static int append_activation(struct dn_build *build, struct dn_operation *op) {
+  static const char *const parts[] = {"the scale of the activation", "alpha of the activation", "beta of the activation"};
+  const char *texts[4];
+  float numbers[3];
+  int status = dn_get_texts(build->graph, build->node, "activation", 4, texts);
+  if (status) return status;
+  int algorithm = dn_eltwise_of(texts[0]);
+  if (algorithm < 0)
+    return dn_fail_build(build, MBLOB_E_FORMAT, "the attribute activation is `%s`, which oneDNN does not have", texts[0]);
+  for (size_t i = 0; i < 3; ++i) {
+    struct dn_attribute position = {parts[i], (char **)&texts[i + 1], 1};
+    struct dn_node alone = *build->node;
+    size_t tensor;
+    alone.attributes = &position;
+    alone.attribute_count = 1;
+    /* As an attribute of the same node, so that the same checks hold. */
+    if (dn_get_input_index(build->graph, &alone, parts[i], &tensor))
+      return dn_fail_build(build, MBLOB_E_FORMAT, "the attribute activation: `%s` is no position of an input", texts[i + 1]);
+    if ((status = scalar(build, tensor, parts[i], &numbers[i]))) return status;
+  }
+  status = append_eltwise(build, op, (enum dn_eltwise)algorithm, numbers[1], numbers[2]);
+  return status || numbers[0] == 1.0f ? status : append_eltwise(build, op, DN_LINEAR, numbers[0], 0.0f);
+}
+
+static int fuse_attributes(struct dn_build *build, struct dn_operation *op, int channel_axis) {
+  const struct dn_node *node = build->node;
+  float sum_scale = 1.0f, zero_point;
+  size_t tensor;
+  int status = MBLOB_OK;
+  if (dn_has_attribute(node, "o_scl_idx")) {
+    status = dn_get_input_index(build->graph, node, "o_scl_idx", &tensor);
+    if (!status) status = append_scale(build, op, tensor, channel_axis);
+  }
+  if (!status && dn_has_attribute(node, "activation")) status = append_activation(build, op);
+  if (!status && dn_has_attribute(node, "sum_idx")) {
+    status = dn_get_input_index(build->graph, node, "sum_idx", &tensor);
+    if (!status && dn_has_attribute(node, "sum_scl_idx")) status = named_scalar(build, "sum_scl_idx", &sum_scale);
+    if (!status) status = append_sum(build, op, tensor, sum_scale);
+  }
+  if (!status && dn_has_attribute(node, "dst_zp_idx")) {
+    status = named_scalar(build, "dst_zp_idx", &zero_point);
+    if (!status) status = append_eltwise(build, op, DN_LINEAR, 1.0f, zero_point);
+  }
+  return status;
+}
+
+/* ---- what the name says ---- */
+
+static int fuse_name(struct dn_build *build, struct dn_operation *op) {
+  static const struct {
+    const char *part;
+    enum dn_eltwise algorithm;
+    float alpha;
+  } parts[] = {{"_relu", DN_RELU, 0.0f},        {"_tanh", DN_TANH, 0.0f},   {"_clip", DN_CLIP, 0.0f},
+               {"_sigmoid", DN_LOGISTIC, 0.0f}, {"_swish", DN_SWISH, 1.0f}, {"_gelu", DN_GELU_ERF, 0.0f},
+               {"_mish", DN_MISH, 0.0f}};
+  const struct dn_node *node = build->node;
+  int status = MBLOB_OK;
+  if (strstr(node->name, "_sum")) {
+    if (!node->input_count) return dn_fail_build(build, MBLOB_E_FORMAT, "a sum without inputs");
+    status = append_sum(build, op, node->inputs[node->input_count - 1], 1.0f);
+  }
+  for (size_t i = 0; i < sizeof(parts) / sizeof(*parts) && !status; ++i) {
+    float alpha = parts[i].alpha, beta = 0.0f;
+    if (!strstr(node->name, parts[i].part)) continue;
+    if (parts[i].algorithm == DN_CLIP && ((status = dn_get_float(build->graph, node, "a_min", &alpha)) ||
+                                          (status = dn_get_float(build->graph, node, "a_max", &beta))))
+      break;
+    status = append_eltwise(build, op, parts[i].algorithm, alpha, beta);
+  }
+  return status;
+}
+
+/* Bias may have any shape of as many numbers as there are channels. */
+static int add_bias(struct dn_build *build, struct dn_operation *op, size_t tensor, int channel_axis) {
+  const struct dn_tensor *bias = &build->graph->tensors[tensor];
+  int64_t channels = op->dst_view->dims[channel_axis];
+  char text[160];
+  if (bias->bytes / dn_type_size(bias->type) != (uint64_t)channels)
+    return dn_fail_build(build, MBLOB_E_FORMAT, "the bias is %s, and there are %lld channels",
+                         dn_tensor_text(bias, text, sizeof(text)), (long long)channels);
+  struct dn_view flat = dn_view_reshaped(bias, 1, &channels);
+  int status = dn_operand(build, tensor, &op->bias);
+  return status ? status : dn_view_apply(build, &flat, &op->bias);
+}
+
+int dn_fuse(struct dn_build *build, struct dn_operation *op, int channel_axis) {
+  const struct dn_node *node = build->node;
+  size_t bias = SIZE_MAX;
+  int status = build->library->post_ops_create(&op->post_ops);
+  if (status) return dn_fail_build(build, MBLOB_E_MEMORY, "oneDNN: %s", dn_status_text(status));
+  bool attributes = dn_has_attribute(node, "activation") || dn_has_attribute(node, "o_scl_idx") ||
+                    dn_has_attribute(node, "sum_scl_idx") || dn_has_attribute(node, "dst_zp_idx");
+  if (dn_has_attribute(node, "bias_idx")) {
+    status = dn_get_input_index(build->graph, node, "bias_idx", &bias);
+  } else if (!attributes && strstr(node->name, "_bias")) {
+    struct dn_operand third;
+    status = dn_input(build, 2, &third);
+    if (!status) bias = node->inputs[2];
+  }
+  if (!status && bias != SIZE_MAX) status = add_bias(build, op, bias, channel_axis);
+  if (status) return status;
+  return attributes ? fuse_attributes(build, op, channel_axis) : fuse_name(build, op);
+}
