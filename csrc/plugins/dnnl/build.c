@@ -26,7 +26,7 @@ int dn_fail_build(const struct dn_build *build, int status, const char *format, 
 
 /* ---- descriptors ---- */
 
-const dn_md *dn_keep_md(struct dn_build *build, int status, dn_md *md, const char *what) {
+const dn_md *dn_keep_md(struct dn_build *build, int status, dn_md *const *md, const char *what) {
   struct dn_mds *mds = &build->plan->mds;
   if (status) {
     (void)dn_fail_build(build, status == DN_OUT_OF_MEMORY ? MBLOB_E_MEMORY : MBLOB_E_KERNEL,
@@ -36,10 +36,10 @@ const dn_md *dn_keep_md(struct dn_build *build, int status, dn_md *md, const cha
   }
   dn_md **place = dn_plan_grow((void **)&mds->items, &mds->count, &mds->capacity, sizeof(*place));
   if (!place) {
-    build->library->version->md_free(md);
+    build->library->version->md_free(*md);
     return NULL;
   }
-  return *place = md;
+  return *place = *md;
 }
 
 const dn_md *dn_plain_md(struct dn_build *build, int rank, const int64_t *dims, enum dn_type type) {
@@ -49,12 +49,12 @@ const dn_md *dn_plain_md(struct dn_build *build, int rank, const int64_t *dims, 
     step *= dims[i];
   }
   dn_md *md;
-  return dn_keep_md(build, build->library->version->md_strided(rank, dims, (int)type, strides, &md), md, "plain");
+  return dn_keep_md(build, build->library->version->md_strided(rank, dims, (int)type, strides, &md), &md, "plain");
 }
 
 const dn_md *dn_any_md(struct dn_build *build, int rank, const int64_t *dims, enum dn_type type) {
   dn_md *md;
-  return dn_keep_md(build, build->library->version->md_strided(rank, dims, (int)type, NULL, &md), md, "any");
+  return dn_keep_md(build, build->library->version->md_strided(rank, dims, (int)type, NULL, &md), &md, "any");
 }
 
 /* ---- operands ---- */
@@ -195,7 +195,7 @@ static const dn_md *md_of(struct dn_build *build, void *desc, int what, int inde
   const dn_md *known = build->library->query_md(desc, what, index);
   dn_md *md = NULL;
   int status = known ? build->library->version->md_copy(known, &md) : DN_INVALID_ARGUMENTS;
-  return dn_keep_md(build, status, md, "of a primitive");
+  return dn_keep_md(build, status, &md, "of a primitive");
 }
 
 static int want(struct dn_build *build, void *desc, int what, int index, struct dn_operand *operand) {

@@ -63,7 +63,7 @@ int dn_fail_build(const struct dn_build *build, int status, const char *format, 
     __attribute__((format(printf, 3, 4)));
 
 /* Descriptors of the plan, NULL after recording an error. `status` is what the library said. */
-const dn_md *dn_keep_md(struct dn_build *build, int status, dn_md *md, const char *what);
+const dn_md *dn_keep_md(struct dn_build *build, int status, dn_md *const *md, const char *what);
 const dn_md *dn_plain_md(struct dn_build *build, int rank, const int64_t *dims, enum dn_type type);
 const dn_md *dn_any_md(struct dn_build *build, int rank, const int64_t *dims, enum dn_type type);
 

@@ -51,7 +51,7 @@ static int split_groups(struct dn_build *build, const struct convolution *c, str
   dn_md *md;
   operand->md = dn_keep_md(build,
                            build->library->version->md_strided(c->weights.rank + 1, dims, (int)tensor->type, strides, &md),
-                           md, "grouped");
+                           &md, "grouped");
   return operand->md ? MBLOB_OK : MBLOB_E_KERNEL;
 }
 

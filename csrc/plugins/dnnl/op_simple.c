@@ -171,7 +171,7 @@ static int expand(struct dn_build *build, struct dn_operand *operand, const stru
   }
   dn_md *md;
   operand->md = dn_keep_md(build, build->library->version->md_strided(dst->rank, dst->dims, (int)tensor->type, strides, &md),
-                           md, "repeated");
+                           &md, "repeated");
   const dn_md *plain = dn_plain_md(build, dst->rank, dst->dims, tensor->type);
   return operand->md && plain ? dn_reorder(build, operand, plain) : MBLOB_E_KERNEL;
 }

@@ -60,7 +60,7 @@ static int add_scratchpad(struct dn_build *build, void *desc, struct dn_step_ope
   dn_md *md;
   if (!size) return MBLOB_OK;
   int told = build->library->version->md_copy(known, &md);
-  if (!(scratchpad.md = dn_keep_md(build, told, md, "scratch memory"))) return MBLOB_E_MEMORY;
+  if (!(scratchpad.md = dn_keep_md(build, told, &md, "scratch memory"))) return MBLOB_E_MEMORY;
   int status = add_buffer(build, size, &scratchpad);
   dn_add_operand(list, DN_ARG_SCRATCHPAD, &scratchpad);
   return status;

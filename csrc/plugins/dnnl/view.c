@@ -130,13 +130,13 @@ int dn_view_layout(struct dn_build *build, const char *name, const char *text, c
 
 static const dn_md *permuted(struct dn_build *build, const dn_md *from, const int *permutation) {
   dn_md *md;
-  return dn_keep_md(build, build->library->version->md_permuted(from, permutation, &md), md, "permuted");
+  return dn_keep_md(build, build->library->version->md_permuted(from, permutation, &md), &md, "permuted");
 }
 
 static const dn_md *tagged(struct dn_build *build, const struct dn_view *view) {
   dn_md *md;
   return dn_keep_md(build, build->library->version->md_tagged(view->rank, view->dims, (int)view->type, view->tag, &md),
-                    md, "blocked");
+                    &md, "blocked");
 }
 
 const dn_md *dn_view_md(struct dn_build *build, const struct dn_view *view, const struct dn_tensor *tensor) {
