@@ -2,16 +2,17 @@
 #ifndef PLUGIN_HOST_H
 #define PLUGIN_HOST_H
 
-#include <mblob/plugin.h>
+#include <mblob.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "check_tvm.h"
 
 static _Thread_local char host_error[2048];
 static _Thread_local int host_status;
 
 const char *mblob_last_error(void) { return host_error; }
+const char *TVMGetLastError(void) { return host_error; } /* what CHECK prints */
 
 static int host_set_error(int status, const char *message) {
   host_status = status;
@@ -26,7 +27,7 @@ static const mblob_host plugin_host = {.struct_size = sizeof(mblob_host),
                                        .last_error = mblob_last_error};
 
 /* The call fails with that status, and the error has the text. */
-#define FAILS(call, status, text)                             \
+#define REFUSES(call, status, text)                             \
   do {                                                        \
     host_error[0] = 0;                                        \
     CHECK((call) == (status));                                \

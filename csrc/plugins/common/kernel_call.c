@@ -54,6 +54,21 @@ static int wrong_type(const struct mb_kernel *kernel, int index, int code) {
                  text, code);
 }
 
+/* The low bytes of a number, in the order of this machine. */
+static void put_bits(unsigned bits, int64_t value, uint64_t *out) {
+  uint8_t byte = (uint8_t)value;
+  uint16_t half = (uint16_t)value;
+  uint32_t word = (uint32_t)value;
+  if (bits <= 8)
+    memcpy(out, &byte, sizeof(byte));
+  else if (bits == 16)
+    memcpy(out, &half, sizeof(half));
+  else if (bits == 32)
+    memcpy(out, &word, sizeof(word));
+  else
+    memcpy(out, &value, sizeof(value));
+}
+
 static int put_integer(const struct mb_kernel *kernel, int index, int64_t value, uint64_t *out) {
   DLDataType type = kernel->types[index];
   unsigned bits = type.bits;
@@ -68,7 +83,7 @@ static int put_integer(const struct mb_kernel *kernel, int index, int64_t value,
     return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: %lld does not fit %s", kernel->name, index,
                    (long long)value, text);
   }
-  *out = (uint64_t)value; /* little endian: the low bytes are the number */
+  put_bits(bits, value, out);
   return MBLOB_OK;
 }
 
