@@ -161,7 +161,7 @@ static void scalars_have_their_declared_types(void) {
   REFUSES(runtime->call(self, scalars, args, codes, 6, NULL), MBLOB_E_ARGUMENT, "argument 4: expected float32, found type code 11");
   codes[0] = kTVMArgFloat;
   REFUSES(runtime->call(self, scalars, args, codes, 6, NULL), MBLOB_E_ARGUMENT, "argument 0: expected int32, found type code 2");
-  REFUSES(runtime->call(self, scalars, args, codes, 5, NULL), MBLOB_E_ARGUMENT, "expected 6 arguments and 0 launch sizes, found 5");
+  REFUSES(runtime->call(self, scalars, args, codes, 5, NULL), MBLOB_E_ARGUMENT, "expected 6 arguments and 0 launch sizes; found 5");
   CHECK(fake->last.count == 1);
   runtime->close(self);
   nothing_is_left();
@@ -208,7 +208,7 @@ static void sizes_are_held_against_the_device(void) {
   REFUSES(launch_bounded(self, 129, 1, 1, 1, 1), MBLOB_E_ARGUMENT, "its registers and launch bounds allow 128");
   REFUSES(launch_bounded(self, 1, 1, 1, 1, 65536), MBLOB_E_ARGUMENT, "a grid of 65536 blocks in y");
   REFUSES(launch_bounded(self, 1, 1, 1, INT64_MAX, 1), MBLOB_E_ARGUMENT, "a grid of 9223372036854775807 blocks in x");
-  REFUSES(launch_bounded(self, -1, 1, 1, 1, 1), MBLOB_E_ARGUMENT, "the launch's block x is -1");
+  REFUSES(launch_bounded(self, -1, 1, 1, 1, 1), MBLOB_E_ARGUMENT, "threadIdx.x is -1");
   CHECK(fake->last.count == 1);
   runtime->close(self);
   nothing_is_left();

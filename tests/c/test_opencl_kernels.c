@@ -23,12 +23,12 @@ static void payloads_that_lie(void) {
   refused(source_of("k", "", "", "__kernel void kk() {}"), "kernel 'k' is declared and not in the source");
   refused(source_of("k", "", "", ""), "there is no program");
   refused(source_of("k", "h", "", no_parts), "kernel 'k': argument 0 is declared float16; kernels take");
-  refused(source_of("k", "", "vthread", no_parts), "kernel 'k': unknown launch tag 'vthread'");
+  refused(source_of("k", "", "vthread", no_parts), "kernel 'k': launch tag 'vthread' is not known");
   refused(source_of("k", "", "blockIdx.x,blockIdx.x", no_parts), "launch tag 'blockIdx.x' comes twice");
   refused(source_of("k", "", "tir.use_dyn_shared_memory,blockIdx.x", no_parts), "'tir.use_dyn_shared_memory' must be the last");
   refused(source_of("k", "", "", "// Function: other\nx"), "a program for kernel 'other', which is not declared");
   refused(source_of("k", "", "", "// Function: k\nx\n// Function: k\ny"), "two programs for kernel 'k'");
-  refused(source_of("", "", "", no_parts), "functions.name: 0 bytes long");
+  refused(source_of("", "", "", no_parts), "kernel: name: 0 bytes long");
   p = (struct payload){.size = 0};
   put_text(&p, "cl");
   put_number(&p, 2, 8);
@@ -42,7 +42,7 @@ static void payloads_that_lie(void) {
   put_kernel(&p, "a", "", "");
   put_kernel(&p, "a", "", "");
   put_text(&p, no_parts);
-  refused(p, "kernel 'a' is declared twice");
+  refused(p, "kernel 'a' is listed twice");
   p = source_of("k", "", "", no_parts);
   put_number(&p, 0, 3);
   refused(p, "3 bytes are left over");
@@ -269,9 +269,9 @@ static void scalars_are_converted_as_declared(void) {
     args[wrong[i].at] = right;
   }
   codes[2] = kTVMArgFloat;
-  CHECK(call(module, "k", args, codes, 12) == MBLOB_E_ARGUMENT && said("argument 2 is a int32 and was given a value of type code 2"));
+  CHECK(call(module, "k", args, codes, 12) == MBLOB_E_ARGUMENT && said("argument 2: expected int32, found type code 2"));
   codes[2] = kTVMArgInt, codes[8] = kTVMStr;
-  CHECK(call(module, "k", args, codes, 12) == MBLOB_E_ARGUMENT && said("argument 8 is a float32"));
+  CHECK(call(module, "k", args, codes, 12) == MBLOB_E_ARGUMENT && said("argument 8: expected float32"));
   CHECK(fake->launches == 1);
   runtime->close(module);
 }
@@ -295,8 +295,8 @@ static void extents_come_by_their_tags(void) {
   CHECK(launch(module, 1, 1, 64, 17, 0) == MBLOB_E_ARGUMENT && said("the largest group of this kernel of device 0 (Fake GPU 1) is 1024"));
   CHECK(launch(module, INT64_C(1) << 31, 1, 2, 1, 0) == MBLOB_E_ARGUMENT && said("is 4294967295"));
   CHECK(launch(module, INT64_MAX, 1, 1024, 1, 0) == MBLOB_E_ARGUMENT);
-  CHECK(launch(module, -1, 1, 1, 1, 0) == MBLOB_E_ARGUMENT && said("argument 2, blockIdx.x, must be an integer of at least 0"));
-  CHECK(call(module, "k", NULL, NULL, 0) == MBLOB_E_ARGUMENT && said("0 arguments given, it takes 0 and 5 launch extents: blockIdx.z, threadIdx.x"));
+  CHECK(launch(module, -1, 1, 1, 1, 0) == MBLOB_E_ARGUMENT && said("argument 2: blockIdx.x is -1, expected at least 0"));
+  CHECK(call(module, "k", NULL, NULL, 0) == MBLOB_E_ARGUMENT && said("expected 0 arguments and 5 launch sizes: blockIdx.z, threadIdx.x"));
   runtime->close(module);
   p = source_of("heavy", "", "threadIdx.x", "__kernel void heavy()");
   module = open_payload(&p);

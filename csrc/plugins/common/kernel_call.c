@@ -8,27 +8,31 @@
 #include "error.h"
 #include "kernel_list.h"
 
-static const char *const extent_names[6] = {"grid x", "grid y", "grid z", "block x", "block y", "block z"};
-
 static bool is_integer(int code) { return code == kTVMArgInt || code == kTVMArgBool; }
+
+static int wrong_count(const struct mb_kernel *kernel, int count) {
+  char tags[160] = "";
+  for (size_t i = 0, used = 0; i < kernel->tag_count && used < sizeof(tags); i++)
+    used += (size_t)snprintf(tags + used, sizeof(tags) - used, "%s%s", i ? ", " : ": ", mb_launch_tag_names[kernel->tags[i]]);
+  return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': expected %zu arguments and %zu launch sizes%s; found %d values",
+                 kernel->name, kernel->type_count, kernel->tag_count, tags, count);
+}
 
 int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const int *codes, int count,
                      struct mb_launch *out) {
   *out = (struct mb_launch){{1, 1, 1, 1, 1, 1}, 0};
-  if (count < 0 || (size_t)count != kernel->type_count + kernel->tag_count)
-    return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': expected %zu arguments and %zu launch sizes, found %d values",
-                   kernel->name, kernel->type_count, kernel->tag_count, count);
+  if (count < 0 || (size_t)count != kernel->type_count + kernel->tag_count) return wrong_count(kernel, count);
   for (size_t i = 0; i < kernel->tag_count; i++) {
     size_t at = kernel->type_count + i;
     unsigned tag = kernel->tags[i];
-    const char *what = tag == MB_SHARED_BYTES ? "shared memory" : extent_names[tag];
+    const char *what = mb_launch_tag_names[tag];
     if (!is_integer(codes[at]))
-      return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %zu is the launch's %s, expected an int (type code 0), "
-                     "found type code %d", kernel->name, at, what, codes[at]);
+      return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %zu is %s, expected an int (type code 0), found type code %d",
+                     kernel->name, at, what, codes[at]);
     int64_t value = args[at].v_int64;
     if (value < 0)
-      return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %zu: the launch's %s is %lld, expected at least 0",
-                     kernel->name, at, what, (long long)value);
+      return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %zu: %s is %lld, expected at least 0", kernel->name, at,
+                     what, (long long)value);
     if (tag == MB_SHARED_BYTES)
       out->shared = (uint64_t)value;
     else
@@ -37,7 +41,7 @@ int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const
   return MBLOB_OK;
 }
 
-static void type_text(DLDataType type, char text[32]) {
+const char *mb_kernel_type_text(DLDataType type, char text[32]) {
   static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
   if (type.code >= sizeof(names) / sizeof(*names))
     (void)snprintf(text, 32, "type code %u of %u bits", type.code, type.bits);
@@ -45,13 +49,13 @@ static void type_text(DLDataType type, char text[32]) {
     (void)snprintf(text, 32, "%s%u", names[type.code], type.bits);
   else
     (void)snprintf(text, 32, "%s%ux%u", names[type.code], type.bits, type.lanes);
+  return text;
 }
 
 static int wrong_type(const struct mb_kernel *kernel, int index, int code) {
   char text[32];
-  type_text(kernel->types[index], text);
   return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: expected %s, found type code %d", kernel->name, index,
-                 text, code);
+                 mb_kernel_type_text(kernel->types[index], text), code);
 }
 
 /* The low bytes of a number, in the order of this machine. */
@@ -73,13 +77,12 @@ static int put_integer(const struct mb_kernel *kernel, int index, int64_t value,
   DLDataType type = kernel->types[index];
   unsigned bits = type.bits;
   bool is_unsigned = type.code == kDLUInt || type.code == kDLBool;
-  /* Host code passes an unsigned number as the int64 of its bits or as the int64 of its sign: take both. */
-  int64_t low = bits == 64 ? INT64_MIN : -((int64_t)1 << (bits - 1));
-  int64_t high = bits == 64 ? INT64_MAX : is_unsigned ? ((int64_t)1 << bits) - 1 : -low - 1;
-  if (bits == 1) low = 0, high = 1;
+  /* Packed calls have int64 alone: a uint64 comes as the int64 of its bits, smaller ones as what they are. */
+  int64_t low = bits == 64 ? INT64_MIN : is_unsigned ? 0 : -((int64_t)1 << (bits - 1));
+  int64_t high = bits == 64 ? INT64_MAX : ((int64_t)1 << (is_unsigned ? bits : bits - 1)) - 1;
   if (value < low || value > high) {
     char text[32];
-    type_text(type, text);
+    (void)mb_kernel_type_text(type, text);
     return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: %lld does not fit %s", kernel->name, index,
                    (long long)value, text);
   }
@@ -109,7 +112,7 @@ int mb_kernel_scalar(const struct mb_kernel *kernel, int index, TVMValue value, 
                                             : type.code == kDLFloat && (type.bits == 32 || type.bits == 64));
   if (!known) {
     char text[32];
-    type_text(type, text);
+    (void)mb_kernel_type_text(type, text);
     return mb_fail(MBLOB_E_INCOMPATIBLE, "kernel '%s': argument %d: a %s cannot be passed by value", kernel->name,
                    index, text);
   }

@@ -7,7 +7,7 @@
 
 #include "error.h"
 
-static const char *const tag_names[MB_LAUNCH_TAGS] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z",
+const char *const mb_launch_tag_names[MB_LAUNCH_TAGS] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z",
                                                       "threadIdx.x", "threadIdx.y", "threadIdx.z",
                                                       "tir.use_dyn_shared_memory"};
 
@@ -22,6 +22,15 @@ static char *copy_text(struct mb_slice s) {
   return text;
 }
 
+static bool can_be_passed(DLDataType t) {
+  if (t.lanes != 1) return false;
+  if (t.code == kDLOpaqueHandle) return true;
+  if (t.code == kDLFloat) return t.bits == 32 || t.bits == 64;
+  if (t.bits == 1) return t.code == kDLUInt || t.code == kDLBool;
+  return (t.code == kDLInt || t.code == kDLUInt || t.code == kDLBool) &&
+         (t.bits == 8 || t.bits == 16 || t.bits == 32 || t.bits == 64);
+}
+
 static bool read_types(struct mb_cursor *c, struct mb_kernel *kernel) {
   uint64_t count;
   if (!mb_read_count(c, &count, 4, "kernel: arg_types")) return false;
@@ -32,8 +41,24 @@ static bool read_types(struct mb_cursor *c, struct mb_kernel *kernel) {
     if (!mb_skip(c, 4, "kernel: arg_types")) return false;
     const uint8_t *raw = c->data + c->pos - 4;
     kernel->types[i] = (DLDataType){raw[0], raw[1], (uint16_t)(raw[2] | raw[3] << 8)};
+    if (can_be_passed(kernel->types[i])) continue;
+    char text[32];
+    (void)mb_fail_format("payload", (int64_t)c->pos - 4, c->entry,
+                         "kernel '%s': argument %zu is declared %s; kernels take pointers, integers of 8 to 64 bits, "
+                         "float32 and float64",
+                         kernel->name, i, mb_kernel_type_text(kernel->types[i], text));
+    return false;
   }
   return true;
+}
+
+static bool bad_tag(const struct mb_cursor *c, uint64_t at, const struct mb_kernel *kernel, struct mb_slice text,
+                    const char *problem) {
+  (void)mb_fail_format("payload", (int64_t)at, c->entry,
+                       "kernel '%s': launch tag '%.*s' %s; expected blockIdx.x, .y, .z, threadIdx.x, .y, .z, each once, "
+                       "and tir.use_dyn_shared_memory last",
+                       kernel->name, (int)(text.size < 64 ? text.size : 64), (const char *)text.data, problem);
+  return false;
 }
 
 static bool read_tags(struct mb_cursor *c, struct mb_kernel *kernel) {
@@ -45,14 +70,10 @@ static bool read_tags(struct mb_cursor *c, struct mb_kernel *kernel) {
     uint64_t start = c->pos;
     unsigned tag = 0;
     if (!mb_read_string(c, &text, "kernel: launch tag")) return false;
-    while (tag < MB_LAUNCH_TAGS && !mb_slice_is(text, tag_names[tag])) tag++;
-    if (tag == MB_LAUNCH_TAGS || seen & 1u << tag || (tag == MB_SHARED_BYTES && i + 1 != count)) {
-      (void)mb_fail_format("payload", (int64_t)start, c->entry,
-                           "kernel '%s': launch tag '%.*s'; expected blockIdx.x, .y, .z, threadIdx.x, .y, .z, each "
-                           "once, and tir.use_dyn_shared_memory last",
-                           kernel->name, (int)(text.size < 64 ? text.size : 64), (const char *)text.data);
-      return false;
-    }
+    while (tag < MB_LAUNCH_TAGS && !mb_slice_is(text, mb_launch_tag_names[tag])) tag++;
+    if (tag == MB_LAUNCH_TAGS) return bad_tag(c, start, kernel, text, "is not known");
+    if (seen & 1u << tag) return bad_tag(c, start, kernel, text, "comes twice");
+    if (tag == MB_SHARED_BYTES && i + 1 != count) return bad_tag(c, start, kernel, text, "must be the last");
     seen |= 1u << tag;
     kernel->tags[kernel->tag_count++] = (uint8_t)tag;
   }

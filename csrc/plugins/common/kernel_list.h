@@ -11,6 +11,8 @@
 /* Where a launch argument goes: the six extents, in this order, and the bytes of dynamic shared memory. */
 enum mb_launch_tag { MB_GRID_X, MB_BLOCK_X = 3, MB_SHARED_BYTES = 6, MB_LAUNCH_TAGS = 7 };
 
+extern const char *const mb_launch_tag_names[MB_LAUNCH_TAGS]; /* as payloads spell them */
+
 struct mb_kernel {
   char *name;
   size_t index;           /* in the list */
@@ -45,6 +47,9 @@ int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const
 /* One scalar argument as the bytes of its declared type, in `out`; its size in bytes to *size. MBLOB_E_ARGUMENT: another
  * kind of value, or a number that the type does not hold. */
 int mb_kernel_scalar(const struct mb_kernel *kernel, int index, TVMValue value, int code, uint64_t *out, size_t *size);
+
+/* "int32", for errors. */
+const char *mb_kernel_type_text(DLDataType type, char text[32]);
 
 /* Whether the declared type is a pointer. */
 static inline bool mb_is_pointer(DLDataType type) { return type.code == kDLOpaqueHandle; }

@@ -15,7 +15,7 @@ struct pointer {
   uint64_t offset;
 };
 
-static int read_pointer(const struct mb_kernel_info *k, uint64_t i, TVMValue value, int code, struct pointer *out) {
+static int read_pointer(const struct mb_kernel *k, uint64_t i, TVMValue value, int code, struct pointer *out) {
   const void *data = value.v_handle;
   char what[160];
   *out = (struct pointer){NULL, 0};
@@ -45,7 +45,7 @@ static int read_pointer(const struct mb_kernel_info *k, uint64_t i, TVMValue val
 }
 
 /* The device of the kernel's memory, which must be one; without memory the one that the thread chose. */
-static int find_device(const struct mb_kernel_info *k, const TVMValue *args, const int *codes, struct mb_cl_device **out) {
+static int find_device(const struct mb_kernel *k, const TVMValue *args, const int *codes, struct mb_cl_device **out) {
   int id = -1;
   uint64_t first = 0;
   for (uint64_t i = 0; i < k->type_count; i++) {
@@ -72,7 +72,7 @@ struct subs {
   size_t count;
 };
 
-static int add_sub(const struct mb_kernel_info *k, uint64_t i, const struct mb_cl_device *d, const struct pointer *p,
+static int add_sub(const struct mb_kernel *k, uint64_t i, const struct mb_cl_device *d, const struct pointer *p,
                    struct subs *subs, cl_mem *out) {
   const struct mb_cl_handle *m = p->memory;
   cl_int code = CL_SUCCESS;
@@ -91,23 +91,24 @@ static int add_sub(const struct mb_kernel_info *k, uint64_t i, const struct mb_c
   return MBLOB_OK;
 }
 
-static int set_argument(const struct mb_cl_launcher *l, const struct mb_kernel_info *k, uint64_t i, TVMValue value, int code,
+static int set_argument(const struct mb_cl_launcher *l, const struct mb_kernel *k, uint64_t i, TVMValue value, int code,
                         struct subs *subs) {
-  struct mb_scalar scalar;
+  uint64_t scalar = 0;
+  size_t size = 0;
   struct pointer p = {NULL, 0};
   cl_mem buffer = NULL;
   const bool is_pointer = mb_is_pointer(k->types[i]);
-  int status = is_pointer ? read_pointer(k, i, value, code, &p) : mb_kernel_scalar(k, i, value, code, &scalar);
+  int status = is_pointer ? read_pointer(k, i, value, code, &p) : mb_kernel_scalar(k, (int)i, value, code, &scalar, &size);
   if (!status && p.memory) {
     buffer = p.memory->object;
     if (p.offset) status = add_sub(k, i, l->device, &p, subs, &buffer);
   }
   if (status) return status;
   const cl_int result = is_pointer ? mb_cl.clSetKernelArg(l->kernel, (cl_uint)i, sizeof(buffer), &buffer)
-                                   : mb_cl.clSetKernelArg(l->kernel, (cl_uint)i, scalar.size, &scalar.bytes);
+                                   : mb_cl.clSetKernelArg(l->kernel, (cl_uint)i, size, &scalar);
   char text[32];
   return result ? mb_cl_fail(l->device, result, "kernel '%s': argument %llu, declared %s", k->name, (unsigned long long)i,
-                             mb_type_text(k->types[i], text))
+                             mb_kernel_type_text(k->types[i], text))
                 : MBLOB_OK;
 }
 
@@ -117,23 +118,23 @@ struct range {
   size_t global[3], local[3];
 };
 
-static int too_large(const struct mb_cl_launcher *l, const struct mb_kernel_info *k, const struct mb_launch *launch,
+static int too_large(const struct mb_cl_launcher *l, const struct mb_kernel *k, const struct mb_launch *launch,
                      const char *what, uint64_t limit) {
   return mb_fail(MBLOB_E_ARGUMENT,
                  "opencl: kernel '%s' launched with blockIdx (%" PRIu64 ", %" PRIu64 ", %" PRIu64 ") and threadIdx (%" PRIu64
                  ", %" PRIu64 ", %" PRIu64 "): %s of device %d (%s) is %" PRIu64,
-                 k->name, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0], launch->block[1],
-                 launch->block[2], what, l->device->id, l->device->name, limit);
+                 k->name, launch->extent[0], launch->extent[1], launch->extent[2], launch->extent[3], launch->extent[4],
+                 launch->extent[5], what, l->device->id, l->device->name, limit);
 }
 
-static int check_sizes(const struct mb_cl_launcher *l, const struct mb_kernel_info *k, const struct mb_launch *launch,
+static int check_sizes(const struct mb_cl_launcher *l, const struct mb_kernel *k, const struct mb_launch *launch,
                        struct range *out) {
   const struct mb_cl_device *d = l->device;
   const uint64_t largest = d->address_bits == 32 ? UINT32_MAX : SIZE_MAX;
   uint64_t group = 1;
   static const char *const names[] = {"the largest threadIdx.x", "the largest threadIdx.y", "the largest threadIdx.z"};
   for (int i = 0; i < 3; i++) {
-    const uint64_t grid = launch->grid[i], block = launch->block[i];
+    const uint64_t grid = launch->extent[i], block = launch->extent[MB_BLOCK_X + i];
     if (block > d->max_items[i]) return too_large(l, k, launch, names[i], d->max_items[i]);
     if (block > l->max_group / group) return too_large(l, k, launch, "the largest group of this kernel", l->max_group);
     if (grid > largest / block) return too_large(l, k, launch, "the largest number of work-items of an axis", largest);
@@ -146,28 +147,35 @@ static int check_sizes(const struct mb_cl_launcher *l, const struct mb_kernel_in
 
 /* ---- the call --------------------------------------------------------------------------------- */
 
+/* 1 to 3: up to the last axis that has a tag. */
+static cl_uint dimensions_of(const struct mb_kernel *k) {
+  cl_uint count = 1;
+  for (size_t i = 0; i < k->tag_count; i++)
+    if (k->tags[i] < MB_SHARED_BYTES && k->tags[i] % 3u + 1 > count) count = k->tags[i] % 3u + 1;
+  return count;
+}
+
 /* The lock of the launcher is held. */
-static int launch_now(struct mb_cl_launcher *l, const struct mb_kernel_info *k, const TVMValue *args, const int *codes,
+static int launch_now(struct mb_cl_launcher *l, const struct mb_kernel *k, const TVMValue *args, const int *codes,
                       const struct range *range, cl_command_queue queue, struct subs *subs) {
   for (uint64_t i = 0; i < k->type_count; i++) {
     int status = set_argument(l, k, i, args[i], codes[i], subs);
     if (status) return status;
   }
-  const cl_int code = mb_cl.clEnqueueNDRangeKernel(queue, l->kernel, k->dimensions, NULL, range->global, range->local, 0,
+  const cl_int code = mb_cl.clEnqueueNDRangeKernel(queue, l->kernel, dimensions_of(k), NULL, range->global, range->local, 0,
                                                    NULL, NULL);
   return code ? mb_cl_fail(l->device, code, "launching kernel '%s'", k->name) : MBLOB_OK;
 }
 
 int mb_cl_launch(struct mb_cl_module *m, uint64_t kernel, const TVMValue *args, const int *codes, int count) {
-  const struct mb_kernel_info *k = &m->payload.kernels.items[kernel];
+  const struct mb_kernel *k = &m->payload.kernels.items[kernel];
   struct mb_cl_device *device = NULL;
   struct mb_cl_launcher *l = NULL;
   struct mb_launch launch;
   struct range range;
   struct subs subs = {NULL, 0};
   cl_command_queue queue = NULL;
-  int status = mb_kernel_check_count(k, count);
-  if (!status) status = mb_kernel_launch(k, args, codes, &launch); /* shared_bytes: not used, as in TVM's runtime */
+  int status = mb_kernel_launch(k, args, codes, count, &launch); /* `shared`: not used, as in TVM's runtime */
   if (!status) status = find_device(k, args, codes, &device);
   if (!status) status = mb_cl_launcher_of(m, kernel, device, &l);
   if (!status) status = check_sizes(l, k, &launch, &range);

@@ -39,7 +39,7 @@ static uint64_t end_of_line(struct mb_slice text, uint64_t at) {
 static int add_part(struct mb_cl_payload *p, struct mb_slice name, struct mb_slice head, struct mb_slice code) {
   char *text = strndup((const char *)name.data, (size_t)name.size);
   if (!text) return mb_fail_memory((size_t)name.size);
-  const struct mb_kernel_info *kernel = strlen(text) == name.size ? mb_kernels_find(&p->kernels, text) : NULL;
+  const struct mb_kernel *kernel = strlen(text) == name.size ? mb_map_get(&p->kernels.by_name, text) : NULL;
   free(text);
   if (!kernel)
     return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: there is a program for kernel '%.*s', which is not declared",
@@ -144,7 +144,7 @@ static int read_spirv(struct mb_cl_payload *p, struct mb_cursor *c) {
 /* ---- the whole -------------------------------------------------------------------------------- */
 
 static int read_kernels(struct mb_cl_payload *p, struct mb_cursor *c) {
-  int status = mb_kernels_read(c, &p->kernels);
+  int status = mb_kernel_list_read(c, &p->kernels);
   if (status) return status;
   const size_t count = (size_t)p->kernels.count;
   p->parts = calloc(count + 1, sizeof(*p->parts));
@@ -190,7 +190,7 @@ int mb_cl_payload_read(const void *data, uint64_t size, struct mb_cl_payload *ou
 }
 
 void mb_cl_payload_free(struct mb_cl_payload *p) {
-  mb_kernels_free(&p->kernels);
+  mb_kernel_list_free(&p->kernels);
   free(p->parts);
   free(p->part_of);
   *p = (struct mb_cl_payload){0};

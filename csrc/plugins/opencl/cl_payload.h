@@ -8,7 +8,7 @@
 #ifndef MB_CL_PAYLOAD_H
 #define MB_CL_PAYLOAD_H
 
-#include "kernels.h"
+#include "kernel_list.h"
 
 enum mb_cl_form { MB_CL_SOURCE, MB_CL_BINARY, MB_CL_SPIRV };
 
@@ -19,7 +19,7 @@ struct mb_cl_part {
 
 struct mb_cl_payload {
   enum mb_cl_form form;
-  struct mb_kernels kernels;
+  struct mb_kernel_list kernels;
   struct mb_cl_part *parts;
   uint64_t part_count;
   uint64_t *part_of; /* by the index of the kernel: which part has it */

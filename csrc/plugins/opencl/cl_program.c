@@ -46,7 +46,7 @@ static int fail_without_kernel(const char *kernel, const struct mb_cl_device *de
                  names);
 }
 
-static int make_launcher(const struct mb_kernel_info *info, const struct mb_cl_device *device, cl_program program,
+static int make_launcher(const struct mb_kernel *info, const struct mb_cl_device *device, cl_program program,
                          struct mb_cl_launcher *l) {
   cl_uint count = 0;
   cl_int code = CL_SUCCESS;
@@ -77,7 +77,7 @@ static struct mb_cl_launcher *find(struct mb_cl_module *m, uint64_t kernel, cons
 /* The lock of the kernel's part is held. */
 static int add_launcher(struct mb_cl_module *m, uint64_t kernel, const struct mb_cl_device *device,
                         struct mb_cl_launcher **out) {
-  const struct mb_kernel_info *info = &m->payload.kernels.items[kernel];
+  const struct mb_kernel *info = &m->payload.kernels.items[kernel];
   cl_program program = NULL;
   int status = program_of(m, m->payload.part_of[kernel], info->name, device, &program);
   if (status) return status;

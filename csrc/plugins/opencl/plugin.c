@@ -41,13 +41,13 @@ static int open_module(const mblob_host *host, const struct mblob_module_info *i
 /* A function is the declaration of its kernel. */
 static int find_function(void *self, const char *name, void **function) {
   const struct mb_cl_module *m = self;
-  *function = mb_kernels_find(&m->payload.kernels, name);
+  *function = mb_map_get(&m->payload.kernels.by_name, name);
   return MBLOB_OK;
 }
 
 static int call(void *self, void *function, const TVMValue *args, const int *codes, int count, void *ret) {
   struct mb_cl_module *m = self;
-  const struct mb_kernel_info *kernel = function;
+  const struct mb_kernel *kernel = function;
   (void)ret; /* kernels return nothing */
   return mb_cl_launch(m, (uint64_t)(kernel - m->payload.kernels.items), args, codes, count);
 }
