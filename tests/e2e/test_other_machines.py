@@ -21,18 +21,21 @@ class Machine:
     name: as qemu calls it.
     triplet: of its cross compiler, and of the folder below /usr with its libraries.
     warnings: of the compiler; by default those of the tests.
+    leaves_out: test programs whose data are laid out for another kind of machine.
     """
 
     name: str
     triplet: str
     warnings: str = ""
+    leaves_out: tuple[str, ...] = ()
 
 
 MACHINES = [
     Machine("aarch64", "aarch64-linux-gnu"),
-    Machine("s390x", "s390x-linux-gnu"),  # big endian
+    # Big endian. The model in kernels/aot.c is written down as a 64-bit little-endian machine has it.
+    Machine("s390x", "s390x-linux-gnu", leaves_out=("test_aot",)),
     # 32-bit. Sizes from files are 64-bit numbers that were compared with what is there: -Wconversion cannot know.
-    Machine("arm", "arm-linux-gnueabihf", "-Wall -Wextra -Werror"),
+    Machine("arm", "arm-linux-gnueabihf", "-Wall -Wextra -Werror", ("test_aot",)),
 ]
 
 
@@ -64,9 +67,10 @@ def built(
 
 
 def test_every_test_program_passes(built: Built) -> None:
-    programs = sorted(path.stem for path in (ROOT / "tests" / "c").glob("test_*.c"))
+    programs = {path.stem for path in (ROOT / "tests" / "c").glob("test_*.c")}
     assert len(programs) > 10
-    for program in programs:
+    assert programs.issuperset(built.machine.leaves_out)
+    for program in sorted(programs.difference(built.machine.leaves_out)):
         built.run(program, built.folder / "lib")
 
 
