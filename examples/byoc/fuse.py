@@ -1,0 +1,108 @@
+"""A code generator, and a model that it takes part in.
+
+    python fuse.py model.so            # elementwise operators go to the plug-in, which the library carries
+    python fuse.py plain.so --plain    # every operator is a kernel in C
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import mblob
+
+HERE = Path(__file__).resolve().parent
+SIZE = 1000
+OPERATORS = ("add", "subtract", "multiply", "maximum", "nn.relu")
+MOST_VALUES = 64  # as plugin.c has it
+
+
+# -- the code generator -------------------------------------------------------------------------------------
+
+
+def is_elementwise(operator: mblob.byoc.Operator) -> bool:
+    """The predicate: operators of which each element of the result needs the same element of the inputs alone."""
+    tensors = (*operator.inputs, *operator.outputs)
+    one = operator.outputs[0]
+    return (
+        operator.op in OPERATORS
+        and len(operator.outputs) == 1
+        and all(t.dtype == "float32" and t.shape == one.shape for t in tensors)
+        and int(np.prod(one.shape)) > 0
+    )
+
+
+@mblob.register_codegen("fuse")
+def fuse(region: mblob.byoc.Region) -> mblob.Module:
+    """The module of a region: its operators as text. The constants come with `__init_<symbol>`, not with the text."""
+    number = {id(t): i for i, t in enumerate((*region.inputs, *region.constants))}
+    if len(number) + len(region.operators) > MOST_VALUES:
+        raise ValueError(f"{region.symbol}: more than {MOST_VALUES} values; let the predicate take fewer operators")
+    size = int(np.prod(region.outputs[0].shape))
+    counts = f"{len(region.inputs)} {len(region.constants)} {len(region.outputs)}"
+    lines = ["fuse 1", region.symbol, f"{size} {counts}"]
+    for operator in region.operators:
+        first, last = operator.inputs[0], operator.inputs[-1]  # the same, if there is one
+        lines.append(f"{operator.op} {number[id(first)]} {number[id(last)]}")
+        number[id(operator.outputs[0])] = len(number)
+    lines.append("= " + " ".join(str(number[id(t)]) for t in region.outputs))
+    return mblob.blob_module("fuse", "\n".join(lines).encode(), data=False)
+
+
+# -- a model ------------------------------------------------------------------------------------------------
+
+
+def graph() -> dict[str, Any]:
+    """sum(relu(x * gain + offset)^2 + x), a node for each operator."""
+    nodes: list[dict[str, Any]] = [{"op": "null", "name": name, "inputs": []} for name in ("x", "gain", "offset")]
+
+    def call(function: str, op: str, *inputs: int) -> int:
+        attrs = {"func_name": function, "num_inputs": str(len(inputs)), "num_outputs": "1", "flatten_data": "0"}
+        attrs["op"] = op  # what the function computes: executors do not read it
+        name = f"{function}{len(nodes)}"
+        nodes.append({"op": "tvm_op", "name": name, "attrs": attrs, "inputs": [[n, 0, 0] for n in inputs]})
+        return len(nodes) - 1
+
+    x, gain, offset = 0, 1, 2
+    scaled = call("add", "add", call("multiply", "multiply", x, gain), offset)
+    positive = call("relu", "nn.relu", scaled)
+    squared = call("multiply", "multiply", positive, positive)
+    total = call("sum", "sum", call("add", "add", squared, x))
+    count = len(nodes)
+    return {
+        "nodes": nodes,
+        "arg_nodes": [x, gain, offset],
+        "heads": [[total, 0, 0]],
+        "node_row_ptr": list(range(count + 1)),
+        "attrs": {
+            "dltype": ["list_str", ["float32"] * count],
+            "shape": ["list_shape", [[SIZE]] * (count - 1) + [[1]]],
+            "storage_id": ["list_int", list(range(count))],
+        },
+    }
+
+
+def model(plain: bool = False) -> mblob.Module:
+    """The model; with `plain` nobody takes a part of it."""
+    steps = np.arange(SIZE, dtype="float32")
+    params = {"gain": steps / SIZE, "offset": 1 - steps / 500}
+    binary, unary = "const float a[1000], const float b[1000], float y[1000]", "const float a[1000], float y[1000]"
+    functions = [f"void multiply({binary})", f"void add({binary})", f"void relu({unary})",
+                 "void sum(const float a[1000], float y[1])"]  # fmt: skip
+    kernels = mblob.csource_module(HERE / "kernels.c", functions=functions)
+    return mblob.partition_graph(graph(), params, kernels, {} if plain else {"fuse": is_elementwise})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="pack the model")
+    parser.add_argument("output", help="the library to write")
+    parser.add_argument("--plain", action="store_true", help="every operator as a kernel")
+    args = parser.parse_args()
+    model(args.plain).export_library(args.output, carry=[] if args.plain else [HERE / "plugin.c"])
+
+
+if __name__ == "__main__":
+    main()
