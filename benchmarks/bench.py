@@ -257,6 +257,28 @@ def report(rows: list[Row], notes: Sequence[str], command: str) -> str:
     return "\n".join([*lines, "", *notes]) + "\n"
 
 
+def accelerated(folder: Path, pairs: int) -> tuple[list[Row], list[str]]:
+    """The network of examples/convnet: its layers in oneDNN, with the threads that that takes, against plain C."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples" / "convnet"))
+    import convnet
+
+    models = []
+    image = np.random.default_rng(3).random(convnet.IMAGE, dtype="float32")
+    try:
+        for dnnl in (True, False):
+            path = folder / f"convnet{int(dnnl)}.so"
+            convnet.model(dnnl).export_library(path)
+            model = mblob.graph_executor.GraphModule(mblob.load_module(path)["default"](mblob.cpu(0)))
+            model.set_input("image", image)
+            model.run()
+            models.append(model)
+    except mblob.MblobError:
+        return [], ["The network in oneDNN was not measured: nothing here runs modules of the key dnnl_json."]
+    np.testing.assert_allclose(models[0].get_output(0).numpy(), models[1].get_output(0).numpy(), rtol=1e-3)
+    seconds = ((wall_seconds(models[0].run), wall_seconds(models[1].run)) for _ in range(pairs))
+    return [measure("a convolutional network, layers in oneDNN, wall", "plain C kernels", seconds)], []
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure packing, loading and calling.")
     parser.add_argument("--quick", action="store_true", help="small sizes, few pairs")
@@ -275,6 +297,9 @@ def main() -> None:
             rows.append(launching(folder, 3 * pairs))
         else:
             notes.append("No OpenCL device: launches of its kernels were not measured.")
+        network, missing = accelerated(folder, 10 * pairs)
+        rows += network
+        notes += missing
     text = report(rows, notes, shlex.join(["python", "benchmarks/bench.py", *sys.argv[1:]]))
     args.output.write_text(text)
     print(text, end="")

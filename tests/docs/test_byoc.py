@@ -1,0 +1,46 @@
+"""docs/byoc.md runs as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def test_the_example_of_a_partition(root: Path, blocks: Callable[[Path], list[Any]], tmp_path: Path) -> None:
+    (block,) = [b for b in blocks(root / "docs" / "byoc.md") if b.language == "python"]
+    (tmp_path / block.file).write_text(block.text)
+    done = subprocess.run([sys.executable, block.file], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[0.  0.  0.5 1. ]\n"
+
+
+def test_its_links_lead_somewhere(root: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", (root / "docs" / "byoc.md").read_text(), flags=re.DOTALL | re.MULTILINE)
+    targets = re.findall(r"\]\(([^)#]+)\)", text)
+    assert len(targets) >= 4
+    assert [t for t in targets if not (root / "docs" / t).exists()] == []
+
+
+def test_the_commands_of_the_example(root: Path, prefix: Path, tmp_path: Path) -> None:
+    """examples/byoc/README.md: the block of commands, in a copy of the folder."""
+    folder = tmp_path / "byoc"
+    shutil.copytree(root / "examples" / "byoc", folder)
+    np.save(folder / "x.npy", (np.arange(1000) % 10 - 4).astype("float32"))
+    text = (folder / "README.md").read_text()
+    commands = text.split("```sh\n")[1].split("```")[0]
+    environment = {
+        **os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig"), "LD_LIBRARY_PATH": str(prefix / "lib"),
+    }  # fmt: skip
+    done = subprocess.run(["sh", "-ec", commands], cwd=folder, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "fuse 1.0  opens fuse" in done.stdout
+    assert done.stdout.splitlines()[-1] == "2058.8508"
