@@ -17,7 +17,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 CSRC = ROOT / "csrc"
 PLUGINS = sorted(p.name for p in (CSRC / "plugins").iterdir() if p.is_dir() and p.name != "common")
-SHIPPED = ("include", "src")  # of csrc, as mblob/csrc: the packager compiles against the headers
+SHIPPED = ("include", "src", "plugins")  # of csrc, as mblob/csrc: the packager compiles against the headers
 
 
 def read_flags(path: Path) -> dict[str, list[str]]:

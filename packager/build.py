@@ -28,7 +28,7 @@ class BuildPlan:
         packed: functions whose packed form takes the bare name (["name"]: all).
         blobs: (key, file); each becomes an import of the root.
         weights: safetensors files; each becomes an import of the root.
-        carry: plug-ins to link in: sources, objects, archives.
+        carry: plug-ins to link in: sources, objects, archives; names of those that come with mblob.
         graph: JSON of a graph whose operators are functions of the library. Its executor's factory is the root
             then, and imports the library.
         params: the graph's parameters: a safetensors file, or one of `save_param_dict`.
@@ -47,7 +47,7 @@ class BuildPlan:
     packed: Sequence[str] = ()
     blobs: Sequence[tuple[str, Path]] = ()
     weights: Sequence[Path] = ()
-    carry: Sequence[Path] = ()
+    carry: Sequence[Path | str] = ()
     graph: Path | None = None
     params: Path | None = None
     name: str = "default"

@@ -17,7 +17,7 @@ from mblob.library import Library
 from mblob.mapping import map_file
 from mblob.module import Module
 from mblob.plugin_table import SYMBOL_PREFIX, Plugin
-from packager import objects
+from packager import objects, shipped
 from packager.compile import SUFFIXES, HostFile, compile_all
 from packager.errors import BuildError
 from packager.host_modules import csource_module, static_library
@@ -58,7 +58,21 @@ def given_plugins(given: Sequence[Any] | None) -> tuple[tuple[HostNode, ...], ..
     """
     if isinstance(given, (str, bytes, os.PathLike, Module)):
         raise TypeError(f"carry: expected a list of paths and modules, found {given!r}; write [{given!r}]")
-    return tuple(_nodes(item) for item in given or ())
+    made: list[tuple[HostNode, ...]] = []
+    linked: set[Path] = set()  # shipped plug-ins share files, of which a library needs one
+    for item in given or ():
+        if is_name(item):
+            files = [node for node in shipped.sources(str(item)) if node.code not in linked]
+            linked |= {node.code for node in files if isinstance(node.code, Path)}
+            made.append(tuple(files))
+        else:
+            made.append(_nodes(item))
+    return tuple(made)
+
+
+def is_name(item: Any) -> bool:
+    """Whether an item of `carry` is the name of a plug-in that comes with mblob, not a file."""
+    return isinstance(item, str) and item.isidentifier() and not Path(item).exists()
 
 
 def _nodes(item: Any) -> tuple[HostNode, ...]:

@@ -72,9 +72,9 @@ def export_library(
         prefix: of a system library: stands before each of its symbols, so that several go into one program, and is the
             name by which it is found there.
         carry: plug-ins (mblob/plugin.h) to link in, so that the library brings the code that runs its modules: C or C++
-            sources, objects, archives (of which the members that a plug-in needs are taken), or modules of host code,
-            each with what it imports. Of their symbols only the plug-ins' tables are exported. With `fcompile` their
-            sources are compiled by us, with `cc`, `target` and `options`.
+            sources, objects, archives (of which the members that a plug-in needs are taken), modules of host code, each
+            with what it imports, or names of plug-ins that come with mblob. Of their symbols only the plug-ins' tables
+            are exported. With `fcompile` their sources are compiled by us, with `cc`, `target` and `options`.
         kwargs: for `fcompile`.
 
     Returns:

@@ -211,7 +211,8 @@ def link_command(inputs: Inputs, output: Path, more: Sequence[str], options: Seq
     if cuda:
         home = Path(shutil.which(tools.nvcc[0]) or "/usr/local/cuda/bin/nvcc").resolve().parent.parent
         line += [f"-L{home / 'lib64'}", f"-L{home / 'lib'}", "-lcudart_static", "-lpthread", "-ldl", "-lrt"]
-    return [*line, "-Wl,--as-needed", "-lm", "-Wl,--no-as-needed"]
+    late = ["-lm", "-ldl"] if inputs.plugins else ["-lm"]  # plug-ins open what they run on
+    return [*line, "-Wl,--as-needed", *late, "-Wl,--no-as-needed"]
 
 
 def export_shared(request: Request, output: Path, work: Path) -> None:

@@ -46,9 +46,9 @@ from packager.toolchain import command_words
 
 _TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix", "name")
 _FLAGS = ("index", "system_lib")
-_PATHS = ("kernels", "objects", "weights", "carry")
+_PATHS = ("kernels", "objects", "weights")
 _FILES = ("graph", "params")
-_KEYS = ("output", *_PATHS, *_FILES, "functions", "packed", "blobs", "imports", "options", *_FLAGS, *_TEXTS)
+_KEYS = ("output", *_PATHS, "carry", *_FILES, "functions", "packed", "blobs", "imports", "options", *_FLAGS, *_TEXTS)
 
 
 def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
@@ -80,6 +80,10 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
     for key in _PATHS:
         if key in table:
             values[key] = [folder / item for item in _texts(path, key, table[key])]
+    if "carry" in table:
+        items = _texts(path, "carry", table["carry"])
+        names = {item for item in items if item.isidentifier() and not (folder / item).exists()}
+        values["carry"] = [item if item in names else folder / item for item in items]
     for key in _FILES:
         if key in table:
             values[key] = folder / _text(path, key, table[key])

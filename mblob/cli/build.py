@@ -39,7 +39,8 @@ def configure(verbs: Any) -> None:
     add.add_argument("--blob", metavar="KEY=FILE", action="append", default=[], help="any bytes, under a type key")
     add.add_argument("--weights", metavar="FILE", action="append", default=[], help="safetensors file")
     add.add_argument("--carry", metavar="FILE", action="append", default=[],
-                     help="plug-in that the library brings: source, object or archive")  # fmt: skip
+                     help="plug-in that the library brings: source, object, archive; or one of mblob's, by name",
+                     )  # fmt: skip
     model = parser.add_argument_group("a model: a graph over the functions that go in")
     model.add_argument("--graph", metavar="FILE", help="JSON of the graph")
     model.add_argument("--params", metavar="FILE", help="its parameters: safetensors, or of save_param_dict")
@@ -117,7 +118,7 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
         kernels=[*plan.kernels, *map(Path, args.kernel)],
         objects=[*plan.objects, *map(Path, args.object)],
         weights=[*plan.weights, *map(Path, args.weights)],
-        carry=[*plan.carry, *map(Path, args.carry)],
+        carry=[*plan.carry, *args.carry],
         functions=[*plan.functions, *args.function],
         blobs=[*plan.blobs, *map(split_blob, args.blob)],
         options=[*plan.options, *args.cflags],
