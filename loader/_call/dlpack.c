@@ -314,12 +314,34 @@ static PyObject *copy_of(call_tensor *tensor) {
   return copy;
 }
 
+/* Streams as the array API numbers them. Those of CUDA: 1 is the legacy default one, 2 the per-thread one, others
+ * are addresses; 0 could mean either, so it means nothing. */
+static bool check_stream(DLDevice device, PyObject *stream) {
+  if (stream == Py_None) return true;
+  long long number = PyLong_Check(stream) ? PyLong_AsLongLong(stream) : -2;
+  if (number == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    number = -2;
+  }
+  if (number == -1) return true;
+  if (device.device_type == kDLCPU) {
+    PyErr_Format(PyExc_BufferError, "__dlpack__: a cpu tensor has no stream, found %R", stream);
+    return false;
+  }
+  bool cuda = device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged;
+  if (!cuda || number > 0) return true;
+  PyErr_Format(PyExc_ValueError, "__dlpack__: stream: expected None, -1, 1 (legacy default), 2 (per thread) or a stream's "
+               "address, found %R", stream);
+  return false;
+}
+
 PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
   call_tensor *tensor = (call_tensor *)object;
   export_options options;
   if (!parse_options(args, nargs, kwnames, &options)) return NULL;
   int versioned = wants_versioned(options.max_version);
   if (versioned < 0 || !check_device(tensor, options.dl_device)) return NULL;
+  if (!check_stream(tensor->dl.device, options.stream)) return NULL;
   if (!call_device_has_addresses(tensor->dl.device)) {
     return PyErr_Format(PyExc_BufferError,
                         "__dlpack__: memory of device type %d is known to this runtime only; use numpy()",
@@ -327,14 +349,6 @@ PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t
   }
   /* -1: the consumer orders its work itself. */
   bool unordered = PyLong_Check(options.stream) && PyLong_AsLong(options.stream) == -1;
-  if (!unordered && !call_device_wait(tensor->dl.device)) return NULL;
-  if (options.stream != Py_None && tensor->dl.device.device_type == kDLCPU) {
-    long stream = PyLong_Check(options.stream) ? PyLong_AsLong(options.stream) : 0;
-    if (stream == -1 && PyErr_Occurred()) PyErr_Clear();
-    if (stream != -1)
-      return PyErr_Format(PyExc_BufferError, "__dlpack__: a cpu tensor has no stream, found %R",
-                          options.stream);
-  }
   int copy = options.copy == Py_None ? 0 : PyObject_IsTrue(options.copy);
   if (copy < 0) return NULL;
   if (!copy && !versioned && tensor->readonly) {
@@ -344,6 +358,11 @@ PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t
   }
   PyObject *source = copy ? copy_of(tensor) : Py_NewRef(object);
   if (source == NULL) return NULL;
+  /* What was given to this thread's stream, a copy included, is done before the consumer's stream starts. */
+  if (!unordered && !call_device_wait(tensor->dl.device)) {
+    Py_DECREF(source);
+    return NULL;
+  }
   PyObject *capsule = make_capsule(source, versioned != 0, copy != 0);
   Py_DECREF(source);
   return capsule;

@@ -122,6 +122,14 @@ static void keep(void *old, void *new) {
   pthread_mutex_unlock(&lock);
 }
 
+/* For callers without C structures. */
+API void fake_cuda_define(const char *kernel, fake_kernel run);
+API void fake_cuda_define(const char *kernel, fake_kernel run) { define(kernel, run); }
+API void fake_cuda_fail(const char *function, int countdown, int error);
+API void fake_cuda_fail(const char *function, int countdown, int error) { fail_later(function, countdown, error); }
+API int fake_cuda_live(void);
+API int fake_cuda_live(void) { return S.live_memory + S.live_modules + S.live_streams; }
+
 /* ---- the driver and its devices -------------------------------------------------------------- */
 
 API int cuInit(unsigned flags) {
