@@ -69,7 +69,8 @@ def test_a_wheel_of_the_source_archive_packs_and_loads(unpacked: Path, tmp_path:
     tops = {p.name for p in (tmp_path / "site").iterdir()}
     assert tops == {"mblob", "packager", "loader", f"mblob-{mblob.__version__}.dist-info"}
     compiled = [p for p in (tmp_path / "site" / "loader").rglob("*") if ".so" in p.name]
-    assert len(compiled) == 3
+    plugins = [p for p in (unpacked / "csrc" / "plugins").iterdir() if p.is_dir() and p.name != "common"]
+    assert len(compiled) == 3 + len(plugins)
     for path in compiled:
         names = [s.name for s in ElfFile(memoryview(path.read_bytes())).sections]
         assert [name for name in names if name.startswith(".debug")] == []
