@@ -36,6 +36,18 @@ static void lock_list(void) {
 static const char *name_of(const struct mb_source *source) { return *source->path ? source->path : "memory"; }
 
 /* Find the blob's bytes in the file; `out` is empty if there is no blob. */
+/* TVM 0.22 and later; 0.21. Opening one as a bare library would hide its modules. */
+static int refuse_ffi_dialect(const struct mb_library *library) {
+  static const char *const symbols[] = {"__tvm_ffi__library_bin", "__tvm_ffi_library_bin"};
+  ElfW(Sym) symbol;
+  for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++)
+    if (mb_elf_find(&library->elf, symbols[i], &symbol))
+      return mb_fail(MBLOB_E_INCOMPATIBLE,
+                     "its modules are in the ffi dialect of TVM 0.21 and later (%s), which this version does not run",
+                     symbols[i]);
+  return MBLOB_OK;
+}
+
 static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym) * symbol) {
   *out = (struct mb_slice){NULL, 0};
   library->index_expected = mb_elf_announced(&library->elf).flags & MB_NOTE_HAS_INDEX;
@@ -44,7 +56,7 @@ static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym)
   if (library->index_expected)
     return mb_fail_format("index_footer", MB_UNKNOWN, MB_UNKNOWN,
                           "its note announces a blob with an index, but there is no symbol " BLOB_SYMBOL);
-  return MBLOB_OK;
+  return refuse_ffi_dialect(library);
 }
 
 static int read_function_table(struct mb_library *library) {

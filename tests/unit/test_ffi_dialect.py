@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def test_a_library_without_a_blob_has_its_functions(golden: Path) -> None:
 
 @pytest.mark.parametrize("name", ["metal", "relax_c", "webgpu"])
 def test_they_are_not_loaded(golden: Path, name: str) -> None:
-    with pytest.raises(mblob.IncompatibleError, match=rf"{name}\.so.*TVMFFI"):
+    with pytest.raises(mblob.IncompatibleError, match=rf"{name}\.so: its modules are in the ffi dialect"):
         mblob.load_module(golden / f"ffi/{name}.so")
 
 
@@ -89,6 +90,16 @@ def test_tvm_0_21_wrote_the_classic_stream() -> None:
     found = ffi_dialect.read(memoryview(u64(len(body)) + body), ffi_dialect.SYMBOL_OF_0_21)
     assert (found.dialect, found.symbol) == ("ffi", "__tvm_ffi_library_bin")
     assert [(e.type_key, e.size) for e in found.entries] == [("library", 0), ("cuda", len(CUDA))]
+
+
+@pytest.mark.parametrize("symbol", ffi_dialect.SYMBOLS)
+def test_a_library_that_needs_nothing_is_not_opened_without_its_modules(
+    cc: Callable[..., Path], tmp_path: Path, symbol: str
+) -> None:
+    data = ",".join(map(str, blob(LIB, string("k") + string(b"x"))))
+    path = cc(f"const unsigned char {symbol}[] = {{{data}}};", tmp_path / "ffi.so")
+    with pytest.raises(mblob.IncompatibleError, match=rf"{symbol}\), which this version does not run"):
+        mblob.load_module(path)
 
 
 GOOD = (LIB, string("k") + string(b"x"))
