@@ -15,10 +15,10 @@ from io import TextIOWrapper
 from types import FrameType
 from typing import NoReturn
 
-from mblob.cli import build, doctor, inspect, run
+from mblob.cli import build, doctor, extract, inspect, run
 from mblob.cli.report import PROGRAM, UsageError, exit_code, print_error
 
-VERBS = (build, inspect, run, doctor)
+VERBS = (build, inspect, extract, run, doctor)
 INTERRUPTED = 130
 
 
