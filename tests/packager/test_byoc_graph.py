@@ -69,6 +69,9 @@ def test_sizes_out_of_proportion_are_not_shared() -> None:
     assert ids[1] == ids[3]
     assert ids[2] != ids[4]
     check_storage(json.loads(write_graph(read, ids)))
+    graph["attrs"]["shape"][1] = [[n] for n in (4, 4, 4, 1000, 4, 4)]
+    ids = plan_storage(byoc.read_graph(graph))
+    assert ids[3] not in ids[:3], "a block of 16 bytes does not become one of 4000"
 
 
 def broken(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
