@@ -1,4 +1,4 @@
-"""`mblob-pack extract`: the payloads of a library as files, device code and graphs as texts. No code of the file runs."""
+"""`mblob-pack extract`: payloads as files, device code and graphs as texts. No code of the library runs."""
 
 from __future__ import annotations
 
