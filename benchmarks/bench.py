@@ -3,8 +3,8 @@
     python benchmarks/bench.py [--quick] [--output FILE]
 
 Each figure is paired with a yardstick that runs beside it: packing with `cp` of the payload, loading with a
-bare `dlopen` of the same library, calling with `np.add` on the same arrays, OpenCL launches with C. Ratios are medians of the pairs,
-and are what to compare between machines. CPU time is user and system time of the whole process tree.
+bare `dlopen` of the same library, calling with `np.add` on the same arrays, OpenCL launches with C. Ratios are medians
+of the pairs, and are what to compare between machines. CPU time is user and system time of the whole process tree.
 """
 
 from __future__ import annotations

@@ -36,11 +36,13 @@ def launches(folder: Path, rounds: int, count: int) -> Iterator[tuple[float, flo
     mblob.export_library(host, library)
     runtime = next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.*"))
     subprocess.run(
-        ["cc", "-std=gnu11", "-O2", f"-I{ROOT / 'csrc/include'}", "-DMBLOB_HOST", str(ROOT / "benchmarks/opencl_launch.c"),
-         "-o", str(program), str(runtime), f"-Wl,-rpath,{runtime.parent}", "-ldl"],
+        ["cc", "-std=gnu11", "-O2", f"-I{ROOT / 'csrc/include'}", "-DMBLOB_HOST",
+         str(ROOT / "benchmarks/opencl_launch.c"), "-o",
+         str(program), str(runtime), f"-Wl,-rpath,{runtime.parent}", "-ldl"],
         check=True,
     )  # fmt: skip
-    run = subprocess.run([str(program), str(library), str(rounds), str(count)], check=True, capture_output=True, text=True)
+    command = [str(program), str(library), str(rounds), str(count)]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
     for line in run.stdout.splitlines():
         ours, plain = map(float, line.split())
         yield ours, plain

@@ -1,6 +1,7 @@
 """Kernels and tensors on a real OpenCL device; PoCL's, which is the processor, where there is no other.
 
-What no driver does on demand (errors, lost devices, lack of memory) is in tests/c/test_opencl*.c, over a library of our own.
+What no driver does on demand (errors, lost devices, lack of memory) is in tests/c/test_opencl*.c, over a library of
+our own.
 """
 
 from __future__ import annotations
@@ -238,7 +239,7 @@ def test_kernels_that_are_not_as_declared(pack: Pack, device: mblob.Device) -> N
     with pytest.raises(mblob.FormatError, match="'scale' is declared with 2 arguments and its program has 3"):
         other["scale"](x, 1.0)
     lies = pack("", payload=payload(SCALE, ("scale", ["handle"], ["vthread"])))
-    with pytest.raises(mblob.FormatError, match="unknown launch tag 'vthread'"):
+    with pytest.raises(mblob.FormatError, match="launch tag 'vthread' is not known"):
         lies["scale"](x)
 
 
@@ -246,7 +247,7 @@ def test_memory_of_the_host_and_wrong_counts_are_refused(pack: Pack, device: mbl
     scale = pack(SCALE, ("scale", SCALE_TYPES, X))["scale"]
     with pytest.raises(ValueError, match=r"argument 0 is a tensor of device type 1, expected 4 \(opencl\)"):
         scale(floats(4), 1.0, 4, 1, 4)
-    with pytest.raises(ValueError, match="3 arguments given, it takes 3 and 2 launch extents: blockIdx.x, threadIdx.x"):
+    with pytest.raises(ValueError, match=r"expected 3 arguments and 2 launch sizes: blockIdx\.x, threadIdx\.x;"):
         scale(mblob.array(floats(4), device), 1.0, 4)
     with pytest.raises(MemoryError, match="on device 0"):
         mblob.empty((1 << 60,), "int8", device)
