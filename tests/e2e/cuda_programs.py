@@ -168,7 +168,7 @@ np.testing.assert_array_equal(managed.copyto(pinned).numpy(), b)
 kernel = lib.imported_modules[0]["vadd_kernel"]
 x, z = mblob.array(a, cuda), mblob.array(b, cuda)
 for arguments, text in (
-    ((x, x, z, 1000, 8), "expected 4 arguments and 2 launch sizes, found 5"),
+    ((x, x, z, 1000, 8), "expected 4 arguments and 2 launch sizes: blockIdx.x, threadIdx.x; found 5 values"),
     ((x, x, z, 1000, 8, 4096), "a block of 4096 threads"),
     ((x, x, z, 1 << 40, 8, 128), "1099511627776 does not fit uint32"),
     ((x, 1.5, z, 1000, 8, 128), "argument 1: expected a tensor"),
