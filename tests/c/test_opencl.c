@@ -224,6 +224,8 @@ static void a_lost_device_is_named(void) {
   CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL);
   CHECK(said("launching kernel 'vadd' on device 0 (Fake GPU 1): CL_DEVICE_NOT_AVAILABLE (-2); the device is lost"));
   fail("clFinish", 0, 1, CL_OUT_OF_RESOURCES);
+  CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL && said("running kernel 'vadd' on device 0")); /* the first: waited for */
+  fail("clFinish", 0, 1, CL_OUT_OF_RESOURCES);
   CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL && said("waiting") && said("reached outside of its memory"));
   fail("clFinish", 0, 1, -12345);
   CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL && said("an error of the driver (-12345)"));
@@ -263,9 +265,10 @@ static void every_call_may_fail(void) {
 
 /* ---- the process ------------------------------------------------------------------------------ */
 
-static void *left_module, *left_memory;
+static void *left_module, *left_memory, *left_queue;
 
 static void at_exit_before_opencl(void) { /* registered first, so it runs last */
+  CHECK(fake->last_queue == left_queue); /* its work was waited for */
   fake->unloaded = 1;
   runtime->close(left_module);
   CHECK(device->free(0, left_memory) == MBLOB_OK);
@@ -277,6 +280,8 @@ static void releasing_late_leaves_the_driver_alone(void) {
   CHECK(atexit(at_exit_before_opencl) == 0);
   left_module = open_payload(&p);
   CHECK(add_vectors(left_module, 0) == MBLOB_OK && !device->allocate(0, 8, 8, &left_memory));
+  CHECK(!device->synchronize(0, NULL) && (left_queue = fake->last_queue));
+  fake->last_queue = NULL;
 }
 
 static void a_forked_child_is_told(void) {

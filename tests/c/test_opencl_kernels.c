@@ -324,6 +324,10 @@ static void memory_as_arguments(void) {
   part.byte_offset = 128;
   fail("clCreateSubBuffer", 0, 1, -13);
   CHECK(call(module, "k", args, codes, 2) == MBLOB_E_KERNEL && said("CL_MISALIGNED_SUB_BUFFER_OFFSET"));
+  part.strides = &(int64_t){2};
+  CHECK(call(module, "k", args, codes, 2) == MBLOB_E_ARGUMENT && said("argument 1 is a tensor with gaps"));
+  part.strides = &(int64_t){1};
+  CHECK(call(module, "k", args, codes, 2) == MBLOB_OK);
   args[1].v_handle = &of_host;
   CHECK(call(module, "k", args, codes, 2) == MBLOB_E_ARGUMENT && said("argument 1 is a tensor of device type 1, expected 4"));
   codes[1] = kTVMOpaqueHandle;

@@ -6,6 +6,7 @@ our own.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import struct
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import loader
 import mblob
 from tests.loader.payloads import text, texts, u64
 
@@ -212,6 +214,81 @@ def test_several_threads_call_one_kernel(pack: Pack, device: mblob.Device) -> No
     assert sorted(right) == [1, 2, 3, 4]
 
 
+class Tensor(ctypes.Structure):
+    """DLTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+class Value(ctypes.Union):
+    """TVMValue."""
+
+    _fields_ = (("integer", ctypes.c_int64), ("number", ctypes.c_double), ("handle", ctypes.c_void_p))
+
+
+def test_streams_and_offsets_through_the_c_api(scale_path: str, device: mblob.Device) -> None:
+    api = ctypes.CDLL(str(next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.*"))))
+    api.TVMGetLastError.restype = ctypes.c_char_p
+
+    def check(status: int) -> None:
+        assert status == 0, api.TVMGetLastError()
+
+    module, function, stream, ret, code = (ctypes.c_void_p() for _ in range(5))
+    check(api.TVMModLoadFromFile(scale_path.encode(), b"so", ctypes.byref(module)))
+    check(api.TVMModGetFunction(module, b"scale", 1, ctypes.byref(function)))
+    x = mblob.array(floats(256), device)
+    part = Tensor(x.address, 4, 0, 1, 2, 32, 1, ctypes.addressof(ctypes.c_int64(100)), None, 4 * 64)
+
+    def scale(factor: float) -> int:
+        values = (Value * 5)(*(Value() for _ in range(5)))
+        values[0].handle, values[1].number = ctypes.addressof(part), factor
+        values[2].integer, values[3].integer, values[4].integer = 100, 4, 32
+        codes = (ctypes.c_int * 5)(7, 2, 0, 0, 0)
+        return int(api.TVMFuncCall(function, values, codes, 5, ctypes.byref(ret), ctypes.byref(code)))
+
+    check(api.TVMStreamCreate(4, 0, ctypes.byref(stream)))
+    check(api.TVMSetStream(4, 0, stream))
+    check(scale(2.0))
+    check(api.TVMStreamStreamSynchronize(4, 0, stream, None))  # the default stream goes on behind it
+    check(api.TVMSetStream(4, 0, None))
+    check(scale(5.0))
+    check(api.TVMSynchronize(4, 0, None))
+    want = floats(256)
+    want[64:164] *= 10
+    np.testing.assert_array_equal(x.numpy(), want)
+    part.byte_offset = 4
+    assert scale(1.0) == -1
+    assert b"begins at byte 4 of memory of 1024 bytes" in api.TVMGetLastError()
+    check(api.TVMStreamFree(4, 0, stream))
+    assert api.TVMSetStream(4, 0, stream) == -1
+    assert b"is no stream of device 0" in api.TVMGetLastError()
+    check(api.TVMFuncFree(function))
+    check(api.TVMModFree(module))
+
+
+def test_threads_build_different_kernels_at_once(pack: Pack, device: mblob.Device) -> None:
+    sources = {f"scale{i}": SCALE.replace("scale", f"scale{i}") for i in range(8)}
+    module = pack(sources, *((name, SCALE_TYPES, X) for name in sources))
+    found: dict[int, list[float]] = {}
+
+    def work(i: int) -> None:
+        x = mblob.array(np.ones(4, "float32"), device)
+        for name in (f"scale{i}", f"scale{i ^ 1}"):
+            module[name](x, float(i), 4, 1, 4)
+        found[i] = x.numpy().tolist()
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {i: [float(i * i)] * 4 for i in range(8)}
+
+
 # -- what goes wrong -------------------------------------------------------------------------------------
 
 
@@ -262,7 +339,7 @@ def test_tensors_of_no_elements(device: mblob.Device) -> None:
 
 
 def python(script: str, **environment: str) -> str:
-    """What a new interpreter prints."""
+    """What a new interpreter prints; variables of the environment beside those of the tests."""
     done = subprocess.run(
         [sys.executable, "-c", "import mblob, numpy as np\n" + textwrap.dedent(script)],
         env={**os.environ, **environment},
@@ -361,12 +438,13 @@ def test_a_process_that_forks_is_told(device: mblob.Device) -> None:
     assert result == "[1.0, 1.0, 1.0, 1.0]"
 
 
-def test_what_is_alive_at_the_end_does_not_disturb_it(scale_path: str) -> None:
+def test_what_is_alive_at_the_end_does_not_disturb_it(scale_path: str, tmp_path: Path) -> None:
     script = f"""
     import builtins
     scale = mblob.load_module({scale_path!r}).imported_modules[0]["scale"]
     x = mblob.array(np.ones(1 << 20, "float32"), mblob.opencl(0))
-    scale(x, 2.0, 1 << 20, 1 << 12, 1 << 8)
+    for group in (1 << 8, 1 << 7, 1 << 6):  # PoCL compiles for each, in threads of its own
+        scale(x, 2.0, 1 << 20, (1 << 20) // group, group)
     builtins.kept = x, scale  # until the interpreter is gone
     """
-    assert python(script) == ""
+    assert python(script, MBLOB_CACHE="0", POCL_CACHE_DIR=str(tmp_path / "pocl")) == ""

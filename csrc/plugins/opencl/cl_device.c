@@ -9,12 +9,21 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for the list, until it is found */
 static struct mb_cl_device devices[MB_CL_DEVICES];
 static atomic_int device_count = -1; /* -1: not found yet */
+static atomic_bool touched; /* the library was loaded, and with it drivers and their threads */
 static atomic_bool ending, forked;
 
 /* ---- whether the driver may be called ---------------------------------------------------------- */
 
-static void at_end(void) { atomic_store(&ending, true); }
-static void in_child(void) { atomic_store(&forked, true); }
+/* Drivers whose threads still work (PoCL's compile) when exit() takes their library down crash, so that is waited for. */
+static void at_end(void) {
+  if (!atomic_load(&forked)) mb_cl_finish_all();
+  atomic_store(&ending, true);
+}
+
+static void in_child(void) {
+  if (atomic_load(&touched)) atomic_store(&forked, true);
+  (void)pthread_mutex_init(&lock, NULL); /* another thread of the parent may have held it */
+}
 
 bool mb_cl_gone(void) {
   return atomic_load_explicit(&ending, memory_order_relaxed) || atomic_load_explicit(&forked, memory_order_relaxed);
@@ -181,7 +190,9 @@ static int choose(const struct found *all) {
 static int find_devices(void) {
   struct found all = {0};
   static bool hooked;
+  if (!hooked) hooked = pthread_atfork(NULL, NULL, in_child) == 0;
   int status = mb_cl_load();
+  if (!status) atomic_store(&touched, true);
   if (!status) status = add_platforms(&all);
   if (!status && !all.count && all.failure) status = mb_cl_fail(NULL, all.failure, "the platforms cannot tell their devices");
   const int count = status ? 0 : choose(&all);
@@ -192,7 +203,6 @@ static int find_devices(void) {
     return mb_fail(MBLOB_E_INCOMPATIBLE,
                    "opencl: no device is left of %zu by MBLOB_OPENCL_PLATFORM='%s' and MBLOB_OPENCL_DEVICE='%s'", all.count,
                    platform ? platform : "", device ? device : "");
-  if (!hooked && pthread_atfork(NULL, NULL, in_child) == 0) hooked = true;
   if (count) atomic_store_explicit(&device_count, count, memory_order_release); /* none: a driver may come yet */
   return MBLOB_OK;
 }
@@ -215,7 +225,6 @@ int mb_cl_count(int *out) {
 /* ---- using ------------------------------------------------------------------------------------- */
 
 static int start(struct mb_cl_device *d) {
-  static atomic_flag watched = ATOMIC_FLAG_INIT;
   cl_int code = CL_SUCCESS;
   cl_context context = mb_cl.clCreateContext(NULL, 1, &d->device, NULL, NULL, &code);
   if (!context) return mb_cl_fail(d, code, "no context");
@@ -226,10 +235,15 @@ static int start(struct mb_cl_device *d) {
   }
   d->context = context;
   d->queue = queue;
-  /* What is registered last runs first: the driver's own exit handlers, which it registered by now, come later. */
-  if (!atomic_flag_test_and_set(&watched)) (void)atexit(at_end);
+  (void)atexit(at_end);
   atomic_store_explicit(&d->ready, true, memory_order_release);
   return MBLOB_OK;
+}
+
+cl_int mb_cl_settle(struct mb_cl_device *d, cl_command_queue queue) {
+  const cl_int code = mb_cl.clFinish(queue);
+  if (!atomic_exchange(&d->settled, true)) (void)atexit(at_end);
+  return code;
 }
 
 int mb_cl_describe(int id, const struct mb_cl_device **out) {

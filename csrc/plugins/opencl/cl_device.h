@@ -27,6 +27,7 @@ struct mb_cl_device {
   atomic_bool ready;
   cl_context context;
   cl_command_queue queue;
+  atomic_bool settled; /* a kernel ran on it */
 };
 
 /* Find the devices, at the first call. An error if there is no library or no driver. */
@@ -35,6 +36,9 @@ int mb_cl_count(int *out);
 int mb_cl_open(int id, struct mb_cl_device **out);
 /* The same, without making anything of it. */
 int mb_cl_describe(int id, const struct mb_cl_device **out);
+/* After the first launch on a device: wait for it. Drivers make compilers then, whose exit handlers must not come before ours:
+ * what is registered last runs first. */
+cl_int mb_cl_settle(struct mb_cl_device *device, cl_command_queue queue);
 
 uint64_t mb_cl_number(const struct mb_cl_device *device, cl_uint what);
 /* Whether a text of the device, of any length, has `word`. */
@@ -44,6 +48,9 @@ const char *mb_cl_type_text(cl_bitfield type);
 /* The driver may not be called any more: the process is ending, or was forked from one that used it. What would be released
  * then is left to the system. */
 bool mb_cl_gone(void);
+
+/* Wait for the work of all queues, without an error (cl_memory.c, which knows the streams). */
+void mb_cl_finish_all(void);
 
 /* Record "opencl: WHAT on device N (NAME): CL_CODE (number)", with what to do about it; returns a status that fits. `device`
  * may be NULL. */

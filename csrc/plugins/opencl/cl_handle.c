@@ -55,12 +55,20 @@ struct mb_cl_handle *mb_cl_handle_of(enum mb_cl_kind kind, const void *pointer) 
 }
 
 void *mb_cl_handle_end(enum mb_cl_kind kind, struct mb_cl_handle *handle) {
-  void *object = handle->object;
   uint32_t expected = kind;
   if (!atomic_compare_exchange_strong(&handle->kind, &expected, MB_CL_FREE)) return NULL;
+  void *object = handle->object; /* ours alone until the slot is free */
   (void)pthread_mutex_lock(&lock);
   handle->next_free = free_slots;
   free_slots = handle;
   (void)pthread_mutex_unlock(&lock);
   return object;
+}
+
+void mb_cl_handle_visit(enum mb_cl_kind kind, void (*visit)(void *object)) {
+  for (size_t t = 0; t < TABLES; t++) {
+    struct mb_cl_handle *table = atomic_load_explicit(&tables[t], memory_order_acquire);
+    for (size_t i = 0; table && i < (size_t)FIRST << t; i++)
+      if (atomic_load_explicit(&table[i].kind, memory_order_acquire) == kind) visit(table[i].object);
+  }
 }

@@ -23,5 +23,7 @@ int mb_cl_handle_new(enum mb_cl_kind kind, int device_id, void *object, uint64_t
 struct mb_cl_handle *mb_cl_handle_of(enum mb_cl_kind kind, const void *pointer);
 /* Take the object out of it and make the pointer invalid; NULL if another thread was faster. */
 void *mb_cl_handle_end(enum mb_cl_kind kind, struct mb_cl_handle *handle);
+/* Visit the objects of all handles of a kind. */
+void mb_cl_handle_visit(enum mb_cl_kind kind, void (*visit)(void *object));
 
 #endif

@@ -29,6 +29,7 @@ static int read_pointer(const struct mb_kernel *k, uint64_t i, TVMValue value, i
       if (tensor->device.device_type != kDLOpenCL)
         return mb_fail(MBLOB_E_ARGUMENT, "opencl: kernel '%s': argument %llu is a tensor of device type %d, expected %d (opencl)",
                        k->name, (unsigned long long)i, (int)tensor->device.device_type, kDLOpenCL);
+      if (mb_kernel_check_compact(k, (int)i, tensor)) return MBLOB_E_ARGUMENT;
       data = tensor->data;
       out->offset = tensor->byte_offset;
       break;
@@ -184,6 +185,10 @@ int mb_cl_launch(struct mb_cl_module *m, uint64_t kernel, const TVMValue *args, 
   (void)pthread_mutex_lock(&l->lock);
   status = launch_now(l, k, args, codes, &range, queue, &subs);
   (void)pthread_mutex_unlock(&l->lock);
+  if (!status && !atomic_load_explicit(&device->settled, memory_order_relaxed)) {
+    const cl_int code = mb_cl_settle(device, queue);
+    if (code) status = mb_cl_fail(device, code, "running kernel '%s'", k->name);
+  }
   while (subs.count) (void)mb_cl.clReleaseMemObject(subs.items[--subs.count]);
   free(subs.items);
   return status;

@@ -222,6 +222,17 @@ static int stream_wait(int device_id, void *stream, void *other) {
   return code ? mb_cl_fail(d, code, "making a stream wait for another") : MBLOB_OK;
 }
 
+static void finish(void *queue) { (void)mb_cl.clFinish(queue); }
+
+void mb_cl_finish_all(void) {
+  const struct mb_cl_device *d = NULL;
+  int count = 0;
+  if (mb_cl_count(&count)) return;
+  mb_cl_handle_visit(MB_CL_STREAM, finish);
+  for (int i = 0; i < count; i++)
+    if (!mb_cl_describe(i, &d) && atomic_load(&d->ready)) finish(d->queue);
+}
+
 const mblob_device_api mb_cl_device_table = {.device_type = kDLOpenCL,
                                              .name = "opencl",
                                              .count = mb_cl_count,
