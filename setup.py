@@ -29,6 +29,7 @@ def read_flags(path: Path) -> dict[str, list[str]]:
 FLAGS = read_flags(CSRC / "flags.mk")
 SONAME = FLAGS["SONAME"][0]
 C_FLAGS = [*FLAGS["COMPILE"], "-O2"]
+SMALL = {p for p in (CSRC / "src").rglob("*.c") if p.relative_to(CSRC / "src").as_posix() not in FLAGS["FAST"]}
 
 
 def plugin_file(name: str) -> str:
@@ -80,7 +81,7 @@ class BuildExt(build_ext):
                 [str(source.relative_to(ROOT))],
                 output_dir=self.build_temp,
                 include_dirs=["csrc/include", "csrc/src", "csrc/plugins/common"],
-                extra_postargs=[*C_FLAGS, *self._debug_flags()],
+                extra_postargs=[*C_FLAGS, *(["-Os"] if source in SMALL else []), *self._debug_flags()],
             )
             return str(objects[0])
 
