@@ -117,6 +117,31 @@ def test_a_library_of_tvm_adds_two_vectors(golden: Path, device: mblob.Device) -
         lib["vadd"](*(mblob.empty((8,), "float32", device) for _ in range(3)))
 
 
+def test_a_graph_runs_on_the_device(golden: Path, device: mblob.Device) -> None:
+    def operator(name: str, *inputs: int) -> dict[str, Any]:
+        attributes = {"func_name": "vadd", "num_inputs": "2", "num_outputs": "1", "flatten_data": "0"}
+        return {"op": "tvm_op", "name": name, "attrs": attributes, "inputs": [[i, 0, 0] for i in inputs]}
+
+    graph = {
+        "nodes": [*({"op": "null", "name": n, "inputs": []} for n in "xy"), operator("s", 0, 1), operator("t", 2, 1)],
+        "arg_nodes": [0, 1],
+        "node_row_ptr": [0, 1, 2, 3, 4],
+        "heads": [[3, 0, 0]],
+        "attrs": {
+            "dltype": ["list_str", ["float32"] * 4],
+            "storage_id": ["list_int", [0, 1, 2, 3]],
+            "shape": ["list_shape", [[1024]] * 4],
+            "device_index": ["list_int", [4] * 4],
+        },
+    }
+    model = mblob.graph_executor.create(graph, mblob.load_module(golden / "opencl_llvm.so"), device)
+    x, y = floats(1024), np.full(1024, 2, "float32")
+    model.set_input(x=x, y=y)
+    model.run()
+    assert model.get_output(0).device == device
+    np.testing.assert_array_equal(model.get_output(0).numpy(), x + y + y)
+
+
 def test_kernels_work_on_what_others_left(pack: Pack, device: mblob.Device) -> None:
     module = pack({"scale": SCALE, "shift": SHIFT}, ("scale", SCALE_TYPES, X), ("shift", SCALE_TYPES, X))
     x = mblob.array(floats(100), device)
