@@ -1,6 +1,7 @@
 /* The OpenCL plug-in over fake_opencl.so: payloads true and false, programs and the cache of them, and what a launch gives to the
  * library. */
 #define _GNU_SOURCE
+#define _FILE_OFFSET_BITS 64 /* files of 64-bit inode numbers, where `long` has 32 */
 #include <dirent.h>
 #include <pthread.h>
 #include <sys/stat.h>

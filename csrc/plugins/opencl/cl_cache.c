@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#define _FILE_OFFSET_BITS 64 /* files of 64-bit inode numbers, where `long` has 32 */
 #include "cl_cache.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 
 /* A file: 8 bytes `mblobcl1`, the key, SHA-256 of the program, the program. */
 static const char magic[8] = {'m', 'b', 'l', 'o', 'b', 'c', 'l', '1'};
-enum { HEADER = 8 + 32 + 32 };
+enum { HEADER = 8 + 32 + 32, LARGEST = 1 << 28 }; /* bytes */
 
 /* ---- where ------------------------------------------------------------------------------------ */
 
@@ -86,7 +87,7 @@ bool mb_cl_cache_load(const struct mb_cl_key *key, uint8_t **out, size_t *size) 
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (fd < 0) return false;
   uint8_t *file = NULL;
-  bool good = fstat(fd, &st) == 0 && is_trusted(&st) && st.st_size > HEADER &&
+  bool good = fstat(fd, &st) == 0 && is_trusted(&st) && st.st_size > HEADER && st.st_size <= LARGEST &&
               (file = malloc((size_t)st.st_size)) != NULL && read_all(fd, file, (size_t)st.st_size) &&
               is_intact(key, file, (size_t)st.st_size);
   (void)close(fd);
