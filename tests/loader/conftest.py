@@ -13,6 +13,7 @@ import mblob
 from mblob import classic, functions_table
 from mblob.payload_source import BytesPayload
 from tests.loader import vm_programs
+from tests.loader.opencl_libraries import opencl_caches, opencl_device, pack_opencl, scale_path  # noqa: F401
 
 KERNELS = r"""
 #include <stdint.h>

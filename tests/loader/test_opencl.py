@@ -7,13 +7,8 @@ our own.
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
-import subprocess
-import sys
-import textwrap
 import threading
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,71 +17,14 @@ import pytest
 
 import loader
 import mblob
+from tests.loader.opencl_libraries import SCALE, SCALE_TYPES, Pack, X
 from tests.loader.payloads import text, texts, u64
-
-Pack = Callable[..., mblob.Module]
 
 TYPES = {
     "handle": (3, 64), "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64), "uint8": (1, 8),
     "uint16": (1, 16), "uint32": (1, 32), "uint64": (1, 64), "float32": (2, 32), "float64": (2, 64),
 }  # fmt: skip
-X = ["blockIdx.x", "threadIdx.x"]
-SCALE = """
-__kernel void scale(__global float *x, float factor, int n) {
-  int i = get_global_id(0);
-  if (i < n) x[i] *= factor;
-}
-"""
 SHIFT = SCALE.replace("scale", "shift").replace("factor", "by").replace("*=", "+=")
-SCALE_TYPES = ["handle", "float32", "int32"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterable[None]:
-    """Nothing is left in the user's caches. PoCL reads its variable when it is loaded, once."""
-    folder = tmp_path_factory.mktemp("opencl")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("POCL_CACHE_DIR", str(folder / "pocl"))
-        patch.setenv("MBLOB_CACHE_DIR", str(folder / "mblob"))
-        yield
-
-
-@pytest.fixture(scope="module")
-def device(caches: None) -> mblob.Device:
-    try:
-        mblob.empty((1,), "float32", mblob.opencl(0))
-    except mblob.MblobError as exc:
-        pytest.skip(f"OpenCL is not installed: {exc}")
-    return mblob.opencl(0)
-
-
-def packed(path: Path, kernels: mblob.Module) -> Path:
-    host = mblob.csource_module("int unused;")
-    host.import_module(kernels)
-    host.export_library(path)
-    return path
-
-
-@pytest.fixture
-def pack(tmp_path: Path) -> Pack:
-    """`pack(source, *functions)`: the opencl module of a library that was packed and opened again."""
-    count = 0
-
-    def make(source: Any, *functions: Any, payload: bytes | None = None) -> mblob.Module:
-        nonlocal count
-        count += 1
-        given = payload is not None
-        kernels = mblob.blob_module("opencl", payload) if given else mblob.device_module("opencl", source, functions)
-        return mblob.load_module(packed(tmp_path / f"lib{count}.so", kernels)).imported_modules[0]
-
-    return make
-
-
-@pytest.fixture
-def scale_path(device: mblob.Device, tmp_path: Path) -> str:
-    """A library with SCALE, for other processes."""
-    kernels = mblob.device_module("opencl", SCALE, [("scale", SCALE_TYPES, X)])
-    return str(packed(tmp_path / "scale.so", kernels))
 
 
 def payload(source: str, *functions: tuple[str, list[str], list[str]]) -> bytes:
@@ -105,19 +43,19 @@ def floats(n: int) -> np.ndarray[Any, Any]:
 # -- kernels ---------------------------------------------------------------------------------------------
 
 
-def test_a_library_of_tvm_adds_two_vectors(golden: Path, device: mblob.Device) -> None:
+def test_a_library_of_tvm_adds_two_vectors(golden: Path, opencl_device: mblob.Device) -> None:
     lib = mblob.load_module(golden / "opencl_llvm.so")
     a, b = floats(1024), np.full(1024, 0.5, "float32")
-    c = mblob.empty((1024,), "float32", device)
-    lib["vadd"](mblob.array(a, device), mblob.array(b, device), c)
+    c = mblob.empty((1024,), "float32", opencl_device)
+    lib["vadd"](mblob.array(a, opencl_device), mblob.array(b, opencl_device), c)
     np.testing.assert_array_equal(c.numpy(), a + b)
     with pytest.raises(mblob.MblobError, match="device_type"):
         lib["vadd"](a, b, np.empty_like(a))
     with pytest.raises(mblob.MblobError, match=r"shape\[0\]"):
-        lib["vadd"](*(mblob.empty((8,), "float32", device) for _ in range(3)))
+        lib["vadd"](*(mblob.empty((8,), "float32", opencl_device) for _ in range(3)))
 
 
-def test_a_graph_runs_on_the_device(golden: Path, device: mblob.Device) -> None:
+def test_a_graph_runs_on_the_device(golden: Path, opencl_device: mblob.Device) -> None:
     def operator(name: str, *inputs: int) -> dict[str, Any]:
         attributes = {"func_name": "vadd", "num_inputs": "2", "num_outputs": "1", "flatten_data": "0"}
         return {"op": "tvm_op", "name": name, "attrs": attributes, "inputs": [[i, 0, 0] for i in inputs]}
@@ -134,17 +72,17 @@ def test_a_graph_runs_on_the_device(golden: Path, device: mblob.Device) -> None:
             "device_index": ["list_int", [4] * 4],
         },
     }
-    model = mblob.graph_executor.create(graph, mblob.load_module(golden / "opencl_llvm.so"), device)
+    model = mblob.graph_executor.create(graph, mblob.load_module(golden / "opencl_llvm.so"), opencl_device)
     x, y = floats(1024), np.full(1024, 2, "float32")
     model.set_input(x=x, y=y)
     model.run()
-    assert model.get_output(0).device == device
+    assert model.get_output(0).device == opencl_device
     np.testing.assert_array_equal(model.get_output(0).numpy(), x + y + y)
 
 
-def test_kernels_work_on_what_others_left(pack: Pack, device: mblob.Device) -> None:
-    module = pack({"scale": SCALE, "shift": SHIFT}, ("scale", SCALE_TYPES, X), ("shift", SCALE_TYPES, X))
-    x = mblob.array(floats(100), device)
+def test_kernels_work_on_what_others_left(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
+    module = pack_opencl({"scale": SCALE, "shift": SHIFT}, ("scale", SCALE_TYPES, X), ("shift", SCALE_TYPES, X))
+    x = mblob.array(floats(100), opencl_device)
     module["scale"](x, 2.0, 90, 4, 32)
     module["shift"](x, -1, 80, 13, 8)  # an int for a float
     want = floats(100)
@@ -155,22 +93,23 @@ def test_kernels_work_on_what_others_left(pack: Pack, device: mblob.Device) -> N
         module["other"]
 
 
-def test_one_program_without_delimiters_has_all_kernels(pack: Pack, device: mblob.Device) -> None:
-    module = pack("", payload=payload(SCALE + SHIFT, ("shift", SCALE_TYPES, X), ("scale", SCALE_TYPES, X)))
-    x = mblob.array(floats(10), device)
+def test_one_program_without_delimiters_has_all_kernels(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
+    module = pack_opencl("", payload=payload(SCALE + SHIFT, ("shift", SCALE_TYPES, X), ("scale", SCALE_TYPES, X)))
+    x = mblob.array(floats(10), opencl_device)
     module["shift"](x, 1.0, 10, 1, 10)
     module["scale"](x, 3.0, 10, 1, 10)
     np.testing.assert_array_equal(x.numpy(), 3 * (floats(10) + 1))
 
 
-def test_scalars_of_every_type_arrive(pack: Pack, device: mblob.Device) -> None:
+def test_scalars_of_every_type_arrive(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
     types = [t for t in TYPES if t != "handle"]
     words = ["char", "short", "int", "long", "uchar", "ushort", "uint", "ulong", "float", "double"]
     values = [-(2**7), -(2**15), -(2**31), -(2**63), 2**8 - 1, 2**16 - 1, 2**32 - 1, 2**63 - 1, 0.1, 0.1]
     parameters = ", ".join(f"{word} a{i}" for i, word in enumerate(words))
     stores = "".join(f"*(__global {word} *)(out + {8 * i}) = a{i};" for i, word in enumerate(words))
-    module = pack(f"__kernel void put(__global char *out, {parameters}) {{ {stores} }}", ("put", ["handle", *types]))
-    out = mblob.array(np.zeros(80, "uint8"), device)
+    source = f"__kernel void put(__global char *out, {parameters}) {{ {stores} }}"
+    module = pack_opencl(source, ("put", ["handle", *types]))
+    out = mblob.array(np.zeros(80, "uint8"), opencl_device)
     module["put"](out, *values)
     found = out.numpy().tobytes()
     for i, dtype in enumerate(types):
@@ -180,7 +119,7 @@ def test_scalars_of_every_type_arrive(pack: Pack, device: mblob.Device) -> None:
         module["put"](out, 0, 0, 2**31, *values[3:])
 
 
-def test_a_launch_in_three_dimensions(pack: Pack, device: mblob.Device) -> None:
+def test_a_launch_in_three_dimensions(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
     source = """
     __kernel void where(__global int *out) {
       int x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
@@ -190,8 +129,8 @@ def test_a_launch_in_three_dimensions(pack: Pack, device: mblob.Device) -> None:
     }
     """
     tags = [*(f"blockIdx.{i}" for i in "zyx"), *(f"threadIdx.{i}" for i in "xyz"), "tir.use_dyn_shared_memory"]
-    where = pack(source, ("where", ["handle"], tags))["where"]
-    out = mblob.empty((2 * 3, 2 * 4, 3 * 5), "int32", device)
+    where = pack_opencl(source, ("where", ["handle"], tags))["where"]
+    out = mblob.empty((2 * 3, 2 * 4, 3 * 5), "int32", opencl_device)
     where(out, 2, 2, 3, 5, 4, 3, 0)
     z, y, x = np.indices(out.shape)
     want = x % 5 + 10 * (y % 4) + 100 * (z % 3) + 1000 * (x // 5) + 10000 * (y // 4) + 100000 * (z // 3)
@@ -200,7 +139,7 @@ def test_a_launch_in_three_dimensions(pack: Pack, device: mblob.Device) -> None:
         where(out, 1, 1, 1, 1, 1, 10**6, 0)
 
 
-def test_barriers_and_local_memory(pack: Pack, device: mblob.Device) -> None:
+def test_barriers_and_local_memory(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
     source = """
     __kernel void sums(__global const float *x, __global float *out) {
       __local float part[64];
@@ -213,19 +152,19 @@ def test_barriers_and_local_memory(pack: Pack, device: mblob.Device) -> None:
       if (!i) out[get_group_id(0)] = part[0];
     }
     """
-    module = pack(source, ("sums", ["handle", "handle"], X))
-    out = mblob.empty((16,), "float32", device)
-    module["sums"](mblob.array(floats(1024), device), out, 16, 64)
+    module = pack_opencl(source, ("sums", ["handle", "handle"], X))
+    out = mblob.empty((16,), "float32", opencl_device)
+    module["sums"](mblob.array(floats(1024), opencl_device), out, 16, 64)
     np.testing.assert_array_equal(out.numpy(), floats(1024).reshape(16, 64).sum(axis=1))
 
 
-def test_several_threads_call_one_kernel(pack: Pack, device: mblob.Device) -> None:
-    scale = pack(SCALE, ("scale", SCALE_TYPES, X))["scale"]
+def test_several_threads_call_one_kernel(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
+    scale = pack_opencl(SCALE, ("scale", SCALE_TYPES, X))["scale"]
     right: list[int] = []
 
     def work(factor: int) -> None:
         for _ in range(20):
-            x = mblob.array(floats(64), device)
+            x = mblob.array(floats(64), opencl_device)
             for _ in range(3):
                 scale(x, float(factor), 64, 4, 16)
             np.testing.assert_array_equal(x.numpy(), floats(64) * factor**3)
@@ -243,8 +182,8 @@ class Tensor(ctypes.Structure):
     """DLTensor."""
 
     _fields_ = (
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
         ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64),
     )  # fmt: skip
 
@@ -255,7 +194,7 @@ class Value(ctypes.Union):
     _fields_ = (("integer", ctypes.c_int64), ("number", ctypes.c_double), ("handle", ctypes.c_void_p))
 
 
-def test_streams_and_offsets_through_the_c_api(scale_path: str, device: mblob.Device) -> None:
+def test_streams_and_offsets_through_the_c_api(scale_path: str, opencl_device: mblob.Device) -> None:
     api = ctypes.CDLL(str(next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.*"))))
     api.TVMGetLastError.restype = ctypes.c_char_p
 
@@ -265,7 +204,7 @@ def test_streams_and_offsets_through_the_c_api(scale_path: str, device: mblob.De
     module, function, stream, ret, code = (ctypes.c_void_p() for _ in range(5))
     check(api.TVMModLoadFromFile(scale_path.encode(), b"so", ctypes.byref(module)))
     check(api.TVMModGetFunction(module, b"scale", 1, ctypes.byref(function)))
-    x = mblob.array(floats(256), device)
+    x = mblob.array(floats(256), opencl_device)
     part = Tensor(x.address, 4, 0, 1, 2, 32, 1, ctypes.addressof(ctypes.c_int64(100)), None, 4 * 64)
 
     def scale(factor: float) -> int:
@@ -295,13 +234,13 @@ def test_streams_and_offsets_through_the_c_api(scale_path: str, device: mblob.De
     check(api.TVMModFree(module))
 
 
-def test_threads_build_different_kernels_at_once(pack: Pack, device: mblob.Device) -> None:
+def test_threads_build_different_kernels_at_once(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
     sources = {f"scale{i}": SCALE.replace("scale", f"scale{i}") for i in range(8)}
-    module = pack(sources, *((name, SCALE_TYPES, X) for name in sources))
+    module = pack_opencl(sources, *((name, SCALE_TYPES, X) for name in sources))
     found: dict[int, list[float]] = {}
 
     def work(i: int) -> None:
-        x = mblob.array(np.ones(4, "float32"), device)
+        x = mblob.array(np.ones(4, "float32"), opencl_device)
         for name in (f"scale{i}", f"scale{i ^ 1}"):
             module[name](x, float(i), 4, 1, 4)
         found[i] = x.numpy().tolist()
@@ -317,10 +256,10 @@ def test_threads_build_different_kernels_at_once(pack: Pack, device: mblob.Devic
 # -- what goes wrong -------------------------------------------------------------------------------------
 
 
-def test_what_the_compiler_says_is_told(pack: Pack, device: mblob.Device) -> None:
+def test_what_the_compiler_says_is_told(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
     bad = "__kernel void bad(__global float *x) {\n  x[0] = undeclared_thing;\n}\n"
-    module = pack({"bad": bad, "scale": SCALE}, ("bad", ["handle"]), ("scale", SCALE_TYPES, X))
-    x = mblob.array(floats(4), device)
+    module = pack_opencl({"bad": bad, "scale": SCALE}, ("bad", ["handle"]), ("scale", SCALE_TYPES, X))
+    x = mblob.array(floats(4), opencl_device)
     with pytest.raises(mblob.MblobError) as info:
         module["bad"](x)
     for part in ("kernel 'bad' cannot be built", "undeclared_thing", "on device 0", "CL_BUILD_PROGRAM_FAILURE"):
@@ -330,146 +269,31 @@ def test_what_the_compiler_says_is_told(pack: Pack, device: mblob.Device) -> Non
     np.testing.assert_array_equal(x.numpy(), 2 * floats(4))
 
 
-def test_kernels_that_are_not_as_declared(pack: Pack, device: mblob.Device) -> None:
-    x = mblob.array(floats(4), device)
-    missing = pack("", payload=payload(f"/* gone */ {SCALE}", ("gone", ["handle"], [])))
+def test_kernels_that_are_not_as_declared(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
+    x = mblob.array(floats(4), opencl_device)
+    missing = pack_opencl("", payload=payload(f"/* gone */ {SCALE}", ("gone", ["handle"], [])))
     with pytest.raises(
         (mblob.MblobError, AttributeError), match="'gone' is declared and its program has no kernel of that name"
     ):
         missing["gone"](x)
-    other = pack(SCALE, ("scale", ["handle", "float32"]))
+    other = pack_opencl(SCALE, ("scale", ["handle", "float32"]))
     with pytest.raises(mblob.FormatError, match="'scale' is declared with 2 arguments and its program has 3"):
         other["scale"](x, 1.0)
-    lies = pack("", payload=payload(SCALE, ("scale", ["handle"], ["vthread"])))
+    lies = pack_opencl("", payload=payload(SCALE, ("scale", ["handle"], ["vthread"])))
     with pytest.raises(mblob.FormatError, match="launch tag 'vthread' is not known"):
         lies["scale"](x)
 
 
-def test_memory_of_the_host_and_wrong_counts_are_refused(pack: Pack, device: mblob.Device) -> None:
-    scale = pack(SCALE, ("scale", SCALE_TYPES, X))["scale"]
+def test_memory_of_the_host_and_wrong_counts_are_refused(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
+    scale = pack_opencl(SCALE, ("scale", SCALE_TYPES, X))["scale"]
     with pytest.raises(ValueError, match=r"argument 0 is a tensor of device type 1, expected 4 \(opencl\)"):
         scale(floats(4), 1.0, 4, 1, 4)
     with pytest.raises(ValueError, match=r"expected 3 arguments and 2 launch sizes: blockIdx\.x, threadIdx\.x;"):
-        scale(mblob.array(floats(4), device), 1.0, 4)
+        scale(mblob.array(floats(4), opencl_device), 1.0, 4)
     with pytest.raises(MemoryError, match="on device 0"):
-        mblob.empty((1 << 60,), "int8", device)
+        mblob.empty((1 << 60,), "int8", opencl_device)
 
 
-def test_tensors_of_no_elements(device: mblob.Device) -> None:
-    empty = mblob.array(np.empty((0, 3), "int16"), device)
+def test_tensors_of_no_elements(opencl_device: mblob.Device) -> None:
+    empty = mblob.array(np.empty((0, 3), "int16"), opencl_device)
     assert empty.numpy().shape == (0, 3)
-
-
-# -- processes -------------------------------------------------------------------------------------------
-
-
-def python(script: str, **environment: str) -> str:
-    """What a new interpreter prints; variables of the environment beside those of the tests."""
-    done = subprocess.run(
-        [sys.executable, "-c", "import mblob, numpy as np\n" + textwrap.dedent(script)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_programs_are_kept_between_processes(scale_path: str, tmp_path: Path) -> None:
-    script = f"""
-    x = mblob.array(np.ones(4, "float32"), mblob.opencl(0))
-    mblob.load_module({scale_path!r}).imported_modules[0]["scale"](x, 3.0, 4, 1, 4)
-    print(x.numpy().tolist())
-    """
-    cache = tmp_path / "cache" / "opencl"
-
-    def use() -> Path:
-        assert python(script, MBLOB_CACHE_DIR=str(cache.parent)) == "[3.0, 3.0, 3.0, 3.0]\n"
-        (file,) = cache.iterdir()
-        return file
-
-    file = use()
-    size, written = file.stat().st_size, file.stat().st_mtime_ns
-    assert use() == file
-    assert file.stat().st_mtime_ns == written
-    file.write_bytes(file.read_bytes()[: size // 2])  # what a full disk might leave
-    assert use() == file
-    assert file.stat().st_size > size // 2
-    python(script, MBLOB_CACHE_DIR=str(tmp_path / "off"), MBLOB_CACHE="0")
-    assert not (tmp_path / "off").exists()
-
-
-def test_several_devices(scale_path: str) -> None:
-    """PoCL makes of one processor as many devices as it is asked for."""
-    script = f"""
-    scale = mblob.load_module({scale_path!r}).imported_modules[0]["scale"]
-    x = mblob.array(np.arange(4, dtype="float32"), mblob.opencl(1))
-    scale(x, 2.0, 4, 1, 4)
-    y = x.copyto(mblob.opencl(0))
-    scale(y, 2.0, 4, 1, 4)
-    print(x.numpy().tolist(), y.numpy().tolist(), y.device)
-    exists = mblob.get_global_func("runtime.GetDeviceAttr")
-    print(exists(4, 0, 0), exists(4, 1, 0), exists(4, 2, 0))
-    """
-    two = {"POCL_DEVICES": "pthread basic", "MBLOB_OPENCL_PLATFORM": "portable"}
-    assert python(script, **two) == "[0.0, 2.0, 4.0, 6.0] [0.0, 4.0, 8.0, 12.0] opencl(0)\n1 1 0\n"
-    count = 'print(mblob.get_global_func("runtime.GetDeviceAttr")(4, 1, 0))'
-    assert python(count, **two, MBLOB_OPENCL_DEVICE="1") == "0\n"
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "expected"),
-    [
-        ("MBLOB_OPENCL_LIBRARY", "/nowhere/libOpenCL.so", "/nowhere/libOpenCL.so: cannot open shared object file"),
-        ("OCL_ICD_VENDORS", "/nowhere/", "CL_PLATFORM_NOT_FOUND_KHR"),
-        ("MBLOB_OPENCL_PLATFORM", "no such platform", "no device is left"),
-    ],
-)
-def test_without_opencl_a_library_opens_and_says_what_is_missing(
-    scale_path: str, variable: str, value: str, expected: str
-) -> None:
-    script = f"""
-    kernels = mblob.load_module({scale_path!r}).imported_modules[0]
-    scale = kernels["scale"]  # the declarations are read, without a driver
-    for use in (lambda: mblob.empty((1,), "float32", mblob.opencl(0)), lambda: scale(None, 1.0, 1, 1, 1)):
-        try:
-            use()
-        except mblob.IncompatibleError as exc:
-            print(exc)
-    """
-    lines = python(script, **{variable: value}).splitlines()
-    assert len(lines) == 2
-    assert all(expected in line for line in lines)
-
-
-def test_a_process_that_forks_is_told(device: mblob.Device) -> None:
-    script = """
-    import os
-    x = mblob.array(np.ones(4, "float32"), mblob.opencl(0))
-    child = os.fork()
-    if not child:
-        try:
-            x.numpy()
-        except mblob.IncompatibleError as exc:
-            print(exc, flush=True)
-        del x
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    print(x.numpy().tolist())
-    """
-    told, result = python(script).splitlines()
-    assert "forked after OpenCL was used" in told
-    assert '"spawn"' in told
-    assert result == "[1.0, 1.0, 1.0, 1.0]"
-
-
-def test_what_is_alive_at_the_end_does_not_disturb_it(scale_path: str, tmp_path: Path) -> None:
-    script = f"""
-    import builtins
-    scale = mblob.load_module({scale_path!r}).imported_modules[0]["scale"]
-    x = mblob.array(np.ones(1 << 20, "float32"), mblob.opencl(0))
-    for group in (1 << 8, 1 << 7, 1 << 6):  # PoCL compiles for each, in threads of its own
-        scale(x, 2.0, 1 << 20, (1 << 20) // group, group)
-    builtins.kept = x, scale  # until the interpreter is gone
-    """
-    assert python(script, MBLOB_CACHE="0", POCL_CACHE_DIR=str(tmp_path / "pocl")) == ""
