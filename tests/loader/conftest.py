@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import mblob
+from loader.plugins import plugins
 from mblob import classic, functions_table
 from mblob.payload_source import BytesPayload
 from tests.loader import vm_programs
@@ -289,3 +290,12 @@ def machine(load: Callable[..., mblob.Module]) -> Callable[..., Any]:
         return vm
 
     return make
+
+
+@pytest.fixture(scope="session")
+def onednn() -> str:
+    """What the plug-in says of oneDNN; without oneDNN the test is skipped."""
+    try:
+        return next(p for p in plugins() if p.name == "dnnl").describe()
+    except mblob.LoaderMissingError as e:
+        pytest.skip(f"oneDNN is not installed: {e}")

@@ -83,28 +83,30 @@ int dn_raw_operand(struct dn_build *build, size_t tensor, struct dn_operand *out
   return plain ? dn_reorder(build, out, plain) : MBLOB_E_KERNEL;
 }
 
-int dn_constant_floats(struct dn_build *build, size_t tensor, const char *what, const float **out, size_t *count) {
+int dn_constant_floats(struct dn_build *build, size_t tensor, const char *what, struct dn_operand *out,
+                       const float **floats, size_t *count) {
   const struct dn_tensor *t = &build->graph->tensors[tensor];
   const struct dn_value *value = &build->values[tensor];
   char text[256];
-  if (value->at.place != DN_CONSTANT || !value->raw)
+  *out = value->at;
+  if (!out->md || out->place != DN_CONSTANT || !value->raw)
     return dn_fail_build(build, MBLOB_E_FORMAT, "%s is not a constant", what);
   if (t->type != DN_F32 && t->type != DN_S32)
     return dn_fail_build(build, MBLOB_E_FORMAT, "%s is %s, expected float32 or int32", what,
                          dn_tensor_text(t, text, sizeof(text)));
-  const void *data = build->plan->constants[value->at.number].data;
   *count = (size_t)(t->bytes / 4);
-  *out = data;
-  if (t->type == DN_F32) return MBLOB_OK;
-  size_t number = dn_plan_constant(build->plan, t->bytes);
-  if (number == SIZE_MAX) return MBLOB_E_MEMORY;
-  float *floats = build->plan->constants[number].data;
-  for (size_t i = 0; i < *count; ++i) {
-    int32_t whole;
-    memcpy(&whole, (const char *)data + 4 * i, 4);
-    floats[i] = (float)whole;
+  if (t->type == DN_S32) {
+    size_t number = dn_plan_constant(build->plan, t->bytes);
+    if (number == SIZE_MAX) return MBLOB_E_MEMORY;
+    float *fresh = build->plan->constants[number].data;
+    for (size_t i = 0; i < *count; ++i) {
+      int32_t whole;
+      memcpy(&whole, (const char *)build->plan->constants[out->number].data + 4 * i, 4);
+      fresh[i] = (float)whole;
+    }
+    out->number = number;
   }
-  *out = floats;
+  *floats = build->plan->constants[out->number].data;
   return MBLOB_OK;
 }
 

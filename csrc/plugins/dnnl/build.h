@@ -71,8 +71,10 @@ const dn_md *dn_any_md(struct dn_build *build, int rank, const int64_t *dims, en
 int dn_input(struct dn_build *build, size_t index, struct dn_operand *out);
 int dn_operand(struct dn_build *build, size_t tensor, struct dn_operand *out);
 int dn_raw_operand(struct dn_build *build, size_t tensor, struct dn_operand *out);
-/* The floats of a constant tensor of float32 or int32, in `*out` of the graph's pool... valid until the plan is made. */
-int dn_constant_floats(struct dn_build *build, size_t tensor, const char *what, const float **out, size_t *count);
+/* A constant tensor of float32 or int32, as floats: their operand (its md is not set for them), and the numbers,
+ * valid while the plan is made. */
+int dn_constant_floats(struct dn_build *build, size_t tensor, const char *what, struct dn_operand *out,
+                       const float **floats, size_t *count);
 
 int dn_reorder(struct dn_build *build, struct dn_operand *operand, const dn_md *wanted);
 int dn_build_operation(struct dn_build *build, struct dn_operation *operation);

@@ -53,7 +53,7 @@ enum dn_algorithm {
 
 /* Element-wise algorithms: each version has numbers of its own for them. */
 enum dn_eltwise {
-  DN_RELU, DN_TANH, DN_ELU, DN_ABS, DN_SQRT, DN_LINEAR, DN_LOGISTIC, DN_EXP, DN_GELU_ERF, DN_LOG, DN_CLIP, DN_ROUND,
+  DN_RELU, DN_TANH, DN_ABS, DN_SQRT, DN_LOGISTIC, DN_EXP, DN_GELU_ERF, DN_LOG, DN_CLIP, DN_ROUND,
   DN_SWISH, DN_MISH, DN_ELTWISE_COUNT
 };
 

@@ -100,8 +100,8 @@ static void md_free(dn_md *md) { free(md); }
 /* ---- primitives ---- */
 
 static const int eltwise_numbers[DN_ELTWISE_COUNT] = {
-    [DN_RELU] = DN_V2_RELU,         [DN_TANH] = DN_V2_TANH,   [DN_ELU] = DN_V2_ELU,
-    [DN_ABS] = DN_V2_ABS,           [DN_SQRT] = DN_V2_SQRT,   [DN_LINEAR] = DN_V2_LINEAR,
+    [DN_RELU] = DN_V2_RELU,         [DN_TANH] = DN_V2_TANH,
+    [DN_ABS] = DN_V2_ABS,           [DN_SQRT] = DN_V2_SQRT,
     [DN_LOGISTIC] = DN_V2_LOGISTIC, [DN_EXP] = DN_V2_EXP,     [DN_GELU_ERF] = DN_V2_GELU_ERF,
     [DN_LOG] = DN_V2_LOG,           [DN_CLIP] = DN_V2_CLIP,   [DN_ROUND] = DN_V2_ROUND,
     [DN_SWISH] = DN_V2_SWISH,       [DN_MISH] = DN_V2_MISH,

@@ -87,8 +87,8 @@ static void md_free(dn_md *md) {
 /* ---- primitives ---- */
 
 static const int eltwise_numbers[DN_ELTWISE_COUNT] = {
-    [DN_RELU] = DN_V3_RELU,         [DN_TANH] = DN_V3_TANH,   [DN_ELU] = DN_V3_ELU,
-    [DN_ABS] = DN_V3_ABS,           [DN_SQRT] = DN_V3_SQRT,   [DN_LINEAR] = DN_V3_LINEAR,
+    [DN_RELU] = DN_V3_RELU,         [DN_TANH] = DN_V3_TANH,
+    [DN_ABS] = DN_V3_ABS,           [DN_SQRT] = DN_V3_SQRT,
     [DN_LOGISTIC] = DN_V3_LOGISTIC, [DN_EXP] = DN_V3_EXP,     [DN_GELU_ERF] = DN_V3_GELU_ERF,
     [DN_LOG] = DN_V3_LOG,           [DN_CLIP] = DN_V3_CLIP,   [DN_ROUND] = DN_V3_ROUND,
     [DN_SWISH] = DN_V3_SWISH,       [DN_MISH] = DN_V3_MISH,

@@ -62,34 +62,34 @@ static int append_sum(struct dn_build *build, struct dn_operation *op, size_t te
   return status ? status : told(build, op, build->library->version->append_sum(op->post_ops, scale));
 }
 
-/* One factor for everything, or one for each channel. */
-static int append_scale(struct dn_build *build, struct dn_operation *op, size_t tensor, int channel_axis) {
-  const float *scales;
+/* Multiply or add constants: one for everything, or one for each channel. Not eltwise_linear: oneDNN 2.6 and 3.2
+ * compute wrong results where an algorithm is there twice. */
+static int append_constants(struct dn_build *build, struct dn_operation *op, int algorithm, size_t tensor,
+                            const char *what, int channel_axis) {
+  const struct dn_view *dst = op->dst_view;
+  const float *floats;
+  struct dn_operand operand;
   size_t count;
   int64_t dims[DN_MAX_RANK];
-  int status = dn_constant_floats(build, tensor, "the output scale", &scales, &count);
+  int status = dn_constant_floats(build, tensor, what, &operand, &floats, &count);
   if (status) return status;
-  if (count == 1) return append_eltwise(build, op, DN_LINEAR, scales[0], 0.0f);
-  const struct dn_view *dst = op->dst_view;
-  if ((uint64_t)dst->dims[channel_axis] != count)
-    return dn_fail_build(build, MBLOB_E_FORMAT, "%zu output scales for %lld channels", count,
-                         (long long)dst->dims[channel_axis]);
-  for (int i = 0; i < dst->rank; ++i) dims[i] = i == channel_axis ? dst->dims[i] : 1;
-  struct dn_operand operand;
-  if ((status = dn_raw_operand(build, tensor, &operand))) return status;
-  if (!(operand.md = dn_plain_md(build, dst->rank, dims, build->graph->tensors[tensor].type))) return MBLOB_E_KERNEL;
-  int argument = build->library->version->post_op_argument * ((int)op->post_op_count + 1) | DN_ARG_SRC_1;
-  op->extra[op->extra_count].argument = argument;
+  if (count != 1 && (channel_axis < 0 || (uint64_t)dst->dims[channel_axis] != count))
+    return dn_fail_build(build, MBLOB_E_FORMAT, "%s has %zu numbers, expected 1 or one for each channel", what, count);
+  for (int i = 0; i < dst->rank; ++i) dims[i] = i == channel_axis ? (int64_t)count : 1;
+  if (!(operand.md = dn_plain_md(build, dst->rank, dims, DN_F32))) return MBLOB_E_KERNEL;
+  op->extra[op->extra_count].argument =
+      build->library->version->post_op_argument * ((int)op->post_op_count + 1) | DN_ARG_SRC_1;
   op->extra[op->extra_count++].operand = operand;
-  return told(build, op, build->library->post_ops_append_binary(op->post_ops, DN_BINARY_MULTIPLY, operand.md));
+  return told(build, op, build->library->post_ops_append_binary(op->post_ops, algorithm, operand.md));
 }
 
 /* ---- what the attributes say ---- */
 
 static int scalar(struct dn_build *build, size_t tensor, const char *what, float *out) {
   const float *floats;
+  struct dn_operand operand;
   size_t count;
-  int status = dn_constant_floats(build, tensor, what, &floats, &count);
+  int status = dn_constant_floats(build, tensor, what, &operand, &floats, &count);
   if (!status && count != 1)
     return dn_fail_build(build, MBLOB_E_FORMAT, "%s has %zu numbers, expected 1", what, count);
   if (!status) *out = floats[0];
@@ -106,6 +106,7 @@ static int append_activation(struct dn_build *build, struct dn_operation *op) {
   static const char *const parts[] = {"the scale of the activation", "alpha of the activation", "beta of the activation"};
   const char *texts[4];
   float numbers[3];
+  size_t scale = 0;
   int status = dn_get_texts(build->graph, build->node, "activation", 4, texts);
   if (status) return status;
   int algorithm = dn_eltwise_of(texts[0]);
@@ -121,19 +122,21 @@ static int append_activation(struct dn_build *build, struct dn_operation *op) {
     if (dn_get_input_index(build->graph, &alone, parts[i], &tensor))
       return dn_fail_build(build, MBLOB_E_FORMAT, "the attribute activation: `%s` is no position of an input", texts[i + 1]);
     if ((status = scalar(build, tensor, parts[i], &numbers[i]))) return status;
+    if (i == 0) scale = tensor;
   }
   status = append_eltwise(build, op, (enum dn_eltwise)algorithm, numbers[1], numbers[2]);
-  return status || numbers[0] == 1.0f ? status : append_eltwise(build, op, DN_LINEAR, numbers[0], 0.0f);
+  return status || numbers[0] == 1.0f ? status
+                                      : append_constants(build, op, DN_BINARY_MULTIPLY, scale, parts[0], -1);
 }
 
 static int fuse_attributes(struct dn_build *build, struct dn_operation *op, int channel_axis) {
   const struct dn_node *node = build->node;
-  float sum_scale = 1.0f, zero_point;
+  float sum_scale = 1.0f;
   size_t tensor;
   int status = MBLOB_OK;
   if (dn_has_attribute(node, "o_scl_idx")) {
     status = dn_get_input_index(build->graph, node, "o_scl_idx", &tensor);
-    if (!status) status = append_scale(build, op, tensor, channel_axis);
+    if (!status) status = append_constants(build, op, DN_BINARY_MULTIPLY, tensor, "the output scale", channel_axis);
   }
   if (!status && dn_has_attribute(node, "activation")) status = append_activation(build, op);
   if (!status && dn_has_attribute(node, "sum_idx")) {
@@ -142,8 +145,8 @@ static int fuse_attributes(struct dn_build *build, struct dn_operation *op, int 
     if (!status) status = append_sum(build, op, tensor, sum_scale);
   }
   if (!status && dn_has_attribute(node, "dst_zp_idx")) {
-    status = named_scalar(build, "dst_zp_idx", &zero_point);
-    if (!status) status = append_eltwise(build, op, DN_LINEAR, 1.0f, zero_point);
+    status = dn_get_input_index(build->graph, node, "dst_zp_idx", &tensor);
+    if (!status) status = append_constants(build, op, DN_BINARY_ADD, tensor, "the zero point of the result", -1);
   }
   return status;
 }
