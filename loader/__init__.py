@@ -5,7 +5,7 @@ extension) the hot path: calling functions, tensors, callbacks. Users write `imp
 names on.
 
 Who imports whom, from the ground up: `_native`, `_call` <- runtime, status, tensor, symbols <- bridge <- loaders
-<- opened <- hooks, load, functions <- system_lib.
+<- opened <- load, functions <- hooks, system_lib.
 """
 
 from loader import hooks

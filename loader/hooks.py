@@ -5,7 +5,10 @@ The top of the loader: it imports the others, none of them imports it.
 
 from __future__ import annotations
 
+import sys
+
 from loader import _call, bridge, status
+from loader.functions import register_func
 from loader.opened import OpenedNode, adopt
 from loader.runtime import address_of, ffi, lib
 from loader.tensor import Tensor
@@ -34,3 +37,5 @@ def install() -> None:
         tensor_class=Tensor,
         raise_status=status.raise_status,
     )
+    # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).
+    register_func("mblob.python_prefix", lambda: sys.prefix, override=True)

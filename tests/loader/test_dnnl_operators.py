@@ -25,10 +25,27 @@ def add(graph: Graph) -> None:
 # ---- convolutions ----
 
 
-def convolution(symbol: str, axes: int = 2, *, name: str = "", data: tuple[int, int] = (2, 8), extent: int = 9, outputs: int = 16,
-                kernel: int = 3, stride: int = 1, pad: tuple[int, int] = (1, 1), dilation: int = 1, groups: int = 1,
-                layout: str = "", kernel_layout: str = "", out_layout: str = "", bias: tuple[int, ...] = (), total: bool = False,
-                activation: str = "", weights: str = "const") -> None:
+def convolution(
+    symbol: str,
+    axes: int = 2,
+    *,
+    name: str = "",
+    data: tuple[int, int] = (2, 8),
+    extent: int = 9,
+    outputs: int = 16,
+    kernel: int = 3,
+    stride: int = 1,
+    pad: tuple[int, int] = (1, 1),
+    dilation: int = 1,
+    groups: int = 1,
+    layout: str = "",
+    kernel_layout: str = "",
+    out_layout: str = "",
+    bias: tuple[int, ...] = (),
+    total: bool = False,
+    activation: str = "",
+    weights: str = "const",
+) -> None:
     """A case: `bias` is its shape, `total` adds another tensor, `activation` follows."""
     letters, wletters = DATA[axes], WEIGHTS[axes]
     layout = layout or letters
@@ -55,10 +72,20 @@ def convolution(symbol: str, axes: int = 2, *, name: str = "", data: tuple[int, 
     y = arrange(y.astype("float32"), letters, out_layout or layout)
     suffix = ("_bias" if bias else "") + ("_sum" if total else "") + (f"_{activation}" if activation else "")
     entry = g.kernel(
-        name or (f"dnnl.conv{axes}d{suffix}" if suffix else f"nn.conv{axes}d"), inputs, y.shape,
-        strides=[stride] * axes, padding=[pad[0]] * axes + [pad[1]] * axes, dilation=[dilation] * axes, groups=groups,
-        channels="", kernel_size="", data_layout=layout, kernel_layout=kernel_layout or wletters, out_layout=out_layout,
-        out_dtype="", **attrs,
+        name or (f"dnnl.conv{axes}d{suffix}" if suffix else f"nn.conv{axes}d"),
+        inputs,
+        y.shape,
+        strides=[stride] * axes,
+        padding=[pad[0]] * axes + [pad[1]] * axes,
+        dilation=[dilation] * axes,
+        groups=groups,
+        channels="",
+        kernel_size="",
+        data_layout=layout,
+        kernel_layout=kernel_layout or wletters,
+        out_layout=out_layout,
+        out_dtype="",
+        **attrs,
     )
     g.atol = 1e-5
     add(g.result(entry, y))
@@ -82,8 +109,18 @@ convolution("conv2d_nhwc_groups", layout="NHWC", kernel_layout="HWIO", groups=2)
 convolution("conv2d_out_layout", layout="NCHW", out_layout="NHWC", bias=(16,))
 convolution("conv2d_ohwi", layout="NHWC", kernel_layout="OHWI")
 convolution("conv2d_goihw", groups=4, kernel_layout="GOIHW")
-convolution("conv2d_blocked", data=(1, 32), outputs=32, layout="NCHW16c", kernel_layout="OIHW16i16o", bias=(32,), activation="relu")
-convolution("conv2d_blocked8", data=(1, 16), outputs=16, layout="NCHW8c", kernel_layout="OIHW8i8o", total=True, bias=(16,))
+convolution(
+    "conv2d_blocked",
+    data=(1, 32),
+    outputs=32,
+    layout="NCHW16c",
+    kernel_layout="OIHW16i16o",
+    bias=(32,),
+    activation="relu",
+)
+convolution(
+    "conv2d_blocked8", data=(1, 16), outputs=16, layout="NCHW8c", kernel_layout="OIHW8i8o", total=True, bias=(16,)
+)
 convolution("conv2d_blocked_first", data=(1, 3), outputs=16, layout="NCHW", out_layout="NCHW8c", kernel_layout="OHWI8o")
 convolution("conv2d_rounded", data=(1, 16), outputs=20, out_layout="NCHW", kernel_layout="OHWI16o")
 convolution("conv2d_rounded_both", data=(1, 3), outputs=20, kernel_layout="OIHW16i16o")
@@ -92,14 +129,31 @@ convolution("conv3d_ndhwc", 3, layout="NDHWC", kernel_layout="DHWIO", extent=5)
 convolution("conv1d_nwc", 1, layout="NWC", kernel_layout="WIO")
 
 
-def transposed(symbol: str, axes: int = 2, *, name: str = "", kernel_layout: str = "", layout: str = "", groups: int = 1,
-               stride: int = 2, extra: int = 0, bias: bool = False, activation: str = "", old: bool = False, ins: int = 8, outs: int = 12) -> None:
+def transposed(
+    symbol: str,
+    axes: int = 2,
+    *,
+    name: str = "",
+    kernel_layout: str = "",
+    layout: str = "",
+    groups: int = 1,
+    stride: int = 2,
+    extra: int = 0,
+    bias: bool = False,
+    activation: str = "",
+    old: bool = False,
+    ins: int = 8,
+    outs: int = 12,
+) -> None:
     letters = DATA[axes]
     wletters = "IO" + letters[2:]
     g = Graph(symbol, json_symbol=not old)
     x, w = floats(1, ins, *[5] * axes), floats(ins, outs // groups, *[3] * axes)
     y = ref.transposed(x, w, [stride] * axes, [1] * 2 * axes, [1] * axes, groups, [extra] * axes)
-    inputs = [g.input(arrange(x, letters, layout or letters)), g.const(arrange(w, wletters, kernel_layout or wletters) if not old else w)]
+    inputs = [
+        g.input(arrange(x, letters, layout or letters)),
+        g.const(arrange(w, wletters, kernel_layout or wletters) if not old else w),
+    ]
     if bias:
         b = floats(outs)
         inputs.append(g.const(b.reshape(outs, *[1] * axes)))
@@ -109,9 +163,20 @@ def transposed(symbol: str, axes: int = 2, *, name: str = "", kernel_layout: str
     y = arrange(y.astype("float32"), letters, layout or letters)
     suffix = ("_bias" if bias else "") + (f"_{activation}" if activation else "")
     entry = g.kernel(
-        f"dnnl.deconv{axes}d{suffix}" if suffix else f"nn.conv{axes}d_transpose", inputs, y.shape, strides=[stride] * axes,
-        padding=[1] * 2 * axes, dilation=[1] * axes, output_padding=[extra] * axes, groups=groups, channels=outs, kernel_size=[3] * axes,
-        data_layout=layout or letters, kernel_layout="OI" + letters[2:] if old else kernel_layout or wletters, out_layout="", out_dtype="",
+        f"dnnl.deconv{axes}d{suffix}" if suffix else f"nn.conv{axes}d_transpose",
+        inputs,
+        y.shape,
+        strides=[stride] * axes,
+        padding=[1] * 2 * axes,
+        dilation=[1] * axes,
+        output_padding=[extra] * axes,
+        groups=groups,
+        channels=outs,
+        kernel_size=[3] * axes,
+        data_layout=layout or letters,
+        kernel_layout="OI" + letters[2:] if old else kernel_layout or wletters,
+        out_layout="",
+        out_dtype="",
     )
     g.atol = 1e-5
     add(g.result(entry, y))
@@ -131,8 +196,17 @@ transposed("deconv2d_old_square", old=True, ins=8, outs=8)
 # ---- dense, batch_matmul ----
 
 
-def dense(symbol: str, *, shape: tuple[int, ...] = (5, 24), units: int = 17, bias: tuple[int, ...] = (), total: bool = False,
-          activation: str = "", weights: str = "const", packed: str = "") -> None:
+def dense(
+    symbol: str,
+    *,
+    shape: tuple[int, ...] = (5, 24),
+    units: int = 17,
+    bias: tuple[int, ...] = (),
+    total: bool = False,
+    activation: str = "",
+    weights: str = "const",
+    packed: str = "",
+) -> None:
     g = Graph(symbol)
     x, w = floats(*shape), floats(units, shape[-1])
     y = x.astype("float64") @ w.T
@@ -174,14 +248,34 @@ for ta in (False, True):
             a, b = floats(3, 4, 5), floats(3, 5, 6)
             second = b.transpose(0, 2, 1) if tb else b
             sent = np.ascontiguousarray(second)
-            args = [graph.input(np.ascontiguousarray(a.transpose(0, 2, 1) if ta else a)), graph.const(sent) if kind == "const" else graph.input(sent)]
-            add(graph.result(graph.kernel("nn.batch_matmul", args, (3, 4, 6), out_dtype="", transpose_a=ta, transpose_b=tb), a @ b))
+            args = [
+                graph.input(np.ascontiguousarray(a.transpose(0, 2, 1) if ta else a)),
+                graph.const(sent) if kind == "const" else graph.input(sent),
+            ]
+            add(
+                graph.result(
+                    graph.kernel("nn.batch_matmul", args, (3, 4, 6), out_dtype="", transpose_a=ta, transpose_b=tb),
+                    a @ b,
+                )
+            )
 
 # ---- pooling ----
 
 
-def pooling(symbol: str, name: str, axes: int = 2, *, layout: str = "", channels: int = 4, size: int = 3, stride: int = 2,
-            pad: tuple[int, int] = (0, 1), dilation: int = 1, include: bool | None = None, up: bool = False) -> None:
+def pooling(
+    symbol: str,
+    name: str,
+    axes: int = 2,
+    *,
+    layout: str = "",
+    channels: int = 4,
+    size: int = 3,
+    stride: int = 2,
+    pad: tuple[int, int] = (0, 1),
+    dilation: int = 1,
+    include: bool | None = None,
+    up: bool = False,
+) -> None:
     g = Graph(symbol)
     letters = DATA[axes]
     x = floats(2, channels, *[8] * axes)
@@ -192,11 +286,24 @@ def pooling(symbol: str, name: str, axes: int = 2, *, layout: str = "", channels
         attrs: dict[str, Any] = {}
     else:
         y = ref.pool(x, kind, [size] * axes, [stride] * axes, padding, [dilation] * axes, bool(include), up)
-        attrs = {"pool_size": [size] * axes, "strides": [stride] * axes, "padding": padding, "dilation": [dilation] * axes, "ceil_mode": up}
+        attrs = {
+            "pool_size": [size] * axes,
+            "strides": [stride] * axes,
+            "padding": padding,
+            "dilation": [dilation] * axes,
+            "ceil_mode": up,
+        }
     if include is not None:
         attrs["count_include_pad"] = include
     y = arrange(y.astype("float32"), letters, layout or letters)
-    entry = g.kernel(name, [g.input(arrange(x, letters, layout or letters))], y.shape, layout=layout or letters, out_layout="", **attrs)
+    entry = g.kernel(
+        name,
+        [g.input(arrange(x, letters, layout or letters))],
+        y.shape,
+        layout=layout or letters,
+        out_layout="",
+        **attrs,
+    )
     add(g.result(entry, y))
 
 
@@ -216,7 +323,11 @@ pooling("global_avg_pool2d", "nn.global_avg_pool2d")
 
 def simple(name: str, value: Any, compute: Any, symbol: str = "", **attrs: Any) -> None:
     g = Graph(symbol or "one_" + name.replace(".", "_"))
-    add(g.result(g.kernel(name, [g.input(value)], value.shape, **attrs), compute(value.astype("float64")).astype("float32")))
+    add(
+        g.result(
+            g.kernel(name, [g.input(value)], value.shape, **attrs), compute(value.astype("float64")).astype("float32")
+        )
+    )
 
 
 X = floats(2, 6, 4, 3)
@@ -266,11 +377,37 @@ graph = Graph("layer_norm")
 gamma, beta = floats(24), floats(24)
 x3 = floats(2, 5, 24)
 spread = (x3 - x3.mean(-1, keepdims=True)) / np.sqrt(x3.var(-1, keepdims=True) + 1e-5)
-add(graph.result(graph.kernel("nn.layer_norm", [graph.input(x3), graph.const(gamma), graph.const(beta)], x3.shape, axis=-1, epsilon=1e-5, center=True, scale=True), spread * gamma + beta))
+add(
+    graph.result(
+        graph.kernel(
+            "nn.layer_norm",
+            [graph.input(x3), graph.const(gamma), graph.const(beta)],
+            x3.shape,
+            axis=-1,
+            epsilon=1e-5,
+            center=True,
+            scale=True,
+        ),
+        spread * gamma + beta,
+    )
+)
 
-PAIRS = {"same": ((2, 3, 4), (2, 3, 4)), "row": ((2, 3, 4), (4,)), "column": ((2, 3, 4), (3, 1)), "scalar": ((2, 3, 4), ()),
-         "first": ((4,), (2, 3, 4)), "both": ((2, 1, 4), (3, 1))}
-FUNCTIONS = {"add": np.add, "multiply": np.multiply, "subtract": np.subtract, "divide": np.divide, "maximum": np.maximum, "minimum": np.minimum}
+PAIRS = {
+    "same": ((2, 3, 4), (2, 3, 4)),
+    "row": ((2, 3, 4), (4,)),
+    "column": ((2, 3, 4), (3, 1)),
+    "scalar": ((2, 3, 4), ()),
+    "first": ((4,), (2, 3, 4)),
+    "both": ((2, 1, 4), (3, 1)),
+}
+FUNCTIONS = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "subtract": np.subtract,
+    "divide": np.divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
 for operator, function in FUNCTIONS.items():
     for pair, (one, two) in PAIRS.items():
         graph = Graph(f"{operator}_{pair}")
@@ -304,7 +441,15 @@ def quantized(symbol: str, kind: str, *, per_channel: bool, total: bool, out: st
     limits = np.iinfo(out)
     y = np.clip(np.rint(y + 3), limits.min, limits.max).astype(out)
     if kind == "conv2d":
-        attrs |= {"strides": [1, 1], "padding": [1, 1, 1, 1], "dilation": [1, 1], "groups": 1, "data_layout": "NCHW", "kernel_layout": "OIHW", "out_layout": ""}
+        attrs |= {
+            "strides": [1, 1],
+            "padding": [1, 1, 1, 1],
+            "dilation": [1, 1],
+            "groups": 1,
+            "data_layout": "NCHW",
+            "kernel_layout": "OIHW",
+            "out_layout": "",
+        }
     entry = g.kernel(f"dnnl.qnn.{kind}", inputs, y.shape, dtype=out, out_dtype="int32", **attrs)
     g.atol = 1.01 / max(1.0, float(abs(y.astype("int64")).max()))
     add(g.result(entry, y))
