@@ -329,3 +329,13 @@ def test_the_other_version(onednn: str) -> None:
         env={**os.environ, "MBLOB_DNNL_LIBRARY": path, "OTHER_ONEDNN": "1"},
     )
     assert not done.returncode, done.stdout[-4000:]
+
+
+@pytest.mark.parametrize("folder", ["/usr/include", f"{sys.prefix}/include"])
+def test_numbers_are_those_of_the_headers(folder: str) -> None:
+    if not Path(folder, "oneapi/dnnl/dnnl.h").is_file():
+        pytest.skip(f"no headers of oneDNN in {folder}")
+    subprocess.run(
+        ["cc", "-std=gnu11", "-fsyntax-only", "-Wall", "-Werror", f"-I{folder}", ROOT / "tests/c/dnnl_headers.c"],
+        check=True,
+    )
