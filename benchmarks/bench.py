@@ -25,6 +25,7 @@ from pathlib import Path
 
 import graphs
 import numpy as np
+import onednn
 import opencl
 
 import mblob
@@ -291,6 +292,9 @@ def main() -> None:
         rows += [loading(folder, mib, 20 * pairs) for mib in sizes]
         rows.append(calling(folder, 3 * pairs, 20_000))
         rows += running(folder, pairs)
+        if onednn.available(folder):
+            found = onednn.dense(folder, 3 * pairs, 500)
+            rows.append(measure("dense layer on oneDNN, wall", "oneDNN in a C loop", found))
         rows.append(first_output(folder, 20 * pairs))
         notes = [runtime_size(folder)]
         if opencl.available():
