@@ -4,20 +4,14 @@
 #include <string.h>
 
 #include "check.h"
+#include "plugin_host.h"
 
 extern const mblob_plugin __mblob_plugin_dnnl;
 
 /* ---- a host ---- */
 
-static char error[1024];
 static int live, results;
 
-static int set_error(int status, const char *text) {
-  snprintf(error, sizeof(error), "%s", text);
-  return status;
-}
-static const char *last_error(void) { return error; }
-const char *mblob_last_error(void) { return error; } /* for CHECK: libmblob is not linked */
 static int return_value(void *ret, TVMValue value, int code) {
   *(TVMValue *)ret = value;
   results = code;
@@ -35,7 +29,7 @@ static int no_function(const char *name, struct mblob_function **out) {
 }
 static int allocate(DLDevice device, uint64_t size, uint64_t alignment, void **out) {
   (void)device;
-  if (size > (uint64_t)1 << 32) return set_error(MBLOB_E_MEMORY, "out of memory");
+  if (size > (uint64_t)1 << 32) return host_set_error(MBLOB_E_MEMORY, "out of memory");
   *out = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   ++live;
   return *out ? MBLOB_OK : MBLOB_E_MEMORY;
@@ -47,40 +41,25 @@ static int give_back(DLDevice device, void *data) {
   return MBLOB_OK;
 }
 
-static const mblob_host host = {.struct_size = sizeof(mblob_host),
-                                .abi_version = MBLOB_PLUGIN_ABI,
-                                .version = MBLOB_VERSION,
-                                .set_error = set_error,
-                                .last_error = last_error,
-                                .return_value = return_value,
-                                .return_strings = return_strings,
-                                .global_function = no_function,
-                                .allocate = allocate,
-                                .free = give_back};
+static mblob_host host_with_memory(void) {
+  mblob_host host = plugin_host;
+  host.return_value = return_value;
+  host.return_strings = return_strings;
+  host.global_function = no_function;
+  host.allocate = allocate;
+  host.free = give_back;
+  return host;
+}
+static mblob_host host;
 
 /* ---- payloads ---- */
 
-struct payload {
-  size_t size;
-  unsigned char bytes[8192];
-};
-
-static void put_u64(struct payload *p, uint64_t value) {
-  for (int i = 0; i < 8; ++i) p->bytes[p->size++] = (unsigned char)(value >> 8 * i);
-}
-
-static void put_text(struct payload *p, const char *text) {
-  put_u64(p, strlen(text));
-  memcpy(p->bytes + p->size, text, strlen(text));
-  p->size += strlen(text);
-}
-
-static struct payload payload_of(const char *graph, int constants) {
-  struct payload p = {0};
-  put_text(&p, "net");
-  put_text(&p, graph);
+static struct bytes payload_of(const char *graph, int constants) {
+  struct bytes p = {0};
+  put_string(&p, "net");
+  put_string(&p, graph);
   put_u64(&p, (uint64_t)constants);
-  if (constants) put_text(&p, "w");
+  if (constants) put_string(&p, "w");
   return p;
 }
 
@@ -95,11 +74,11 @@ static const char *const dense =
 
 static const mblob_runtime *runtime(void) { return &__mblob_plugin_dnnl.runtimes[0]; }
 
-static int open_payload(const struct payload *p, void **self) {
+static int open_payload(const struct bytes *p, void **self) {
   unsigned char *exact = malloc(p->size + 1); /* so that a byte too far is seen */
-  memcpy(exact, p->bytes, p->size);
+  memcpy(exact, p->data, p->size);
   mblob_module_info info = {.struct_size = sizeof(info), .type_key = "dnnl_json", .path = "", .payload = exact, .payload_size = p->size};
-  error[0] = '\0';
+  host_error[0] = '\0';
   int status = runtime()->open(&host, &info, self);
   free(exact); /* the plug-in has all that it needs, or none of it */
   return status;
@@ -118,13 +97,13 @@ static DLTensor matrix(float *data, int64_t *shape) {
 /* ---- tests ---- */
 
 static void damaged_payloads_are_refused(void) {
-  struct payload whole = payload_of(dense, 1);
+  struct bytes whole = payload_of(dense, 1);
   void *self;
   for (size_t size = 0; size < whole.size; ++size) {
-    struct payload cut = whole;
+    struct bytes cut = whole;
     cut.size = size;
     CHECK(open_payload(&cut, &self) != MBLOB_OK);
-    CHECK(error[0] && !strchr(error, '\n'));
+    CHECK(host_error[0] && !strchr(host_error, '\n'));
   }
   /* Any other byte: it opens or it does not, and what opened is initialized or told why not. */
   float weights[6] = {1, 2, 3, 4, 5, 6};
@@ -132,22 +111,22 @@ static void damaged_payloads_are_refused(void) {
   DLTensor w = matrix(weights, shape);
   for (size_t at = 0; at < whole.size; ++at)
     for (int bit = 0; bit < 8; bit += 3) {
-      struct payload changed = whole;
+      struct bytes changed = whole;
       TVMValue arg = {.v_handle = &w}, ret;
       int code = kTVMDLTensorHandle;
-      changed.bytes[at] ^= (unsigned char)(1 << bit);
+      changed.data[at] ^= (unsigned char)(1 << bit);
       if (open_payload(&changed, &self)) {
-        CHECK(error[0]);
+        CHECK(host_error[0]);
         continue;
       }
-      if (call(self, "__init_net", &arg, &code, 1, &ret)) CHECK(at < 11 || error[0]);
+      if (call(self, "__init_net", &arg, &code, 1, &ret)) CHECK(at < 11 || host_error[0]);
       runtime()->close(self);
       CHECK(live == 0);
     }
 }
 
 static void functions_of_the_protocol(void) {
-  struct payload p = payload_of(dense, 1);
+  struct bytes p = payload_of(dense, 1);
   void *self, *function;
   TVMValue ret;
   CHECK(open_payload(&p, &self) == MBLOB_OK);
@@ -156,12 +135,12 @@ static void functions_of_the_protocol(void) {
   CHECK(call(self, "get_const_vars", NULL, NULL, 0, &ret) == MBLOB_OK && ret.v_int64 == 1);
   CHECK(runtime()->function(self, "other", &function) == MBLOB_OK && !function);
   CHECK(call(self, "net", NULL, NULL, 0, &ret) == MBLOB_E_KERNEL);
-  CHECK(strstr(error, "The module has not been initialized"));
+  CHECK(strstr(host_error, "The module has not been initialized"));
   runtime()->close(self);
 }
 
 static void a_network_runs(void) {
-  struct payload p = payload_of(dense, 1);
+  struct bytes p = payload_of(dense, 1);
   float x[6] = {1, 0, 0, 0, 1, -1}, w[6] = {1, 2, 3, -4, 5, 6}, y[4] = {9, 9, 9, 9};
   int64_t shape[2] = {2, 3}, result[2] = {2, 2};
   DLTensor tensors[3] = {matrix(x, shape), matrix(w, shape), matrix(y, result)};
@@ -184,13 +163,14 @@ static void a_network_runs(void) {
     x[1] = x[2] = 0;
   }
   args[1].v_handle = &tensors[0];
-  CHECK(call(self, "net", args, codes, 2, &ret) == MBLOB_E_ARGUMENT && strstr(error, "expected float32[2, 2]"));
+  CHECK(call(self, "net", args, codes, 2, &ret) == MBLOB_E_ARGUMENT && strstr(host_error, "expected float32[2, 2]"));
   runtime()->close(self);
   CHECK(live == 0);
 }
 
 int main(void) {
   char text[256];
+  host = host_with_memory();
   CHECK(__mblob_plugin_dnnl.start(&host) == MBLOB_OK);
   RUN(functions_of_the_protocol);
   RUN(damaged_payloads_are_refused);
@@ -198,8 +178,8 @@ int main(void) {
     printf("  %s\n", text);
     RUN(a_network_runs);
   } else {
-    printf("  not run: %s\n", error);
-    CHECK(strstr(error, "DNN"));
+    printf("  not run: %s\n", host_error);
+    CHECK(strstr(host_error, "DNN"));
   }
   return 0;
 }
