@@ -31,7 +31,11 @@ from mblob.library import Library as Library
 from mblob.library import open_library
 from mblob.module import Module as Module
 from mblob.ndarray import save_param_dict as save_param_dict
+from packager import byoc as byoc
+from packager.byoc import partition_graph as partition_graph
+from packager.byoc import register_codegen as register_codegen
 from packager.constructors import blob_module as blob_module
+from packager.constructors import const_loader_module as const_loader_module
 from packager.constructors import csource_module as csource_module
 from packager.constructors import device_module as device_module
 from packager.constructors import graph_executor_factory as graph_executor_factory
