@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from mblob.devices import Device
     from mblob.module import Module
 
 NAME = "run"
@@ -36,6 +37,9 @@ def configure(verbs: Any) -> None:
                         help="function to call and its arguments in order; or inputs of the model")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="OUT.npz", type=Path, help="write outputs here, as out0, out1, ...")
     parser.add_argument("--json", action="store_true", help="one JSON object, schema mblob/run/1, on stdout")
+    parser.add_argument("--device", metavar="KIND[:N]", action="append", type=device_of, default=[],
+                        help="where arrays are when the function is called (cpu, opencl, cuda:1, ...); for a graph "
+                        "the devices that it may use, the first for what names none (default: cpu)")  # fmt: skip
     model = parser.add_argument_group("models: graph and AOT executors, virtual machines")
     model.add_argument("--repeat", metavar="N", type=positive, default=1,
                        help="run it N times and tell how long it took")  # fmt: skip
@@ -59,6 +63,16 @@ def positive(text: str) -> int:
     return value
 
 
+def device_of(text: str) -> Device:
+    """A device by name, for argparse."""
+    from mblob.devices import device
+
+    try:
+        return device(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def run(args: argparse.Namespace) -> int:
     """Load the library, call the function or run the model, print what it gave, write its outputs."""
     import mblob
@@ -72,8 +86,14 @@ def run(args: argparse.Namespace) -> int:
     if args.profile or args.repeat != 1 or args.parallel is not None:
         raise UsageError("--repeat, --profile and --parallel are for models, which take inputs by name: data=x.npy")
     name, *words = args.words
+    if len(args.device) > 1:
+        raise UsageError("a function is called with arrays on one --device; graphs take several")
     values, outputs = read_arguments(words)
-    result = call(mblob.load_module(args.file), args.file, name, values)
+    module = mblob.load_module(args.file)
+    if args.device:
+        result = call_on(args.device[0], module, args.file, name, values, outputs)
+    else:
+        result = call(module, args.file, name, values)
     if args.output is not None:
         write_outputs(args.output, outputs)
     print_result(args, name, result, outputs)
@@ -94,6 +114,21 @@ def call(module: Module, file: str, name: str, values: list[Any]) -> Any:
         if isinstance(error, MblobError):
             raise
         raise UsageError(str(error)) from error
+
+
+def call_on(
+    device: Device, module: Module, file: str, name: str, values: list[Any], outputs: Mapping[str, np.ndarray[Any, Any]]
+) -> Any:
+    """Call a function with its arrays on a device; outputs come back to where they were."""
+    import mblob
+
+    mblob.get_global_func("__tvm_set_device")(device.device_type, device.device_id)
+    there = [mblob.array(v, device) if hasattr(v, "__array_interface__") else v for v in values]
+    result = call(module, file, name, there)
+    for value, tensor in zip(values, there):
+        if any(value is output for output in outputs.values()):
+            value[...] = tensor.numpy()
+    return result
 
 
 def print_result(

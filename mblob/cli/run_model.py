@@ -12,6 +12,7 @@ from mblob.cli.arrays import read_value, split_label, write_outputs
 from mblob.cli.report import UsageError, one_line
 
 if TYPE_CHECKING:
+    from mblob.devices import Device
     from mblob.module import Module
 
 DEFAULT = "default"  # the name that TVM gives to models
@@ -111,12 +112,12 @@ class Ahead(Executor):
 class Machine:
     """A function of a program of the Relay virtual machine."""
 
-    def __init__(self, module: Module, function: str) -> None:
+    def __init__(self, module: Module, function: str, devices: list[Device]) -> None:
         import mblob
 
         self.function = function
         self.names = mblob.vm.Executable(module).get_function_params(function)
-        self.machine = mblob.vm.VirtualMachine(module, mblob.cpu(0))
+        self.machine = mblob.vm.VirtualMachine(module, devices)
 
     def inputs(self) -> dict[str, str]:
         return {name: name for name in self.names}  # programs do not tell types and shapes
@@ -147,7 +148,7 @@ class Machine:
         return value.numpy().copy()
 
 
-def open_model(module: Module, file: str, name: str, profiled: bool) -> Model:
+def open_model(module: Module, file: str, name: str, profiled: bool, devices: list[Device]) -> Model:
     """The model in a library; `profiled`: one that `profile` can be asked of.
 
     Raises:
@@ -157,7 +158,7 @@ def open_model(module: Module, file: str, name: str, profiled: bool) -> Model:
 
     if module.type_key == "VMExecutable":
         try:
-            return Machine(module, "main" if name == DEFAULT else name)
+            return Machine(module, "main" if name == DEFAULT else name, devices)
         except ValueError as error:
             raise UsageError(f"{file}: {error}", hint="--name FUNCTION names another one than main") from None
     if module.type_key not in ("GraphExecutorFactory", "GraphRuntimeFactory", "AotExecutorFactory"):
@@ -170,10 +171,10 @@ def open_model(module: Module, file: str, name: str, profiled: bool) -> Model:
     except AttributeError as error:
         raise UsageError(f"{file}: {error}", hint="--name NAME, as the model was called when it was built") from None
     if module.type_key == "AotExecutorFactory":
-        return Ahead(mblob.aot_executor.AotModule(create(mblob.cpu(0))))
+        return Ahead(mblob.aot_executor.AotModule(create(*devices)))
     if profiled:
-        return Graph(mblob.graph_executor.GraphModuleDebug(module["debug_create"](name, mblob.cpu(0))))
-    return Graph(mblob.graph_executor.GraphModule(create(mblob.cpu(0))))
+        return Graph(mblob.graph_executor.GraphModuleDebug(module["debug_create"](name, *devices)))
+    return Graph(mblob.graph_executor.GraphModule(create(*devices)))
 
 
 def run_model(args: argparse.Namespace) -> int:
@@ -183,7 +184,7 @@ def run_model(args: argparse.Namespace) -> int:
     inputs = read_inputs(args.words)
     begin = time.perf_counter()
     module = mblob.load_module(args.file)
-    model = open_model(module, args.file, args.name, args.profile)
+    model = open_model(module, args.file, args.name, args.profile, args.device or [mblob.cpu(0)])
     if args.parallel is not None and not isinstance(model, Graph):
         raise UsageError("--parallel is for graph executors; this model does not tell which operators wait for others")
     loaded = time.perf_counter()

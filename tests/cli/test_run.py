@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mblob
+
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -150,8 +152,35 @@ def test_an_old_output_file_stays_when_the_call_fails(pack, deploy: Path, inputs
     assert (tmp_path / "out.npz").read_bytes() == b"the old one"
 
 
-def test_a_module_without_a_loader_is_exit_code_6(pack, error_line, golden: Path) -> None:
-    done = pack("run", golden / "opencl_llvm.so", "vadd", "float32[1024]", "float32[1024]", "float32[1024]")
+def test_a_module_without_a_loader_is_exit_code_6(pack, error_line, tmp_path: Path) -> None:
+    host = mblob.csource_module("int unused;")
+    host.import_module(mblob.json_module("tensorrt", "net", '{"nodes": []}', []))
+    host.export_library(tmp_path / "net.so")
+    done = pack("run", tmp_path / "net.so", "net", "float32[1024]")
     assert done.returncode == 6
-    assert "opencl" in error_line(done)
+    assert "tensorrt" in error_line(done)
     assert "hint: " in done.stderr
+
+
+def test_arrays_go_to_the_device_and_outputs_come_back(
+    pack, root: Path, cc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_line
+) -> None:
+    flags = (f"-I{root / 'csrc/include'}", "-DMBLOB_HOST", '-DTOY_KEY="toy_key"', "-fvisibility=hidden")
+    toy = cc((root / "tests/c/kernels/plugin_toy.c").read_text(), tmp_path / "toy.so", *flags)
+    monkeypatch.setenv("MBLOB_PLUGIN_PATH", str(toy))
+    host = mblob.csource_module("int unused;")
+    host.import_module(mblob.blob_module("toy_key", b"12345"))
+    host.export_library(tmp_path / "lib.so")
+    np.save(tmp_path / "a.npy", np.array([3], "float32"))
+    command = ("run", tmp_path / "lib.so", "sum", tmp_path / "a.npy", tmp_path / "a.npy", "float32[1]")
+    done = pack(*command, "--device", "ext_dev:1", "-o", tmp_path / "out.npz")
+    assert (done.returncode, done.stdout) == (0, "1\n")  # the function gives the thread's device
+    assert np.load(tmp_path / "out.npz")["out0"].tolist() == [6]
+    for devices, code, text in (
+        (["ext_dev:4"], 6, "toy: no device 4"),
+        (["moon"], 2, "device 'moon' is not known"),
+        (["cpu", "ext_dev"], 2, "one --device"),
+    ):
+        done = pack(*command, *(word for device in devices for word in ("--device", device)))
+        assert done.returncode == code
+        assert text in error_line(done)
