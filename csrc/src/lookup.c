@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "argument.h"
+#include "native.h"
 #include "runtime.h"
 
 #define ENTRY_NAME "__tvm_main__" /* names the entry function: a string, or the function itself */
@@ -173,10 +174,15 @@ static void list_library(struct listing *l, const struct mb_library *library) {
   }
 }
 
+static void list_native(void *l, const char *name) { list_name(l, name); }
+
 static int list_module(mblob_module *module, void *argument) {
   struct listing *l = argument;
   if (l->shown > SHOWN || l->walked++ == HINT_LIMIT) return 1;
-  if (!module->is_library) return 0;
+  if (!module->is_library) {
+    mb_native_names(module, list_native, l);
+    return 0;
+  }
   if (mb_set_add(&l->seen, module->library) == 1) list_library(l, module->library);
   return 0;
 }

@@ -32,12 +32,16 @@ struct mb_class {
   /* A function whose name is not in `methods`: MBLOB_OK with *out NULL if there is none. May be NULL. */
   int (*function)(void *object, const char *name, mblob_function **out);
   void (*close)(void *object); /* may be NULL */
+  /* The name that `function` knows beside the methods, for errors; may be NULL. */
+  const char *(*extra_name)(void *object);
 };
 
 /* A module of that class; it owns `object` unless this fails. */
 int mb_native_create(const struct mb_class *class, void *object, mblob_module **out);
 /* The object of a module that mb_native_create made with that class; NULL of any other module. */
 void *mb_native_object(const mblob_module *module, const struct mb_class *class);
+/* Visit the names of the functions of a module that is open and of a class here, the most wanted first. */
+void mb_native_names(const mblob_module *module, void (*visit)(void *context, const char *name), void *context);
 /* The loader for the class's key. */
 mblob_loader mb_native_loader(const struct mb_class *class);
 /* A function that calls `method` with `object`, which must outlive it: for `function` of a class. */

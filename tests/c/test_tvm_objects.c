@@ -3,7 +3,7 @@
 #define MBLOB_DLTENSOR_CTX
 #include "check_tvm.h"
 
-static const DLDevice cpu = {kDLCPU, 0}, gpu = {kDLCUDA, 0};
+static const DLDevice cpu = {kDLCPU, 0}, gpu = {kDLMetal, 0};
 static const DLDataType float32 = {kDLFloat, 32, 1};
 
 static void streams_of_the_host_are_empty(void) {
@@ -13,7 +13,7 @@ static void streams_of_the_host_are_empty(void) {
   CHECK(TVMSetStream(kDLCPU, 0, stream) == 0 && TVMSynchronize(kDLCPU, 0, stream) == 0);
   CHECK(TVMStreamStreamSynchronize(kDLCPU, 0, stream, NULL) == 0);
   CHECK(TVMStreamFree(kDLCPU, 0, stream) == 0);
-  FAILS(TVMStreamCreate(kDLCUDA, 0, &stream), "no runtime for device type 2");
+  FAILS(TVMStreamCreate(kDLMetal, 0, &stream), "no runtime for device type 8");
   FAILS(TVMStreamCreate(kDLCPU, 0, NULL), "out is NULL");
 }
 
@@ -32,7 +32,7 @@ static void memory_is_allocated_by_shape(void) {
   FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, 2, huge, float32, "", &data), "is impossible");
   FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, 1, negative, float32, "", &data), "shape[0] is -1");
   FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, -1, shape, float32, "", &data), "ndim is -1");
-  FAILS(TVMDeviceAllocDataSpaceWithScope(gpu, 2, shape, float32, "", &data), "no runtime for device type 2");
+  FAILS(TVMDeviceAllocDataSpaceWithScope(gpu, 2, shape, float32, "", &data), "no runtime for device type 8");
   FAILS(TVMDeviceAllocDataSpace(cpu, 8, 129, float32, &data), "impossible");
   FAILS(TVMDeviceAllocDataSpace(cpu, SIZE_MAX, 64, float32, &data), "impossible");
 }

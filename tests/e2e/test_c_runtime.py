@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import platform
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -260,6 +261,7 @@ def test_the_library_exports_its_api_and_nothing_else(installed: Path) -> None:
     symbols = run("nm", "-D", "--defined-only", installed / "lib" / "libmblob.so").stdout.splitlines()
     names = {line.split()[-1] for line in symbols}
     helpers = {"__gnu_f2h_ieee", "__gnu_h2f_ieee", "__truncsfhf2", "__truncdfhf2", "__extendhfsf2"}  # as TVM's
+    helpers |= {"__extendhfdf2", "__extendhfxf2", "__truncxfhf2"} & names  # gcc's, the last two where there is x87
     assert {n for n in names if not n.startswith(("mblob_", "TVM"))} == helpers
     assert {"mblob_open", "TVMModLoadFromFile", "TVMBackendParallelLaunch"} <= names
 
@@ -403,3 +405,11 @@ int main(int argc, char **argv) {
   return fwrite(out, sizeof(out), 1, f) != 1 || fclose(f);
 }
 """
+
+
+def test_the_runtime_is_small(installed: Path, tmp_path: Path, require: Callable[[str], str]) -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("the size is told for x86-64")
+    stripped = tmp_path / "libmblob.so"
+    run(require("strip"), "-o", stripped, (installed / "lib" / "libmblob.so").resolve())
+    assert stripped.stat().st_size < 300_000  # bytes; without plug-ins

@@ -42,13 +42,13 @@ def test_prototypes_with_dimensions_check_shapes(tmp_path: Path) -> None:
 
 def test_a_missing_loader_names_the_key_the_entry_and_the_remedy(tmp_path: Path) -> None:
     host = kernels()
-    host.import_module(mblob.json_module("dnnl_json", "sub", "{}", []))
+    host.import_module(mblob.json_module("tensorrt", "sub", "{}", []))
     host.export_library(tmp_path / "m.so")
     with pytest.raises(mblob.LoaderMissingError) as caught:
         mblob.load_module(tmp_path / "m.so")
-    assert caught.value.type_key == "dnnl_json"
+    assert caught.value.type_key == "tensorrt"
     assert caught.value.hint
-    assert "dnnl_json" in str(caught.value)
+    assert "tensorrt" in str(caught.value)
     assert "1" in str(caught.value)
     mod = mblob.load_module(tmp_path / "m.so", missing="stub")
     a, b, c = arrays(5)

@@ -3,10 +3,7 @@
 #ifndef DMLC_LOGGING_H_
 #define DMLC_LOGGING_H_
 
+#include <tvm/runtime/error.h>
 #include <tvm/runtime/logging.h>
-
-namespace dmlc {
-using Error = tvm::runtime::Error;
-}
 
 #endif /* DMLC_LOGGING_H_ */

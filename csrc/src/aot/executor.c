@@ -191,7 +191,7 @@ static int get(struct aot_executor *e, const struct mb_names *names, size_t firs
   DLTensor *array = e->arrays[first + i];
   if (call->count == 2) {
     status = mb_call_tensor(call, 1, &to);
-    return status ? status : mb_tensor_assign(names->names[i], to, array);
+    return status ? status : mb_tensor_assign_output(names->names[i], to, array);
   }
   mb_array_retain(array);
   mb_call_return_array(call, array);

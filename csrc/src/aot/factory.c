@@ -111,6 +111,11 @@ static const struct mb_method create_method = {"AotExecutorFactory", create_exec
 static const struct mb_method methods[] = {
     {"remove_params", remove_params}, {"list_module_names", list_module_names}, {NULL, NULL}};
 
+static const char *extra_name(void *object) {
+  const struct factory *f = object;
+  return f->name;
+}
+
 static int find_function(void *object, const char *name, mblob_function **out) {
   struct factory *factory = object;
   return strcmp(name, factory->name) == 0 ? mb_method_bind(&create_method, factory, out) : MBLOB_OK;
@@ -120,4 +125,5 @@ const struct mb_class mb_aot_factory_class = {.type_key = "AotExecutorFactory",
                                               .methods = methods,
                                               .open = open_factory,
                                               .function = find_function,
+                                              .extra_name = extra_name,
                                               .close = close_factory};

@@ -79,6 +79,16 @@ int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *
   return MBLOB_OK;
 }
 
+int mb_tensor_assign_output(const char *what, DLTensor *to, const DLTensor *from) {
+  size_t size = 0;
+  int status = mb_tensor_check(to, &size);
+  if (status)
+    mb_error_prefix(what);
+  else
+    status = mb_tensor_match(what, from, to);
+  return status ? status : mb_device_copy_tensor(from, to, size, NULL);
+}
+
 int mb_tensor_assign(const char *what, DLTensor *to, const DLTensor *from) {
   size_t size = 0;
   int status = mb_tensor_check(to, &size);

@@ -126,6 +126,11 @@ static const struct mb_method methods[] = {
     {"get_graph_json", get_graph_json}, {"get_graph_params", get_graph_params},
     {"remove_params", remove_params},   {NULL, NULL}};
 
+static const char *extra_name(void *object) {
+  const struct factory *f = object;
+  return f->name;
+}
+
 static int find_function(void *object, const char *name, mblob_function **out) {
   static const struct mb_method creator = {"create", create};
   const struct factory *f = object;
@@ -137,6 +142,7 @@ static int find_function(void *object, const char *name, mblob_function **out) {
    .methods = methods,        \
    .open = open_factory,      \
    .function = find_function, \
+   .extra_name = extra_name,  \
    .close = close_factory}
 const struct mb_class mb_graph_factory_class = FACTORY("GraphExecutorFactory");
 const struct mb_class mb_graph_runtime_factory_class = FACTORY("GraphRuntimeFactory");

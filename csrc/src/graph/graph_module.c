@@ -57,7 +57,6 @@ static int create(struct mb_call *call, bool debug) {
     first_device = 3;
   }
   if (!status) status = mb_graph_create_for(call, first_device, &source, debug);
-  if (status) mb_error_prefix(call->method);
   return status;
 }
 

@@ -148,10 +148,7 @@ static int copy_result(struct mb_call *call) {
   int status = mb_call_tensor(call, 1, &to);
   if (!status && call->result->code != kTVMNDArrayHandle)
     status = mb_fail(MBLOB_E_ARGUMENT, "the output is no tensor");
-  size_t size = 0;
-  if (!status) status = mb_tensor_check(to, &size);
-  if (!status) status = mb_tensor_match("output", call->result->value.v_handle, to);
-  if (!status) status = mb_tensor_assign("output", to, call->result->value.v_handle);
+  if (!status) status = mb_tensor_assign_output("output", to, call->result->value.v_handle);
   mb_return_drop(call->result);
   return status;
 }

@@ -1,4 +1,4 @@
-/* device_api.h - DeviceAPI: memory, copies and streams of a device; here the host's. */
+/* device_api.h - DeviceAPI: memory, copies and streams of a device, the host or one that a plug-in brings. */
 #ifndef TVM_RUNTIME_DEVICE_API_H_
 #define TVM_RUNTIME_DEVICE_API_H_
 
@@ -13,6 +13,27 @@ MBLOB_FACE_BEGIN
 inline constexpr int kAllocAlignment = 64;
 inline constexpr int kTempAllocaAlignment = 64;
 
+/* "cuda" for 2, ... */
+inline const char *DeviceName(int type) {
+  switch (type) {
+    case kDLCPU: return "cpu";
+    case kDLCUDA: return "cuda";
+    case kDLCUDAHost: return "cuda_host";
+    case kDLOpenCL: return "opencl";
+    case kDLVulkan: return "vulkan";
+    case kDLMetal: return "metal";
+    case kDLVPI: return "vpi";
+    case kDLROCM: return "rocm";
+    case kDLROCMHost: return "rocm_host";
+    case kDLExtDev: return "ext_dev";
+    case kDLCUDAManaged: return "cuda_managed";
+    case kDLOneAPI: return "oneapi";
+    case kDLWebGPU: return "webgpu";
+    case kDLHexagon: return "hexagon";
+    default: throw InternalError("unknown device type " + std::to_string(type));
+  }
+}
+
 class DeviceAPI {
  public:
   /* For a device without a runtime: throws, or null with `allow_missing`. */
@@ -24,7 +45,9 @@ class DeviceAPI {
     return &host;
   }
 
-  void SetDevice(Device) {}
+  void SetDevice(Device device) {
+    detail::RuntimeFunction("__tvm_set_device")(static_cast<int>(device.device_type), device.device_id);
+  }
   void *AllocDataSpace(Device device, std::size_t nbytes, std::size_t alignment, DLDataType type_hint) {
     void *data = nullptr;
     detail::CheckCall(TVMDeviceAllocDataSpace(device, nbytes, alignment, type_hint, &data));

@@ -25,6 +25,8 @@ class Error : public std::runtime_error {
 class InternalError : public Error {
  public:
   using Error::Error;
+  InternalError(const std::string &file, int line, const std::string &message)
+      : Error(file + ":" + std::to_string(line) + ": " + message) {}
 };
 
 namespace detail {
@@ -74,5 +76,9 @@ namespace tvm {
 using runtime::Error;
 using runtime::InternalError;
 }  // namespace tvm
+
+namespace dmlc { /* programs catch it under this name, too */
+using Error = tvm::runtime::Error;
+}
 
 #endif /* TVM_RUNTIME_ERROR_H_ */
