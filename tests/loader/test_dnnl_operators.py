@@ -284,6 +284,9 @@ def pooling(
     if "global" in name:
         y = ref.pool(x, kind, [8] * axes, [1] * axes, [0] * 2 * axes, [1] * axes)
         attrs: dict[str, Any] = {}
+    elif "adaptive" in name:
+        y = ref.pool(x, kind, [size] * axes, [size] * axes, [0] * 2 * axes, [1] * axes)
+        attrs = {"output_size": [8 // size] * axes}
     else:
         y = ref.pool(x, kind, [size] * axes, [stride] * axes, padding, [dilation] * axes, bool(include), up)
         attrs = {
@@ -315,8 +318,12 @@ pooling("max_pool2d_ceil", "nn.max_pool2d", up=True, pad=(0, 0))
 pooling("max_pool2d_dilated", "nn.max_pool2d", dilation=2, pad=(1, 1))
 pooling("max_pool2d_nhwc", "nn.max_pool2d", layout="NHWC")
 pooling("max_pool2d_blocked", "nn.max_pool2d", layout="NCHW8c", channels=16)
-pooling("global_max_pool2d", "nn.global_max_pool2d")
-pooling("global_avg_pool2d", "nn.global_avg_pool2d")
+for n in (1, 2, 3):
+    for kind in ("max", "avg"):
+        pooling(f"global_{kind}_pool{n}d", f"nn.global_{kind}_pool{n}d", n)
+        for to in (1, 2):
+            pooling(f"adaptive_{kind}_pool{n}d_{to}", f"nn.adaptive_{kind}_pool{n}d", n, size=8 // to)
+pooling("global_avg_pool2d_nhwc", "nn.global_avg_pool2d", layout="NHWC")
 
 # ---- operators of one shape ----
 
@@ -337,6 +344,9 @@ simple("log", np.abs(X) + np.float32(0.1), np.log)
 simple("sqrt", np.abs(X), np.sqrt)
 simple("round", X * 3, np.rint)
 simple("nn.relu", X, ref.ACTIVATIONS["relu"])
+for relay, relax in (("relu", "relu"), ("swish", "silu"), ("gelu", "gelu")):
+    simple(relax, X, ref.ACTIVATIONS[relay], f"relax_{relax}")
+simple("leaky_relu", X, lambda x: np.where(x < 0, 0.1 * x, x), "relax_leaky_relu", alpha=0.1)
 simple("nn.leaky_relu", X, lambda x: np.where(x < 0, 0.1 * x, x), alpha=0.1)
 simple("tanh", X, np.tanh)
 simple("sigmoid", X, ref.sigmoid)

@@ -30,6 +30,11 @@ static const struct dn_attribute *find(const struct dn_node *node, const char *n
 
 bool dn_has_attribute(const struct dn_node *node, const char *name) { return find(node, name) != NULL; }
 
+size_t dn_count_texts(const struct dn_node *node, const char *name) {
+  const struct dn_attribute *found = find(node, name);
+  return found && found->values ? found->count : 0;
+}
+
 static int get(const struct dn_graph *graph, const struct dn_node *node, const char *name,
                const struct dn_attribute **out) {
   const struct dn_attribute *found = find(node, name);

@@ -141,13 +141,6 @@ int dn_reorder(struct dn_build *build, struct dn_operand *operand, const dn_md *
 
 /* ---- results ---- */
 
-/* Which argument of the call a tensor is first written to as an output; SIZE_MAX if it is none. */
-static size_t output_argument(const struct dn_build *build, size_t tensor) {
-  for (size_t i = 0; i < build->graph->output_count; ++i)
-    if (build->graph->outputs[i] == tensor) return build->graph->argument_count + i;
-  return SIZE_MAX;
-}
-
 /* Where the primitive writes, in the format that it chose; and where the tensor is when the node is done. */
 static int place_result(struct dn_build *build, const struct dn_view *view, const dn_md *chosen,
                         struct dn_operand *written, struct dn_operand *result) {
@@ -157,7 +150,7 @@ static int place_result(struct dn_build *build, const struct dn_view *view, cons
   const dn_md *raw = dn_view_md(build, view, t), *kept = NULL;
   if (!raw) return MBLOB_E_KERNEL;
   bool direct = build->library->md_equal(raw, chosen);
-  size_t argument = output_argument(build, tensor);
+  size_t argument = value->argument;
   *result = (struct dn_operand){.tensor = tensor, .place = DN_ARGUMENT, .number = argument, .md = raw};
   if (argument == SIZE_MAX) {
     int status = direct ? MBLOB_OK : dn_view_undo(build, view, chosen, &kept);
@@ -216,11 +209,13 @@ static int submit(struct dn_build *build, struct dn_operation *op, void *desc) {
   if (status || (status = want(build, desc, sources, second_source(op) ? 1 : 0, &op->weights)) ||
       (status = want(build, desc, DN_WEIGHTS_MD, 1, &op->bias)))
     return status;
+  for (int i = 0; i < op->problem.source_count; ++i)
+    if ((status = want(build, desc, DN_SRC_MD, i, &op->sources[i]))) return status;
   const dn_md *chosen = md_of(build, desc, DN_DST_MD, 0);
   if (!chosen || (status = place_result(build, op->dst_view, chosen, &written, &result)))
     return chosen ? status : MBLOB_E_KERNEL;
   if (op->sum.md && (status = begin_with_sum(build, op, &written, &result))) return status;
-  struct dn_step_operands list = {0};
+  struct dn_step_operands list = {.sources = op->sources, .source_count = (size_t)op->problem.source_count};
   dn_add_operand(&list, DN_ARG_SRC, &op->src);
   dn_add_operand(&list, second_source(op) ? DN_ARG_SRC_1 : DN_ARG_WEIGHTS, &op->weights);
   dn_add_operand(&list, DN_ARG_BIAS, &op->bias);

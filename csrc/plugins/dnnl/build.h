@@ -23,6 +23,7 @@ struct dn_value {
   bool raw;             /* row-major, as the graph says */
   size_t uses;          /* inputs and heads that name it */
   size_t last_node;     /* the last one that reads it; SIZE_MAX: a head */
+  size_t argument;      /* of the call, where it is wanted as an output, by itself or reshaped; SIZE_MAX: nowhere */
 };
 
 /* A tensor that was reordered for one operator may serve the next. */
@@ -47,6 +48,7 @@ struct dn_view;
 struct dn_operation {
   struct dn_problem problem; /* src, weights, bias: filled from the operands when they are NULL */
   struct dn_operand src, weights, bias;
+  struct dn_operand *sources; /* as many as problem.source_count */
   struct {
     int argument;
     struct dn_operand operand;

@@ -70,6 +70,8 @@ bool dn_has_attribute(const struct dn_node *node, const char *name);
 /* Record an error about a node: its number and name come first. Returns `status`. */
 int dn_fail_node(const struct dn_graph *graph, const struct dn_node *node, int status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* How many values it has; 0 where it is missing, or no text and no list of texts. */
+size_t dn_count_texts(const struct dn_node *node, const char *name);
 int dn_get_text(const struct dn_graph *graph, const struct dn_node *node, const char *name, const char **out);
 int dn_get_texts(const struct dn_graph *graph, const struct dn_node *node, const char *name, size_t count,
                  const char **out);

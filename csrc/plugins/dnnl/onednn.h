@@ -26,8 +26,10 @@ enum dn_argument {
   DN_ARG_VARIANCE = 50,
   DN_ARG_SCALE = 51,
   DN_ARG_SHIFT = 52,
-  DN_ARG_SCRATCHPAD = 80
+  DN_ARG_SCRATCHPAD = 80,
+  DN_ARG_SOURCES = 1024 /* the first of the sources of a concatenation */
 };
+#define DN_MAX_SOURCES 1024
 #define DN_FORMAT_ANY 1
 #define DN_FORWARD_INFERENCE 96
 #define DN_ENGINE_CPU 1
@@ -64,7 +66,7 @@ typedef struct dn_md dn_md;
 
 enum dn_kind {
   DN_CONVOLUTION, DN_DECONVOLUTION, DN_INNER_PRODUCT, DN_MATMUL, DN_POOLING, DN_ELTWISE, DN_SOFTMAX, DN_BINARY,
-  DN_BATCH_NORMALIZATION, DN_LAYER_NORMALIZATION
+  DN_BATCH_NORMALIZATION, DN_LAYER_NORMALIZATION, DN_CONCATENATION
 };
 
 /* What a primitive shall do. A kind uses the members it needs; `weights` is the second source of a binary. */
@@ -72,6 +74,8 @@ struct dn_problem {
   enum dn_kind kind;
   int algorithm;           /* dn_algorithm; dn_eltwise of DN_ELTWISE */
   const dn_md *src, *weights, *bias, *dst; /* bias may be NULL */
+  const dn_md **sources; /* of a concatenation, instead of src */
+  int source_count;
   const int64_t *strides, *dilates, *kernel, *pad_before, *pad_after; /* one number for each spatial axis */
   int axis;
   unsigned flags; /* dn_normalization */

@@ -24,6 +24,7 @@ static struct {
   int (*binary)(void *, int, const void *, const void *, const void *);
   int (*batch_normalization)(void *, int, const void *, float, unsigned);
   int (*layer_normalization)(void *, int, const void *, const void *, float, unsigned);
+  int (*concat)(void **, const void *, int, int, const void *, const void *, void *);
   int (*primitive_desc_create)(void **, const void *, const void *, void *, const void *);
   int (*append_eltwise)(void *, float, int, float, float);
   int (*append_sum)(void *, float);
@@ -47,6 +48,7 @@ static const char *bind(void *handle) {
       {"dnnl_binary_desc_init", (void **)&api.binary},
       {"dnnl_batch_normalization_forward_desc_init", (void **)&api.batch_normalization},
       {"dnnl_layer_normalization_forward_desc_init", (void **)&api.layer_normalization},
+      {"dnnl_concat_primitive_desc_create", (void **)&api.concat},
       {"dnnl_primitive_desc_create", (void **)&api.primitive_desc_create},
       {"dnnl_post_ops_append_eltwise", (void **)&api.append_eltwise},
       {"dnnl_post_ops_append_sum", (void **)&api.append_sum},
@@ -138,11 +140,24 @@ static int describe(const struct dn_problem *p, void *desc) {
     case DN_LAYER_NORMALIZATION:
       return api.layer_normalization(desc, DN_FORWARD_INFERENCE, p->src, NULL, p->epsilon,
                                      normalization_flags(p->flags));
+    case DN_CONCATENATION: break; /* has no description */
   }
   return DN_UNIMPLEMENTED;
 }
 
+/* Sources are structs one after another. */
+static int concatenation(const struct dn_problem *p, void *engine, void **out) {
+  char *sources = calloc((size_t)p->source_count, DN_V2_MEMORY_DESC_SIZE);
+  if (!sources) return DN_OUT_OF_MEMORY;
+  for (int i = 0; i < p->source_count; ++i)
+    memcpy(sources + (size_t)i * DN_V2_MEMORY_DESC_SIZE, p->sources[i], DN_V2_MEMORY_DESC_SIZE);
+  int status = api.concat(out, p->dst, p->source_count, p->axis, sources, p->attributes, engine);
+  free(sources);
+  return status;
+}
+
 static int primitive_desc(const struct dn_problem *problem, void *engine, void **out) {
+  if (problem->kind == DN_CONCATENATION) return concatenation(problem, engine, out);
   void *desc = calloc(1, DN_V2_OPERATION_DESC_SIZE);
   *out = NULL;
   if (!desc) return DN_OUT_OF_MEMORY;

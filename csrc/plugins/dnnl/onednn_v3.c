@@ -25,6 +25,7 @@ static struct {
   int (*batch_normalization)(void **, void *, int, const void *, const void *, float, unsigned, const void *);
   int (*layer_normalization)(void **, void *, int, const void *, const void *, const void *, float, unsigned,
                              const void *);
+  int (*concat)(void **, void *, const void *, int, int, const void *, const void *);
   int (*append_eltwise)(void *, int, float, float);
   int (*append_sum)(void *, float, int32_t, int);
 } api;
@@ -49,6 +50,7 @@ static const char *bind(void *handle) {
       {"dnnl_binary_primitive_desc_create", (void **)&api.binary},
       {"dnnl_batch_normalization_forward_primitive_desc_create", (void **)&api.batch_normalization},
       {"dnnl_layer_normalization_forward_primitive_desc_create", (void **)&api.layer_normalization},
+      {"dnnl_concat_primitive_desc_create", (void **)&api.concat},
       {"dnnl_post_ops_append_eltwise", (void **)&api.append_eltwise},
       {"dnnl_post_ops_append_sum", (void **)&api.append_sum},
   };
@@ -128,6 +130,8 @@ static int primitive_desc(const struct dn_problem *p, void *engine, void **out) 
     case DN_LAYER_NORMALIZATION:
       return api.layer_normalization(out, engine, DN_FORWARD_INFERENCE, p->src, p->dst, NULL, p->epsilon,
                                      normalization_flags(p->flags), p->attributes);
+    case DN_CONCATENATION:
+      return api.concat(out, engine, p->dst, p->source_count, p->axis, p->sources, p->attributes);
   }
   return DN_UNIMPLEMENTED;
 }

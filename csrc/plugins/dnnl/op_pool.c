@@ -31,6 +31,19 @@ static int read_layouts(struct dn_build *build, struct pool *pool, struct dn_ope
   return dn_view_apply(build, &pool->src, src);
 }
 
+/* Windows that follow from the extents: side by side, where one divides the other. */
+static int divide_windows(struct dn_build *build, struct pool *pool) {
+  for (int i = 0; i < pool->axes; ++i) {
+    int64_t in = pool->src.dims[i + 2], out = pool->dst.dims[i + 2];
+    if (in % out)
+      return dn_fail_build(build, MBLOB_E_KERNEL,
+                           "spatial axis %d goes from %lld to %lld: oneDNN has windows of one size only", i,
+                           (long long)in, (long long)out);
+    pool->kernel[i] = pool->strides[i] = in / out;
+  }
+  return MBLOB_OK;
+}
+
 static int read_windows(struct dn_build *build, struct pool *pool) {
   const struct dn_graph *graph = build->graph;
   const struct dn_node *node = build->node;
@@ -40,6 +53,7 @@ static int read_windows(struct dn_build *build, struct pool *pool) {
     pool->strides[i] = pool->dilation[i] = 1;
   }
   if (strstr(node->name, "global")) return MBLOB_OK;
+  if (strstr(node->name, "adaptive")) return divide_windows(build, pool);
   int status = dn_get_ints(graph, node, "pool_size", axes, 1, pool->kernel);
   if (!status) status = dn_get_ints(graph, node, "strides", axes, 1, pool->strides);
   if (!status && dn_has_attribute(node, "dilation")) /* from 0.9 on */
@@ -87,7 +101,7 @@ int dn_max_pool(struct dn_build *build) { return pool(build, DN_POOLING_MAX); }
 
 int dn_average_pool(struct dn_build *build) {
   bool include = false;
-  if (!strstr(build->node->name, "global")) {
+  if (dn_has_attribute(build->node, "count_include_pad")) {
     int status = dn_get_bool(build->graph, build->node, "count_include_pad", &include);
     if (status) return status;
   }

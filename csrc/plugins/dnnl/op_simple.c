@@ -21,16 +21,6 @@ static int same_shape(struct dn_build *build, struct dn_operation *op, struct dn
   return op->problem.dst ? MBLOB_OK : MBLOB_E_KERNEL;
 }
 
-/* An attribute that is an axis, from the end if negative. */
-static int read_axis(struct dn_build *build, int rank, int *out) {
-  int64_t axis;
-  int status = dn_get_int(build->graph, build->node, "axis", -rank, &axis);
-  if (!status && axis >= rank)
-    return dn_fail_build(build, MBLOB_E_FORMAT, "the attribute axis is %lld, and the data has %d axes", (long long)axis, rank);
-  *out = status ? 0 : (int)(axis < 0 ? axis + rank : axis);
-  return status;
-}
-
 int dn_eltwise(struct dn_build *build) {
   const struct dn_graph *graph = build->graph;
   const char *name = build->node->name;
@@ -41,7 +31,7 @@ int dn_eltwise(struct dn_build *build) {
   if (algorithm == DN_CLIP) {
     status = dn_get_float(graph, build->node, "a_min", &op.problem.alpha);
     if (!status) status = dn_get_float(graph, build->node, "a_max", &op.problem.beta);
-  } else if (!strcmp(name, "nn.leaky_relu")) {
+  } else if (strstr(name, "leaky_relu")) {
     status = dn_get_float(graph, build->node, "alpha", &op.problem.alpha);
   } else if (algorithm == DN_SWISH) {
     op.problem.alpha = 1.0f;
@@ -54,7 +44,7 @@ static int softmax(struct dn_build *build, int algorithm) {
   struct dn_view dst;
   struct dn_operation op = {.problem = {.kind = DN_SOFTMAX, .algorithm = algorithm}};
   int status = same_shape(build, &op, &dst);
-  if (status || (status = read_axis(build, dst.rank, &op.problem.axis))) return status;
+  if (status || (status = dn_get_axis(build, dst.rank, &op.problem.axis))) return status;
   return dn_build_operation(build, &op);
 }
 
@@ -63,18 +53,21 @@ int dn_log_softmax(struct dn_build *build) { return softmax(build, DN_SOFTMAX_LO
 
 /* ---- normalizations ---- */
 
-/* A vector of `count` floats as an operand of its own. */
+/* A vector of `count` floats of any size as an operand of its own. */
 static int add_vector(struct dn_build *build, struct dn_operation *op, size_t input, int argument, int64_t count) {
   struct dn_operand operand;
   char text[160];
   int status = dn_input(build, input, &operand);
   if (status) return status;
   const struct dn_tensor *tensor = &build->graph->tensors[operand.tensor];
-  if (tensor->type != DN_F32 || tensor->bytes != (uint64_t)count * sizeof(float))
-    return dn_fail_build(build, MBLOB_E_FORMAT, "input %zu is %s, expected float32[%lld]", input,
+  bool floats = tensor->type == DN_F32 || tensor->type == DN_BF16 || tensor->type == DN_F16;
+  if (!floats || tensor->bytes != (uint64_t)count * dn_type_size(tensor->type))
+    return dn_fail_build(build, MBLOB_E_FORMAT, "input %zu is %s, expected %lld floats", input,
                          dn_tensor_text(tensor, text, sizeof(text)), (long long)count);
   struct dn_view flat = dn_view_reshaped(tensor, 1, &count);
-  if ((status = dn_view_apply(build, &flat, &operand))) return status;
+  const dn_md *wanted = dn_plain_md(build, 1, &count, DN_F32); /* whatever the type of the data is */
+  if (!wanted) return MBLOB_E_KERNEL;
+  if ((status = dn_view_apply(build, &flat, &operand)) || (status = dn_reorder(build, &operand, wanted))) return status;
   op->extra[op->extra_count].argument = argument;
   op->extra[op->extra_count++].operand = operand;
   return MBLOB_OK;
@@ -106,7 +99,7 @@ int dn_batch_norm(struct dn_build *build) {
   struct dn_view dst;
   struct dn_operation op = {.problem = {.kind = DN_BATCH_NORMALIZATION, .flags = DN_GLOBAL_STATS}};
   int axis, status = same_shape(build, &op, &dst);
-  if (status || (status = read_axis(build, dst.rank, &axis))) return status;
+  if (status || (status = dn_get_axis(build, dst.rank, &axis))) return status;
   if (axis == 0) return dn_fail_build(build, MBLOB_E_KERNEL, "the attribute axis is 0: oneDNN needs one before it");
   int64_t channels = dst.dims[axis];
   move_axis(&dst, &build->graph->tensors[op.src.tensor], axis);
@@ -122,7 +115,7 @@ int dn_layer_norm(struct dn_build *build) {
   struct dn_view dst;
   struct dn_operation op = {.problem = {.kind = DN_LAYER_NORMALIZATION}};
   int axis, status = same_shape(build, &op, &dst);
-  if (status || (status = read_axis(build, dst.rank, &axis))) return status;
+  if (status || (status = dn_get_axis(build, dst.rank, &axis))) return status;
   if (axis != dst.rank - 1)
     return dn_fail_build(build, MBLOB_E_KERNEL, "the attribute axis is %d: oneDNN normalizes over the last one, %d", axis,
                          dst.rank - 1);

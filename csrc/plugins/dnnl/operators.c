@@ -39,13 +39,16 @@ static const struct {
     {"nn.batch_matmul", dn_batch_matmul}, {"nn.batch_norm", dn_batch_norm},   {"nn.layer_norm", dn_layer_norm},
     {"nn.softmax", dn_softmax},           {"nn.log_softmax", dn_log_softmax}, {"add", dn_binary},
     {"multiply", dn_binary},              {"subtract", dn_binary},            {"divide", dn_binary},
-    {"maximum", dn_binary},               {"minimum", dn_binary},
+    {"maximum", dn_binary},               {"minimum", dn_binary},           {"concatenate", dn_concatenate},
+    {"concat", dn_concatenate},           {"nn.concatenate", dn_concatenate}, {"transpose", dn_transpose},
+    {"permute_dims", dn_transpose},
 };
 
 int dn_translate(struct dn_build *build) {
   const char *name = build->node->name;
   for (size_t i = 0; i < sizeof(by_name) / sizeof(*by_name); ++i)
     if (!strcmp(by_name[i].name, name)) return by_name[i].translate(build);
+  if (dn_keeps_bytes(build->node)) return dn_reshape(build);
   if (dn_eltwise_of(name) >= 0) return dn_eltwise(build);
   if (!strncmp(name, "nn.", 3) || !strncmp(name, "dnnl.", 5))
     for (size_t i = 0; i < sizeof(by_part) / sizeof(*by_part); ++i)
@@ -55,9 +58,24 @@ int dn_translate(struct dn_build *build) {
 
 /* ---- all nodes ---- */
 
+/* Which argument of the call each tensor is written to. What becomes an output by a reshape is written there at once. */
+static void find_arguments(struct dn_build *build) {
+  const struct dn_graph *graph = build->graph;
+  for (size_t i = 0; i < graph->tensor_count; ++i) build->values[i].argument = SIZE_MAX;
+  for (size_t i = graph->output_count; i-- > 0;)
+    build->values[graph->outputs[i]].argument = graph->argument_count + i; /* the first one, of several */
+  for (size_t n = graph->node_count; n-- > 0;) {
+    const struct dn_node *node = &graph->nodes[n];
+    if (node->role != DN_KERNEL || !node->input_count || !dn_keeps_bytes(node)) continue;
+    struct dn_value *data = &build->values[node->inputs[0]];
+    if (data->argument == SIZE_MAX) data->argument = build->values[node->first_tensor].argument;
+  }
+}
+
 static int begin_values(struct dn_build *build) {
   const struct dn_graph *graph = build->graph;
   for (size_t i = 0; i < graph->tensor_count; ++i) build->values[i].at.tensor = i;
+  find_arguments(build);
   for (size_t n = 0; n < graph->node_count; ++n)
     for (size_t i = 0; i < graph->nodes[n].input_count; ++i) {
       struct dn_value *value = &build->values[graph->nodes[n].inputs[i]];
@@ -82,7 +100,7 @@ static int begin_values(struct dn_build *build) {
   return MBLOB_OK;
 }
 
-/* Outputs that no node wrote where they belong: inputs, constants, and a tensor that is an output twice. */
+/* Outputs that no node wrote where they belong: inputs, constants, views, and a tensor that is an output twice. */
 static int write_outputs(struct dn_build *build) {
   const struct dn_graph *graph = build->graph;
   build->node = NULL;
@@ -90,10 +108,12 @@ static int write_outputs(struct dn_build *build) {
     size_t number = graph->argument_count + i;
     const struct dn_value *value = &build->values[graph->outputs[i]];
     if (value->at.md && value->at.place == DN_ARGUMENT && value->at.number == number) continue;
+    const struct dn_tensor *t = &graph->tensors[graph->outputs[i]];
     struct dn_operand from;
-    int status = dn_raw_operand(build, graph->outputs[i], &from);
+    int status = dn_operand(build, graph->outputs[i], &from);
     if (status) return status;
-    struct dn_operand to = {.place = DN_ARGUMENT, .number = number, .md = from.md};
+    struct dn_operand to = {.place = DN_ARGUMENT, .number = number, .md = dn_plain_md(build, t->rank, t->dims, t->type)};
+    if (!to.md) return MBLOB_E_KERNEL;
     if ((status = dn_add_reorder(build, &from, &to))) return status;
   }
   return MBLOB_OK;

@@ -16,5 +16,13 @@ int dn_softmax(struct dn_build *build);
 int dn_log_softmax(struct dn_build *build);
 int dn_eltwise(struct dn_build *build);
 int dn_binary(struct dn_build *build);
+int dn_concatenate(struct dn_build *build);
+int dn_transpose(struct dn_build *build);
+int dn_reshape(struct dn_build *build);
+
+/* An attribute that is an axis, from the end if negative. */
+int dn_get_axis(struct dn_build *build, int rank, int *out);
+/* Whether the result has the bytes of the node's first input, as dn_reshape takes it. */
+bool dn_keeps_bytes(const struct dn_node *node);
 
 #endif

@@ -99,7 +99,10 @@ int dn_plan_arena(struct dn_plan *plan) {
 }
 
 void dn_plan_free(struct dn_plan *plan) {
-  for (size_t i = 0; i < plan->step_count; ++i) (void)plan->library->primitive_destroy(plan->steps[i].primitive);
+  for (size_t i = 0; i < plan->step_count; ++i) {
+    if (plan->steps[i].primitive) (void)plan->library->primitive_destroy(plan->steps[i].primitive);
+    free(plan->steps[i].arguments);
+  }
   for (size_t i = 0; i < plan->mds.count; ++i) plan->library->version->md_free(plan->mds.items[i]);
   for (size_t i = 0; i < plan->constant_count; ++i)
     if (plan->constants[i].owned) (void)mb_plugin_host()->free(processor, plan->constants[i].data);

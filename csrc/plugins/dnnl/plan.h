@@ -24,12 +24,11 @@ struct dn_step_argument {
   int argument; /* dn_argument, or that of a post-op */
   size_t slot;
 };
-#define DN_STEP_ARGUMENTS 12
 struct dn_step {
   void *primitive;
   size_t node; /* for errors; SIZE_MAX: of an output */
   size_t count;
-  struct dn_step_argument arguments[DN_STEP_ARGUMENTS];
+  struct dn_step_argument *arguments;
 };
 
 /* Bytes in the arena that are needed from step `first` to step `last`. */

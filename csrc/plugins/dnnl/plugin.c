@@ -1,7 +1,8 @@
 /* plugin.c - modules of the type key dnnl_json: TVM's protocol for graphs that an external library runs.
  *
  * Functions: get_symbol, get_const_vars, __init_<symbol>(constants...), <symbol>(inputs..., outputs...). The graph is
- * read when the module opens; primitives are made by __init_, with the constants, which are not needed afterwards. */
+ * read when the module opens; primitives are made by __init_, with the constants, which are not needed afterwards.
+ * Another __init_ takes the place of the one before; calls that run end with what they began with. */
 #define _GNU_SOURCE
 #include <mblob/plugin.h>
 #include <stdio.h>
@@ -13,12 +14,17 @@
 #include "host.h"
 #include "run.h"
 
-struct module {
-  struct dn_graph graph;
+/* What one __init_ made. */
+struct prepared {
   struct dn_plan plan;
   struct dn_runner runner;
-  pthread_mutex_t lock;    /* of __init_ */
-  _Atomic(bool) initialized; /* plan and runner are there, and do not change any more */
+  size_t users; /* the module while it is the current one, and calls; guarded by the module's lock */
+};
+
+struct module {
+  struct dn_graph graph;
+  pthread_mutex_t lock;
+  struct prepared *current; /* guarded by the lock; NULL before the first __init_ */
 };
 
 enum function { GET_SYMBOL = 1, GET_CONST_VARS, INIT, RUN }; /* as the addresses that `function` gives */
@@ -32,14 +38,40 @@ static int describe(char *text, size_t size) {
   return MBLOB_OK;
 }
 
+/* ---- what calls share ---- */
+
+static struct prepared *hold_current(struct module *m) {
+  (void)pthread_mutex_lock(&m->lock);
+  struct prepared *current = m->current;
+  if (current) ++current->users;
+  (void)pthread_mutex_unlock(&m->lock);
+  return current;
+}
+
+static void let_go(struct module *m, struct prepared *prepared) {
+  (void)pthread_mutex_lock(&m->lock);
+  bool last = --prepared->users == 0;
+  (void)pthread_mutex_unlock(&m->lock);
+  if (!last) return;
+  dn_runner_end(&prepared->runner);
+  dn_plan_free(&prepared->plan);
+  free(prepared);
+}
+
+static void replace_current(struct module *m, struct prepared *fresh) {
+  fresh->users = 1;
+  (void)pthread_mutex_lock(&m->lock);
+  struct prepared *before = m->current;
+  m->current = fresh;
+  (void)pthread_mutex_unlock(&m->lock);
+  if (before) let_go(m, before);
+}
+
 /* ---- opening ---- */
 
 static void close_module(void *self) {
   struct module *m = self;
-  if (m->initialized) {
-    dn_runner_end(&m->runner);
-    dn_plan_free(&m->plan);
-  }
+  if (m->current) let_go(m, m->current);
   dn_graph_free(&m->graph);
   (void)pthread_mutex_destroy(&m->lock);
   free(m);
@@ -138,15 +170,16 @@ static int address_of(const struct module *m, const char *what, int i, TVMValue 
 /* ---- the functions ---- */
 
 /* The constants as they are given: the plan copies those that it keeps. */
-static int lend_constants(struct module *m, const TVMValue *args, const int *codes, int count) {
+static int lend_constants(const struct module *m, struct dn_plan *plan, const TVMValue *args, const int *codes,
+                          int count) {
   const struct dn_graph *graph = &m->graph;
   if ((size_t)count != graph->const_count)
     return mb_fail(MBLOB_E_ARGUMENT, "__init_ of dnnl_json %s: expected %zu constants, found %d", graph->symbol,
                    graph->const_count, count);
   for (int i = 0; i < count; ++i) {
     const struct dn_tensor *wanted = &graph->tensors[graph->constants[i]];
-    struct dn_constant *constant = dn_plan_grow((void **)&m->plan.constants, &m->plan.constant_count,
-                                                &m->plan.constant_capacity, sizeof(*constant));
+    struct dn_constant *constant = dn_plan_grow((void **)&plan->constants, &plan->constant_count,
+                                                &plan->constant_capacity, sizeof(*constant));
     if (!constant) return MBLOB_E_MEMORY;
     constant->size = wanted->bytes;
     int status = address_of(m, "__init_", i, args[i], codes[i], wanted, &constant->data);
@@ -155,41 +188,40 @@ static int lend_constants(struct module *m, const TVMValue *args, const int *cod
   return MBLOB_OK;
 }
 
-static int make_plan(struct module *m, const TVMValue *args, const int *codes, int count) {
-  m->plan.library = dn_library_open();
-  if (!m->plan.library) return MBLOB_E_LOADER;
-  struct dn_build build = {.plan = &m->plan, .graph = &m->graph, .library = m->plan.library};
-  int status = lend_constants(m, args, codes, count);
+static int make_plan(const struct module *m, struct dn_plan *plan, const TVMValue *args, const int *codes, int count) {
+  struct dn_build build = {.plan = plan, .graph = &m->graph, .library = plan->library};
+  int status = lend_constants(m, plan, args, codes, count);
   if (status) return status;
   int before;
-  m->plan.threads = dn_threads_use(m->plan.library, 0, &before);
+  plan->threads = dn_threads_use(plan->library, 0, &before);
   status = dn_build_plan(&build);
-  dn_threads_restore(m->plan.library, m->plan.threads, before);
+  dn_threads_restore(plan->library, plan->threads, before);
   return status;
 }
 
+/* Nothing changes for calls unless all of it went well. */
 static int initialize(struct module *m, const TVMValue *args, const int *codes, int count) {
-  (void)pthread_mutex_lock(&m->lock);
-  int status;
-  if (m->initialized) {
-    status = mb_fail(MBLOB_E_ARGUMENT, "dnnl_json %s has been initialized before", m->graph.symbol);
-  } else {
-    status = make_plan(m, args, codes, count);
-    if (!status) status = dn_runner_begin(&m->runner, &m->plan, &m->graph);
-    if (status && m->plan.library) dn_plan_free(&m->plan);
-    if (!status) m->initialized = true;
+  const struct dn_library *library = dn_library_open();
+  if (!library) return MBLOB_E_LOADER;
+  struct prepared *fresh = calloc(1, sizeof(*fresh));
+  if (!fresh) return mb_fail_memory(sizeof(*fresh));
+  fresh->plan.library = library;
+  int status = make_plan(m, &fresh->plan, args, codes, count);
+  if (!status) status = dn_runner_begin(&fresh->runner, &fresh->plan, &m->graph);
+  if (!status) {
+    replace_current(m, fresh);
+    return MBLOB_OK;
   }
-  (void)pthread_mutex_unlock(&m->lock);
+  dn_plan_free(&fresh->plan);
+  free(fresh);
   return status;
 }
 
 #define FEW_ARGUMENTS 32
 
-static int run(struct module *m, const TVMValue *args, const int *codes, int count) {
+static int run(const struct module *m, struct prepared *prepared, const TVMValue *args, const int *codes, int count) {
   const struct dn_graph *graph = &m->graph;
   size_t expected = graph->argument_count + graph->output_count;
-  if (!m->initialized)
-    return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: The module has not been initialized", graph->symbol);
   if ((size_t)count != expected)
     return mb_fail(MBLOB_E_ARGUMENT, "dnnl_json %s: expected %zu arguments (%zu inputs, then %zu outputs), found %d",
                    graph->symbol, expected, graph->argument_count, graph->output_count, count);
@@ -202,7 +234,7 @@ static int run(struct module *m, const TVMValue *args, const int *codes, int cou
     size_t tensor = input ? graph->arguments[i] : graph->outputs[i - graph->argument_count];
     status = address_of(m, "a call", (int)i, args[i], codes[i], &graph->tensors[tensor], &data[i]);
   }
-  if (!status) status = dn_run(&m->runner, data);
+  if (!status) status = dn_run(&prepared->runner, data);
   if (data != few) free(data);
   return status;
 }
@@ -217,7 +249,14 @@ static int call(void *self, void *function, const TVMValue *args, const int *cod
       int status = initialize(m, args, codes, count);
       return status ? status : host->return_value(ret, (TVMValue){.v_int64 = 0}, kTVMArgInt);
     }
-    case RUN: return run(m, args, codes, count);
+    case RUN: {
+      struct prepared *prepared = hold_current(m);
+      if (!prepared)
+        return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: The module has not been initialized", m->graph.symbol);
+      int status = run(m, prepared, args, codes, count);
+      let_go(m, prepared);
+      return status;
+    }
   }
   return mb_fail(MBLOB_E_NOT_FOUND, "dnnl_json has no such function");
 }

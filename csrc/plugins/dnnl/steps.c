@@ -1,11 +1,12 @@
 #include "steps.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "host.h"
 
 void dn_add_operand(struct dn_step_operands *list, int argument, const struct dn_operand *operand) {
-  if (!operand->md || list->count == DN_STEP_ARGUMENTS) return;
+  if (!operand->md || list->count == DN_STEP_OPERANDS) return;
   list->items[list->count].argument = argument;
   list->items[list->count++].operand = *operand;
 }
@@ -72,21 +73,20 @@ int dn_add_step(struct dn_build *build, void *desc, const struct dn_step_operand
   int status = add_scratchpad(build, desc, &list);
   if (status) return status;
   size_t number = plan->step_count;
-  struct dn_step step = {.node = build->node ? (size_t)(build->node - build->graph->nodes) : SIZE_MAX};
+  struct dn_step *step = dn_plan_grow((void **)&plan->steps, &plan->step_count, &plan->step_capacity, sizeof(*step));
+  if (!step) return MBLOB_E_MEMORY; /* what is taken below, the plan frees with the step */
+  step->node = build->node ? (size_t)(build->node - build->graph->nodes) : SIZE_MAX;
+  step->arguments = calloc(list.count + list.source_count, sizeof(*step->arguments));
+  if (!step->arguments) return mb_fail_memory((list.count + list.source_count) * sizeof(*step->arguments));
   for (size_t i = 0; i < list.count && !status; ++i)
-    status = add_argument(build, &step, number, list.items[i].argument, &list.items[i].operand);
+    status = add_argument(build, step, number, list.items[i].argument, &list.items[i].operand);
+  for (size_t i = 0; i < list.source_count && !status; ++i)
+    status = add_argument(build, step, number, DN_ARG_SOURCES + (int)i, &list.sources[i]);
   if (status) return status;
-  int told = build->library->primitive_create(&step.primitive, desc);
-  if (told)
-    return dn_fail_build(build, told == DN_OUT_OF_MEMORY ? MBLOB_E_MEMORY : MBLOB_E_KERNEL,
-                         "oneDNN cannot make the primitive: %s", dn_status_text(told));
-  struct dn_step *place = dn_plan_grow((void **)&plan->steps, &plan->step_count, &plan->step_capacity, sizeof(step));
-  if (!place) {
-    (void)build->library->primitive_destroy(step.primitive);
-    return MBLOB_E_MEMORY;
-  }
-  *place = step;
-  return MBLOB_OK;
+  int told = build->library->primitive_create(&step->primitive, desc);
+  return told ? dn_fail_build(build, told == DN_OUT_OF_MEMORY ? MBLOB_E_MEMORY : MBLOB_E_KERNEL,
+                              "oneDNN cannot make the primitive: %s", dn_status_text(told))
+              : MBLOB_OK;
 }
 
 /* ---- reorders ---- */

@@ -4,12 +4,15 @@
 
 #include "build.h"
 
+#define DN_STEP_OPERANDS 12
 struct dn_step_operands {
   size_t count;
   struct {
     int argument;
     struct dn_operand operand;
-  } items[DN_STEP_ARGUMENTS];
+  } items[DN_STEP_OPERANDS];
+  const struct dn_operand *sources; /* of a concatenation, beside the items */
+  size_t source_count;
 };
 
 /* Another operand of a step; none is added where it has no descriptor. */
