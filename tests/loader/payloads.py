@@ -37,6 +37,8 @@ def numbers(values: Iterable[int]) -> bytes:
 def dtype_fields(dtype: Any) -> tuple[int, int, int]:
     """(code, bits, lanes) of a numpy dtype."""
     kind = np.dtype(dtype)
+    if kind.name == "bfloat16":
+        return 4, 16, 1
     return (1, 1, 1) if kind == np.bool_ else (CODES[kind.kind], 8 * kind.itemsize, 1)
 
 

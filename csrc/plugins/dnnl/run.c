@@ -17,14 +17,23 @@ struct dn_context {
 
 /* ---- threads ---- */
 
+/* As many as loops of kernels may have (runtime.NumThreads), 0 if nobody tells. */
+static int threads_of_host(void) {
+  const mblob_host *host = mb_plugin_host();
+  struct mblob_function *function;
+  TVMValue value = {0};
+  int code = kTVMNullptr;
+  if (host->global_function("runtime.NumThreads", &function)) return 0;
+  bool told = !host->function_call(function, NULL, NULL, 0, &value, &code) && code == kTVMArgInt;
+  host->function_release(function);
+  return told && value.v_int64 > 0 && value.v_int64 <= 4096 ? (int)value.v_int64 : 0;
+}
+
 int dn_threads_use(const struct dn_library *library, int wanted, int *before) {
   if (!library->get_threads || !library->set_threads) return *before = 0;
   *before = library->get_threads();
-  if (!wanted) {
-    const char *text = getenv("TVM_NUM_THREADS");
-    long number = text ? strtol(text, NULL, 10) : 0;
-    wanted = number > 0 && number <= 4096 ? (int)number : *before;
-  }
+  if (!wanted) wanted = threads_of_host();
+  if (!wanted) wanted = *before;
   if (wanted != *before) library->set_threads(wanted);
   return wanted;
 }

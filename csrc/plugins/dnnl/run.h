@@ -21,8 +21,8 @@ int dn_run(struct dn_runner *runner, void *const *arguments);
 /* No call is running. */
 void dn_runner_end(struct dn_runner *runner);
 
-/* How many threads oneDNN may use for the caller, for as long as a plan is made or runs. TVM_NUM_THREADS, else what
- * OpenMP has (OMP_NUM_THREADS). `wanted` 0: decide; the number is returned. *before is for dn_threads_restore. */
+/* How many threads oneDNN may use for the caller, for as long as a plan is made or runs: as many as the host's own
+ * pool, else what OpenMP has. `wanted` 0: decide; the number is returned. *before is for dn_threads_restore. */
 int dn_threads_use(const struct dn_library *library, int wanted, int *before);
 void dn_threads_restore(const struct dn_library *library, int now, int before);
 
