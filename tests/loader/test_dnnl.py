@@ -353,7 +353,7 @@ def test_the_other_version(onednn: str) -> None:
             break
     else:
         pytest.skip(f"{wanted} is not installed")
-    files = ["tests/loader/test_dnnl_operators.py", "tests/loader/test_dnnl_shapes.py", "tests/loader/test_dnnl.py"]
+    files = [f"tests/loader/test_dnnl{part}.py" for part in ("_operators", "_shapes", "_types", "_eras", "")]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *files],
         cwd=ROOT,

@@ -61,6 +61,20 @@ int dn_get_text(const struct dn_graph *graph, const struct dn_node *node, const 
   return dn_get_texts(graph, node, name, 1, out);
 }
 
+int dn_get_layout(const struct dn_graph *graph, const struct dn_node *node, const char *name, size_t input,
+                  const char *const defaults[3], const char **out) {
+  *out = "";
+  if (!defaults && !dn_has_attribute(node, name)) return MBLOB_OK;
+  if (input < node->input_count && !dn_has_attribute(node, name)) {
+    int rank = graph->tensors[node->inputs[input]].rank;
+    if (rank >= 3 && rank <= 5) {
+      *out = defaults[rank - 3];
+      return MBLOB_OK;
+    }
+  }
+  return dn_get_text(graph, node, name, out);
+}
+
 static int parse_int(const struct dn_graph *graph, const struct dn_node *node, const char *name, const char *text,
                      int64_t lowest, int64_t *out) {
   char *end;

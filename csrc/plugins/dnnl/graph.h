@@ -75,6 +75,10 @@ size_t dn_count_texts(const struct dn_node *node, const char *name);
 int dn_get_text(const struct dn_graph *graph, const struct dn_node *node, const char *name, const char **out);
 int dn_get_texts(const struct dn_graph *graph, const struct dn_node *node, const char *name, size_t count,
                  const char **out);
+/* The text of an attribute that may be left out: then Relay's default, by the axes of the node's input `input`
+ * ("NCHW" of "NCW NCHW NCDHW" for 4), or "" where `defaults` is NULL. */
+int dn_get_layout(const struct dn_graph *graph, const struct dn_node *node, const char *name, size_t input,
+                  const char *const defaults[3], const char **out);
 /* `count` whole numbers, each at least `lowest` and at most INT32_MAX. */
 int dn_get_ints(const struct dn_graph *graph, const struct dn_node *node, const char *name, size_t count,
                 int64_t lowest, int64_t *out);

@@ -7,6 +7,7 @@
 
 #define DATA_LETTERS "NCDHW"
 #define WEIGHT_LETTERS "GOIDHW"
+static const char *const data_layouts[] = {"NCW", "NCHW", "NCDHW"}, *const weight_layouts[] = {"OIW", "OIHW", "OIDHW"};
 
 struct convolution {
   bool transposed;
@@ -59,7 +60,7 @@ static int read_weights(struct dn_build *build, struct convolution *c, struct dn
   const char *layout;
   int64_t wanted[DN_MAX_RANK] = {0};
   char renamed[32] = "IO";
-  int status = dn_get_text(build->graph, build->node, "kernel_layout", &layout);
+  int status = dn_get_layout(build->graph, build->node, "kernel_layout", 1, weight_layouts, &layout);
   if (status || (status = dn_input(build, 1, operand))) return status;
   const struct dn_tensor *tensor = &build->graph->tensors[operand->tensor];
   if (misnamed(build, c, layout, tensor)) {
@@ -85,8 +86,8 @@ static int read_weights(struct dn_build *build, struct convolution *c, struct dn
 static int read_data(struct dn_build *build, struct convolution *c, struct dn_operand *src) {
   const char *layout, *out_layout;
   const struct dn_graph *graph = build->graph;
-  int status = dn_get_text(graph, build->node, "data_layout", &layout);
-  if (status || (status = dn_get_text(graph, build->node, "out_layout", &out_layout)) ||
+  int status = dn_get_layout(graph, build->node, "data_layout", 0, data_layouts, &layout);
+  if (status || (status = dn_get_layout(graph, build->node, "out_layout", 0, NULL, &out_layout)) ||
       (status = dn_input(build, 0, src)))
     return status;
   status = dn_view_layout(build, "data_layout", layout, DATA_LETTERS, &graph->tensors[src->tensor], NULL, &c->src);
@@ -105,11 +106,13 @@ static int read_numbers(struct dn_build *build, struct convolution *c) {
   const struct dn_graph *graph = build->graph;
   const struct dn_node *node = build->node;
   size_t axes = (size_t)c->axes;
+  for (size_t i = 0; i < axes; ++i) c->dilation[i] = 1;
+  c->groups = 1;
   int status = dn_get_ints(graph, node, "strides", axes, 1, c->strides);
-  if (status || (status = dn_get_ints(graph, node, "dilation", axes, 1, c->dilation)) ||
-      (status = dn_get_padding(graph, node, axes, c->before, c->after)) ||
-      (status = dn_get_int(graph, node, "groups", 1, &c->groups)))
-    return status;
+  if (!status && dn_has_attribute(node, "dilation"))
+    status = dn_get_ints(graph, node, "dilation", axes, 1, c->dilation);
+  if (!status && dn_has_attribute(node, "groups")) status = dn_get_int(graph, node, "groups", 1, &c->groups);
+  if (status || (status = dn_get_padding(graph, node, axes, c->before, c->after))) return status;
   if (c->src.dims[1] % c->groups || c->dst.dims[1] % c->groups)
     return dn_fail_build(build, MBLOB_E_FORMAT, "%lld channels and %lld results cannot be divided into %lld groups",
                          (long long)c->src.dims[1], (long long)c->dst.dims[1], (long long)c->groups);

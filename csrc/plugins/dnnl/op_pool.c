@@ -5,6 +5,7 @@
 #include "operators.h"
 
 #define LETTERS "NCDHW"
+static const char *const layouts[] = {"NCW", "NCHW", "NCDHW"};
 
 struct pool {
   int axes;
@@ -13,11 +14,10 @@ struct pool {
 };
 
 static int read_layouts(struct dn_build *build, struct pool *pool, struct dn_operand *src) {
-  const char *layout, *out_layout = "";
+  const char *layout, *out_layout;
   const struct dn_graph *graph = build->graph;
-  int status = dn_get_text(graph, build->node, "layout", &layout);
-  if (!status && dn_has_attribute(build->node, "out_layout"))
-    status = dn_get_text(graph, build->node, "out_layout", &out_layout);
+  int status = dn_get_layout(graph, build->node, "layout", 0, layouts, &layout);
+  if (!status) status = dn_get_layout(graph, build->node, "out_layout", 0, NULL, &out_layout);
   if (status || (status = dn_input(build, 0, src))) return status;
   status = dn_view_layout(build, "layout", layout, LETTERS, &graph->tensors[src->tensor], NULL, &pool->src);
   if (!status)
