@@ -191,6 +191,63 @@ def test_calls_from_threads(tmp_path: Path) -> None:
     assert not wrong
 
 
+def test_a_network_of_our_own(tmp_path: Path) -> None:
+    """Its layers on oneDNN, as our partitioner gives them to it, against the same layers in plain C."""
+    sys.path.insert(0, str(ROOT / "examples" / "convnet"))
+    try:
+        import convnet
+    finally:
+        sys.path.pop(0)
+    image = np.random.default_rng(3).random(convnet.IMAGE, dtype="float32")
+    answers = []
+    for dnnl in (False, True):
+        convnet.model(dnnl).export_library(tmp_path / f"{dnnl}.so")
+        model = mblob.graph_executor.GraphModule(mblob.load_module(tmp_path / f"{dnnl}.so")["default"](mblob.cpu(0)))
+        model.set_input("image", image)
+        model.run()
+        answers.append(model.get_output(0).numpy().copy())
+    np.testing.assert_allclose(answers[1], answers[0], rtol=1e-5, atol=1e-5)
+    assert 0.01 < answers[0].max() < 0.99, "an answer that tells something"
+
+
+THREADS = """
+import os, sys
+import numpy as np
+import mblob
+from pathlib import Path
+from tests.loader import dnnl_graphs as ref
+from tests.loader.test_dnnl import chain
+
+given = int(sys.argv[1])
+if given:
+    mblob.get_global_func("runtime.config_threadpool")(-1, given)
+g = chain("chain", 2)
+lib = ref.export([g.module()], Path(sys.argv[2]))
+before = len(os.listdir("/proc/self/task"))
+g.check(lib)
+print(len(os.listdir("/proc/self/task")) - before + 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "given", "threads"),
+    [({"TVM_NUM_THREADS": "1"}, 0, 1), ({"TVM_NUM_THREADS": "3"}, 0, 3), ({"OMP_NUM_THREADS": "2"}, 0, 2), ({}, 3, 3)],
+)
+def test_threads_are_as_many_as_the_pool_has(
+    environment: dict[str, str], given: int, threads: int, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS, str(given), str(tmp_path)],
+        env={**os.environ, **environment},
+        text=True,
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert not done.returncode, done.stderr
+    assert int(done.stdout) == threads
+
+
 # ---- errors ----
 
 

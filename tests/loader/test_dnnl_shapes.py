@@ -1,4 +1,4 @@
-"""Operators of oneDNN's regions that compute nothing: reshapes, transpositions, concatenations; views where they can be."""
+"""What computes nothing in oneDNN's regions: reshapes, transpositions, concatenations; views where they can be."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ for entry, to in ((flat, (192,)), (again, (192, 1)), (relu, X.shape), (again, (1
 
 
 def summed(symbol: str, later: bool) -> None:
-    """A convolution is added to a copy of its data, which is read again `later`: only then must it not be added in place."""
+    """A convolution is added to a copy of a value; where that is read `later`, it must not be added in place."""
     g = case(symbol)
     x = floats(1, 16, 6, 6)
     entry, value = convolved(g, g.input(x), x)
@@ -181,7 +181,7 @@ LIES: dict[str, tuple[Callable[[str], Graph], str]] = {
     "order": (lie("transpose", (2, 3, 4)), r"do not make float32\[2, 3, 4\]"),
     "axis": (lie("concatenate", (4, 3, 4), (2, 3, 4), axis=3), "the attribute axis is 3, and the data has 3 axes"),
     "no_axis": (lie("concatenate", (4, 3, 4), (2, 3, 4)), "the attribute axis is missing"),
-    "long": (lie("concatenate", (5, 3, 4), (2, 3, 4), axis=0), r"input 1 is float32\[2, 3, 4\], which does not fit axis 0"),
+    "long": (lie("concatenate", (5, 3, 4), (2, 3, 4), axis=0), r"input 1 is float32\[2, 3, 4\], which does not fit"),
     "short": (lie("concatenate", (3, 3, 4), (2, 3, 4), axis=0), "input 1 is .*, which does not fit axis 0"),
     "other": (lie("concatenate", (4, 3, 4), (2, 3, 5), axis=0), r"input 1 is float32\[2, 3, 5\], which does not fit"),
     "many": (lie("concatenate", (2050, 3, 4), *[(2, 3, 4)] * 1024, axis=0), "it has 1025 inputs, expected 1 to 1024"),

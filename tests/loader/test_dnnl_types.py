@@ -1,4 +1,4 @@
-"""oneDNN's regions in the half floats: values against numpy where this processor has them, else an error that names them."""
+"""oneDNN in half floats: values against numpy where this processor has them, else an error that names them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def graph_of(operator: str, kind: str, vectors: str = "") -> Graph:
         count = 8 if batch else 6
         some = [np.abs(floats(count)) + np.float32(0.5) for _ in range(4 if batch else 2)]
         given = [v.astype(TYPES.get(vectors, np.float32)) for v in some]
-        gamma, beta, *stats = ([wide(v).reshape(-1, 1, 1) for v in given] if batch else [wide(v) for v in given])
+        gamma, beta, *stats = [wide(v).reshape(-1, 1, 1) for v in given] if batch else [wide(v) for v in given]
         mean, variance = stats if batch else (y.mean(-1, keepdims=True), y.var(-1, keepdims=True))
         y = (y - mean) / np.sqrt(variance + 1e-5) * gamma + beta
         inputs += [g.const(v) for v in given]
