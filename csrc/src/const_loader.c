@@ -147,10 +147,9 @@ static int find_in_imports(const struct const_loader *loader, const char *name, 
   int status = MBLOB_OK;
   *out = NULL;
   for (size_t i = 0; !*out && i < mblob_module_import_count(loader->module); i++) {
-    status = mb_module_find(mblob_module_import_at(loader->module, i), name, false, out);
-    /* A module without a loader does not hide the ones behind it; who needs that very module is told later.
-     */
-    if (status && status != MBLOB_E_LOADER) return status;
+    /* One that cannot be opened does not hide the ones behind it; who needs that very module is told later. */
+    status = mb_module_find_if_open(mblob_module_import_at(loader->module, i), name, false, out);
+    if (status) return status;
   }
   return MBLOB_OK;
 }
@@ -186,6 +185,15 @@ static int call_init(const struct const_loader *loader, const struct symbol *sym
   return status;
 }
 
+/* A library that the runtime of the symbol needs is not there. Said as MBLOB_E_LOADER it would send the lookup on, to
+ * the very function that was not initialised. */
+static int fails_for_good(void) {
+  char *text = strdup(mblob_last_error());
+  int status = text ? mblob_set_error(MBLOB_E_INCOMPATIBLE, text) : mb_fail_memory(0);
+  free(text);
+  return status;
+}
+
 static int run_init(const struct const_loader *loader, const struct symbol *symbol) {
   char *name = NULL;
   mblob_function *init = NULL;
@@ -194,7 +202,7 @@ static int run_init(const struct const_loader *loader, const struct symbol *symb
   if (!status && init) status = call_init(loader, symbol, name, init);
   if (status) mb_error_prefix(name);
   free(name);
-  return status;
+  return status == MBLOB_E_LOADER ? fails_for_good() : status;
 }
 
 /* Once per symbol; other threads wait for it. What failed is tried again at the next lookup. */

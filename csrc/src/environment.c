@@ -25,8 +25,8 @@ static int resolve(struct mb_library *library, const char *name, mblob_function 
   *out = NULL;
   *counted = false;
   int status = library ? mb_library_find_import(library, name, out) : MBLOB_OK;
-  if (status && status != MBLOB_E_LOADER) return status;
   if (*out) return MBLOB_OK;
+  /* A module that cannot be opened does not hide a global function. */
   mblob_function *global = NULL;
   int found = mb_global_get(name, &global);
   if (found) return found;

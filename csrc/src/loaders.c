@@ -278,10 +278,12 @@ static bool may_have_functions(mblob_module *module) {
   return false;
 }
 
-int mb_loader_find(mblob_module *module, const char *name, mblob_function **out) {
+int mb_loader_find(mblob_module *module, const char *name, mblob_function **out, bool *closed) {
   *out = NULL;
+  *closed = false;
   if (!may_have_functions(module)) return MBLOB_OK;
   int status = ensure_open(module);
+  *closed = status != MBLOB_OK;
   if (status) return status;
   pthread_mutex_lock(&module->library->lock);
   *out = mb_map_get(&module->functions, name);

@@ -68,9 +68,11 @@ static int find_kernel(struct mb_library *library, const char *name, mblob_funct
   return row && !row->packed ? MBLOB_OK : make_kernel(library, name, name, row, out);
 }
 
-static int find_own(mblob_module *module, const char *name, mblob_function **out) {
+/* `*closed`: the module cannot be opened (recorded), which says nothing about the name. */
+static int find_own(mblob_module *module, const char *name, mblob_function **out, bool *closed) {
   *out = NULL;
-  if (!module->is_library) return mb_loader_find(module, name, out);
+  *closed = false;
+  if (!module->is_library) return mb_loader_find(module, name, out, closed);
   pthread_mutex_lock(&module->library->lock);
   int status = find_kernel(module->library, name, out);
   pthread_mutex_unlock(&module->library->lock);
@@ -82,59 +84,67 @@ static int find_own(mblob_module *module, const char *name, mblob_function **out
 struct search {
   const char *name;
   mblob_function *found;
-  bool stub; /* a module without a loader was passed; the error of this thread is about the first */
-  struct mb_saved_error stub_error;
+  bool passed; /* a module that cannot be opened; the error is that of the first */
+  struct mb_saved_error error;
   size_t walked; /* modules that a hint was sought in */
 };
 
-/* A module without a loader does not hide functions of the modules behind it. */
-static int visit(mblob_module *module, void *argument) {
-  struct search *search = argument;
-  int status = find_own(module, search->name, &search->found);
-  if (status == MBLOB_E_LOADER && !search->stub) {
-    mb_error_save(&search->stub_error);
-    search->stub = true;
-  }
-  return status && status != MBLOB_E_LOADER ? status : search->found ? 1 : 0;
+static int look(struct search *search, mblob_module *module) {
+  bool closed = false;
+  int status = find_own(module, search->name, &search->found, &closed);
+  /* Modules made in code have nothing to open, and say MBLOB_E_LOADER instead. */
+  if (!closed && status != MBLOB_E_LOADER) return status;
+  if (!search->passed) mb_error_save(&search->error);
+  search->passed = true;
+  return MBLOB_OK;
 }
 
+/* A module that cannot be opened does not hide functions of the modules behind it. */
+static int visit(mblob_module *module, void *argument) {
+  struct search *search = argument;
+  int status = look(search, module);
+  return status ? status : search->found ? 1 : 0;
+}
+
+/* The end of a search that found something, or whose last visit gave `status`. Why a module was passed by is the error
+ * of a name that nobody has. */
 static int finish(struct search *search, int status, mblob_function **out) {
   *out = search->found;
   status = status > 1 ? status : MBLOB_OK;
-  if (search->stub && !status && !search->found) status = mb_error_restore(&search->stub_error);
-  if (search->stub) mb_saved_error_free(&search->stub_error);
+  if (search->passed && !status && !search->found) status = mb_error_restore(&search->error);
+  if (search->passed) mb_saved_error_free(&search->error);
   return status;
+}
+
+static int search_module(struct search *search, mblob_module *module, bool imports) {
+  int status = look(search, module);
+  return !status && !search->found && imports ? mb_module_walk(module, true, visit, search) : status;
 }
 
 int mb_module_find(mblob_module *module, const char *name, bool imports, mblob_function **out) {
-  int status = find_own(module, name, out);
-  if (status == MBLOB_OK && *out) return status;
-  if (!imports || (status && status != MBLOB_E_LOADER)) return status;
-  struct search search = {.name = name, .stub = status == MBLOB_E_LOADER};
-  if (search.stub) mb_error_save(&search.stub_error);
-  return finish(&search, mb_module_walk(module, true, visit, &search), out);
+  struct search search = {.name = name};
+  int status = search_module(&search, module, imports);
+  return finish(&search, status, out);
 }
 
-static int search_trees(const struct mb_tree *tree, struct search *search) {
-  int status = MBLOB_OK;
-  for (; tree && !status; tree = tree->next)
-    for (size_t i = 0; i < tree->count && !status; i++)
-      if (tree->modules[i].is_library) status = mb_module_walk(&tree->modules[i], true, visit, search);
-  return status;
+int mb_module_find_if_open(mblob_module *module, const char *name, bool imports, mblob_function **out) {
+  struct search search = {.name = name};
+  int status = search_module(&search, module, imports);
+  if (search.passed) mb_saved_error_free(&search.error);
+  search.passed = false;
+  return finish(&search, status, out);
 }
 
 int mb_library_find_import(struct mb_library *library, const char *name, mblob_function **out) {
   struct search search = {.name = name};
   int status = MBLOB_OK;
-  while (library && !status) {
-    pthread_mutex_lock(&library->lock);
-    /* Trees are only ever put in front, so the rest may be read without the lock. */
-    const struct mb_tree *tree = library->trees;
-    struct mb_library *joined = library->joined;
-    pthread_mutex_unlock(&library->lock);
-    status = search_trees(tree, &search);
-    library = joined;
-  }
+  pthread_mutex_lock(&library->lock);
+  struct mb_tree *tree =
+      library->trees; /* trees are only ever put in front, so the rest may be read without */
+  pthread_mutex_unlock(&library->lock);
+  for (; tree && !status; tree = tree->next)
+    for (size_t i = 0; i < tree->count && !status; i++)
+      if (tree->modules[i].is_library) status = mb_module_walk(&tree->modules[i], true, visit, &search);
   return finish(&search, status, out);
 }
 

@@ -140,7 +140,9 @@ int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void
 /* The function `name` of `module` and, with `imports`, of what it imports. No reference is counted: the
  * result lives as long as the library of the module. MBLOB_OK with *out NULL if there is none. */
 int mb_module_find(mblob_module *module, const char *name, bool imports, mblob_function **out);
-/* The same among the imports of the library modules of all openings. */
+/* The same, where modules that cannot be opened are passed by without an error: for what a module may have. */
+int mb_module_find_if_open(mblob_module *module, const char *name, bool imports, mblob_function **out);
+/* As mb_module_find among the imports of the library modules of all openings. */
 int mb_library_find_import(struct mb_library *library, const char *name, mblob_function **out);
 
 /* ---- loaders (loaders.c) --------------------------------------------------------------------- */
@@ -151,8 +153,8 @@ bool mb_no_loader(const char *function, const mblob_loader *loader);
 bool mb_module_needs_loader(const mblob_module *module);
 /* MBLOB_OK if there is a loader for the module's key, else MBLOB_E_LOADER. */
 int mb_loader_check(const mblob_module *module);
-/* The function that the module's loader has under `name`; opens the module first. */
-int mb_loader_find(mblob_module *module, const char *name, mblob_function **out);
+/* The function that the module's loader has under `name`; opens the module first. `*closed`: that was not possible. */
+int mb_loader_find(mblob_module *module, const char *name, mblob_function **out, bool *closed);
 
 /* ---- libraries (library.c, link.c) ----------------------------------------------------------- */
 
