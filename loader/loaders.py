@@ -67,17 +67,21 @@ def find_loader(key: str, overrides: Mapping[str, Loader]) -> Loader | None:
     return overrides.get(key) or _registered.get(key)
 
 
+def entry_points() -> list[Any]:
+    """The loaders that installed distributions offer, not imported yet: `importlib.metadata.EntryPoint`s."""
+    from importlib import metadata
+
+    found: Any = metadata.entry_points()  # before Python 3.10 a dict
+    return list(found.select(group=ENTRY_POINT_GROUP) if hasattr(found, "select") else found.get(ENTRY_POINT_GROUP, ()))
+
+
 def load_entry_point(key: str) -> bool:
     """Register the loader that an installed distribution offers for `key`; whether there is one.
 
     Raises:
         MblobError: there is one and it cannot be imported.
     """
-    from importlib import metadata
-
-    found: Any = metadata.entry_points()
-    group = found.select(group=ENTRY_POINT_GROUP) if hasattr(found, "select") else found.get(ENTRY_POINT_GROUP, ())
-    for point in group:
+    for point in entry_points():
         if point.name == key:
             try:
                 register_loader(key, point.load())

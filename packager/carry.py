@@ -20,6 +20,7 @@ from mblob.plugin_table import SYMBOL_PREFIX, Plugin
 from packager import objects, shipped
 from packager.compile import SUFFIXES, HostFile, compile_all
 from packager.errors import BuildError
+from packager.given import existing_file
 from packager.host_modules import csource_module, static_library
 from packager.nodes import HostNode, SourceNode, node_of
 from packager.objects import Contents
@@ -100,9 +101,9 @@ def _nodes(item: Any) -> tuple[HostNode, ...]:
 
 def _module_of(path: Path) -> Module:
     if path.suffix in _OBJECTS:
-        return static_library(path)
+        return static_library(existing_file(path, "carry"))
     if path.suffix in SUFFIXES:
-        return csource_module(path)
+        return csource_module(existing_file(path, "carry"))
     known = ", ".join((*SUFFIXES, *_OBJECTS))
     raise BuildError(f"carry: {path}: suffix {path.suffix!r}, expected one of {known}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,11 +24,13 @@ class Seen:
 
     Attributes:
         kernels: by name, in the order of the code.
-        exact: these are all that there are, with all their parameters (PTX); a source may have more in macros.
+        names: of all kernels that the code has; None where it does not tell (a source may have more in macros).
+        exact: all parameters of all kernels are known (PTX).
         opaque: the code cannot be read at all (a binary), so what is missing must be given.
     """
 
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
+    names: tuple[str, ...] | None = None
     exact: bool = False
     opaque: bool = False
 
@@ -43,20 +46,38 @@ def complete(functions: Iterable[Any] | None, seen: Seen, launch: Sequence[str])
     """The kernels to write.
 
     Args:
-        functions: as given to `device_module`; None for all that are seen.
+        functions: as given to `device_module`; None for all that are seen. Of those, the ones whose types are not
+            certain are left out with a warning, unless that leaves none.
         launch: tags of those that give none.
 
     Raises:
         BuildError: a type or tag that does not exist, a kernel twice or not in the code, types that must be given.
     """
-    if functions is None and seen.opaque and not seen.kernels:
+    if functions is None and seen.opaque and not seen.kernels and not seen.names:
         raise BuildError("device_module: the kernels of this code cannot be seen: give functions=, with arg_types")
-    given = [_parse(f) for f in (list(seen.kernels) if functions is None else functions)]
+    given = [_Given(name, None, None) for name in _certain(seen)] if functions is None else [*map(_parse, functions)]
     names = [g.name for g in given]
     if len(set(names)) != len(names):
         raise BuildError(f"device_module: a kernel is listed twice: {', '.join(sorted(names))}")
     default = _tags("launch=", launch)
     return [FunctionInfo(g.name, _types(g, seen), default if g.tags is None else g.tags) for g in given]
+
+
+def _certain(seen: Seen) -> list[str]:
+    """Names of the kernels of the code whose types are certain.
+
+    Raises:
+        BuildError: there are kernels, but none of these.
+    """
+    names = list(seen.kernels) if seen.names is None else seen.names
+    doubts = {name: _doubt(name, seen) for name in names}
+    certain = [name for name in names if not doubts[name]]
+    told = [f"{name}: {doubt}" for name, doubt in doubts.items() if doubt]
+    if told and not certain:
+        raise BuildError(f"device_module: {'; '.join(told)}")
+    for text in told:
+        warnings.warn(f"device_module: a kernel is left out: {text}", stacklevel=4)
+    return certain
 
 
 def _parse(given: Any) -> _Given:
@@ -95,34 +116,46 @@ def _tags(who: str, tags: Sequence[str]) -> tuple[str, ...]:
             raise BuildError(
                 f"device_module: {who}: launch tag {tag!r}; expected {', '.join(TAGS[:-1])}, and {TAGS[-1]} last"
             )
+        if tag in tags[:i]:
+            raise BuildError(f"device_module: {who}: launch tag {tag!r} is there twice")
     return tuple(tags)
 
 
 def _types(given: _Given, seen: Seen) -> tuple[DataType, ...]:
     kernel = seen.kernels.get(given.name)
-    if kernel is None and seen.exact and seen.kernels:
+    if seen.names is not None and given.name not in seen.names:
         raise BuildError(_not_there(given.name, seen))
     if given.types is not None:
         if kernel is not None and seen.exact:
             _check(given, given.types, kernel)
         return given.types
-    if kernel is None:
-        if seen.opaque or seen.kernels:
-            raise BuildError(
-                f"device_module: {given.name}: the types of its arguments cannot be seen in the code: give arg_types"
-                " ([] for none)"
-            )
-        return ()
-    doubts = [f"argument {i}: {p.doubt}" for i, p in enumerate(kernel.parameters) if p.type is None]
-    if doubts:
-        raise BuildError(f"device_module: {given.name}: {'; '.join(doubts)}: give arg_types")
-    return tuple(p.type for p in kernel.parameters if p.type is not None)
+    if doubt := _doubt(given.name, seen):
+        raise BuildError(f"device_module: {given.name}: {doubt}")
+    return tuple(p.type for p in kernel.parameters if p.type is not None) if kernel is not None else ()
+
+
+def _doubt(name: str, seen: Seen) -> str:
+    """Why the types of a kernel must be given, "" if they need not."""
+    kernel = seen.kernels.get(name)
+    if kernel is not None:
+        doubts = [f"argument {i}: {p.doubt}" for i, p in enumerate(kernel.parameters) if p.type is None]
+        return f"{'; '.join(doubts)}: give arg_types" if doubts else ""
+    if not (seen.opaque or seen.kernels):
+        return ""
+    plain = next((k for k in seen.kernels if _is_mangled(name, k)), None)
+    hint = f'; or declare {plain} extern "C", whose C++ name this is' if plain else ""
+    return f"the types of its arguments cannot be seen in the code: give arg_types ([] for none){hint}"
+
+
+def _is_mangled(mangled: str, name: str) -> bool:
+    """Whether the one is a C++ name of the other: the Itanium ABI writes a name behind its length."""
+    return mangled.startswith("_Z") and f"{len(name)}{name}" in mangled
 
 
 def _not_there(name: str, seen: Seen) -> str:
-    listed = ", ".join(seen.kernels)
-    mangled = next((k for k in seen.kernels if k.startswith("_Z") and name in k), None)
-    hint = f'; {mangled} is its C++ name: declare it extern "C"' if mangled else ""
+    listed = ", ".join(seen.names or ()) or "none"
+    mangled = next((k for k in seen.names or () if _is_mangled(k, name)), None)
+    hint = f'; {mangled} is its C++ name: {name} needs extern "C", or its mangled name in functions=' if mangled else ""
     return f"device_module: no kernel {name!r} in the code, which has: {listed}{hint}"
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mblob.dtype import DataType
+from mblob.elf import ElfFile
+from mblob.elf_records import STB_GLOBAL, STT_FUNC
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,27 @@ def _is_address(name: str, body: str) -> bool:
     """Whether the parameter is loaded to a register that is then turned into an address of a state space."""
     loaded = re.findall(rf"\bld\.param\.[usb]64\s+(%\w+),\s*\[{re.escape(name)}\]", body)
     return any(re.search(rf"\bcvta\.to\.\w+\.u64\s+%\w+,\s*{re.escape(r)}\s*;", body) for r in loaded)
+
+
+# -- cubin ----------------------------------------------------------------------------------------------
+
+_STO_CUDA_ENTRY = 0x10  # in st_other: a kernel; other global functions are for the device linker
+
+
+def names_in_cubin(code: bytes, label: str) -> tuple[str, ...]:
+    """Names of the kernels of a cubin.
+
+    Args:
+        label: how errors call it.
+
+    Raises:
+        FormatError: no ELF file, or a damaged one.
+    """
+    kinds = (STB_GLOBAL, STT_FUNC)
+    symbols = ElfFile(memoryview(code), label).symtab
+    return tuple(
+        s.name for s in symbols if s.is_defined and (s.binding, s.type) == kinds and s.st_other & _STO_CUDA_ENTRY
+    )
 
 
 # -- both -----------------------------------------------------------------------------------------------

@@ -14,10 +14,11 @@ from mblob.payload_source import BytesPayload, as_bytes_view
 from mblob.wire import encode_string, encode_u64
 from packager.device_compile import LANGUAGES, Arch, Compile, compile_device
 from packager.device_functions import Seen, complete
-from packager.device_kernels import kernels_of_ptx, kernels_of_source, merged
+from packager.device_kernels import kernels_of_ptx, kernels_of_source, merged, names_in_cubin
 from packager.errors import BuildError
 from packager.given import path_or_text
 from packager.nodes import PayloadNode
+from packager.options import as_options
 
 METAL_VERSION = "0.1.0"  # what TVM's writer says; its reader ignores it
 CL_DELIMITER = "// Function: "  # TVM's OpenCL runtime builds each kernel from the text behind its line
@@ -52,7 +53,8 @@ def device_module(
         functions: one per kernel: a mapping {"name", "arg_types", "launch_param_tags"}, or a tuple in that order.
             arg_types are texts ("handle", "int32") in the order of the parameters; tags name the launch arguments
             that follow them ("blockIdx.x", "threadIdx.x", ...). A name alone, or a mapping without arg_types: the
-            types are taken from CUDA, HIP or OpenCL source, or PTX, where that is certain. None: all kernels there.
+            types are taken from CUDA, HIP or OpenCL source, or PTX, where that is certain. None: all kernels there whose
+            types are certain; others are left out with a warning.
         fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it. With `compile` what to
             make: "ptx" (default), "cubin", "fatbin" for cuda; "hsaco" for hip; "spv" for opencl.
         compile: compile the source, a text or a path: True (with what is on the machine), or the name or command of a
@@ -64,7 +66,7 @@ def device_module(
     Raises:
         OSError: no file at the path.
         BuildError: an unknown kind, a kernel without source, a type or tag that does not exist, types that must be
-            given, kernels or numbers of arguments that the code has not.
+            given (of all kernels, with functions=None), kernels or numbers of arguments that the code has not.
         ToolchainError: no compiler, or it failed.
     """
     if kind not in _ENCODERS:
@@ -89,7 +91,7 @@ def _seen_in(kind: str, source: Sources) -> Seen:
     if text is None or "\0" in text or code.startswith(BINARIES):
         return Seen(opaque=True)
     ptx = kernels_of_ptx(text) if kind == "cuda" else {}
-    return Seen(ptx or kernels_of_source(text, kind), exact=bool(ptx))
+    return Seen(ptx or kernels_of_source(text, kind), tuple(ptx) or None, exact=bool(ptx))
 
 
 def _compiled(
@@ -104,10 +106,25 @@ def _compiled(
         given = _read(source).decode(errors="surrogateescape")
     code, fmt = compile_device(kind, given, how, fmt, arch, options)
     text = given.read_text(errors="replace") if isinstance(given, Path) else given
-    views = [kernels_of_source(text, kind)]
-    if fmt == "ptx":
-        views.append(kernels_of_ptx(code.decode(errors="replace")))
-    return code, fmt, Seen(merged(*views), exact=fmt == "ptx", opaque=True)
+    told = kernels_of_source(text, kind)
+    if kind != "cuda":
+        return code, fmt, Seen(told, opaque=True)
+    if fmt == "cubin":
+        return code, fmt, Seen(told, names_in_cubin(code, "device_module: the cubin that was compiled"), opaque=True)
+    if fmt == "fatbin":  # a container that NVIDIA does not describe: what is in it is seen in PTX of the same source
+        one = arch[-1] if isinstance(arch, (list, tuple)) else arch
+        ptx, _ = compile_device(kind, given, how, "ptx", one, _without_gencode(as_options(options)))
+    else:
+        ptx = code
+    compiled = kernels_of_ptx(ptx.decode(errors="replace"))
+    return code, fmt, Seen(merged(told, compiled), tuple(compiled), exact=True, opaque=True)
+
+
+def _without_gencode(options: Sequence[str]) -> list[str]:
+    """Options without the architectures of a fatbin, several of which PTX cannot have."""
+    names = ("-gencode", "--generate-code")
+    behind = [False, *(o in names for o in options)]
+    return [o for o, value in zip(options, behind) if not value and o.partition("=")[0] not in names]
 
 
 # -- sources --------------------------------------------------------------------------------------------

@@ -15,6 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loader.plugins import PluginInfo
 
 LINKERS = ("bfd", "gold", "lld", "mold")
 CROSS_COMPILERS = (
@@ -87,7 +91,7 @@ def load_findings() -> Iterator[Finding]:
     yield attempt("load", "registered loaders", registered_loaders)
     yield attempt("load", "open from memory", memory_file)
     yield from plugin_findings()
-    yield attempt("plug-ins", "Python loaders", entry_points)
+    yield from entry_point_findings()
 
 
 def attempt(section: str, name: str, look: Callable[[], tuple[str, str]], *, needed: bool = False) -> Finding:
@@ -130,7 +134,11 @@ def plugin_findings() -> Iterator[Finding]:
     if not found:
         where = "none; they are looked for on MBLOB_PLUGIN_PATH and beside libmblob"
         yield Finding("plug-ins", "plug-ins", False, False, where)
+    first: dict[str, PluginInfo] = {}  # who opens a type key
     for plugin in found:
+        if not plugin.problem:
+            for key in plugin.type_keys:
+                first.setdefault(key, plugin)
         serves = [f"type key {key}" for key in plugin.type_keys]
         serves += [f"device type {number}" for number in plugin.devices]
         name = plugin.name or Path(plugin.origin).name
@@ -139,19 +147,46 @@ def plugin_findings() -> Iterator[Finding]:
             ok = not plugin.problem
         except Exception as error:
             said, ok = f"{error}; needs {plugin.needs}", False
+        lost = [] if plugin.problem else [(key, first[key]) for key in plugin.type_keys if first[key] is not plugin]
+        for key, other in lost:
+            said += f"; not used for {key}: {other.name} ({other.origin}) comes first"
+        if any(Path(other.origin).parent == Path(plugin.origin).parent for _, other in lost):
+            ok = False  # of two in one folder the name of the file decides, which nobody means
         yield Finding("plug-ins", name, ok, False, f"{said} ({', '.join(serves)})" if serves else said, plugin.origin)
 
 
-def entry_points() -> tuple[str, str]:
-    """Loaders that installed distributions announce."""
-    from importlib import metadata
+def entry_point_findings() -> Iterator[Finding]:
+    """Loaders that installed distributions announce, each imported as the first module of its key would do it."""
+    try:
+        from loader.loaders import entry_points
 
-    # Before Python 3.10 entry_points() takes no group and gives a dict.
-    if sys.version_info >= (3, 10):
-        found = list(metadata.entry_points(group="mblob.loaders"))
-    else:
-        found = list(metadata.entry_points().get("mblob.loaders", ()))
-    return ", ".join(f"{e.name} = {e.value}" for e in found) or "none", ""
+        found = entry_points()
+    except Exception as error:  # without the C runtime there are none, which is reported above
+        yield Finding("plug-ins", "Python loaders", False, False, f"{type(error).__name__}: {error}")
+        return
+    if not found:
+        yield Finding("plug-ins", "Python loaders", True, False, "none")
+    taken: dict[str, str] = {}  # the value that counts, by key
+    for point in found:
+        finding = attempt("plug-ins", f"Python loader {point.name}", partial(load_entry_point, point))
+        if taken.setdefault(point.name, point.value) != point.value:
+            finding = replace(finding, ok=False, version=f"{finding.version}; {taken[point.name]} comes first")
+        yield finding
+
+
+def load_entry_point(point: Any) -> tuple[str, str]:
+    """What an entry point names.
+
+    Raises:
+        Exception: it cannot be imported, or is no loader.
+    """
+    try:
+        made = point.load()
+    except Exception as error:
+        raise ImportError(f"{point.value} does not load: {type(error).__name__}: {error}") from error
+    if not callable(made):
+        raise TypeError(f"{point.value} is {type(made).__name__}, expected a function")
+    return point.value, ""
 
 
 # -- link and run -----------------------------------------------------------------------------------------

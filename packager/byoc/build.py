@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mblob.errors import MblobError
 from mblob.module import Module
 from mblob.ndarray import ArrayRecord, as_record, read_param_dict
 from packager.byoc.annotate import Predicate, annotate
 from packager.byoc.codegens import Codegen, codegen_of
 from packager.byoc.graph import read_graph
+from packager.byoc.lacks import lacks
 from packager.byoc.merge import merge
 from packager.byoc.operators import Region
 from packager.byoc.partition import Partition, partition
 from packager.errors import BuildError
 from packager.host_modules import csource_module
+from packager.nodes import node_of
 from packager.payload_modules import const_loader_module, graph_executor_factory
 
 
@@ -45,8 +48,9 @@ def partition_graph(
         codegens: generators for this call, before the registered ones.
 
     Raises:
-        BuildError: no graph, a key without a generator, or a generator that gives no module.
-        What predicates and generators raise.
+        BuildError: no graph, params that it does not have, a key without a generator, or a generator that fails (the
+            cause is kept), gives no module, or one without the region's function, where that can be seen.
+        What predicates raise; errors of mblob that generators raise, with key and region before the text.
     """
     graph = read_graph(graph_json)
     records = as_records(params)
@@ -101,9 +105,21 @@ def build(
 
 def _generate(region: Region, codegens: Mapping[str, Codegen]) -> Module:
     codegen = codegens.get(region.key) or codegen_of(region.key)
-    made = codegen(region)
+    try:
+        made = codegen(region)
+    except MblobError as error:
+        error.prefix(f"the code generator of {region.key!r}, for {region.symbol}")
+        raise
+    except Exception as error:
+        raise BuildError(
+            f"the code generator of {region.key!r} failed for {region.symbol}: {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(made, Module):
         raise BuildError(
             f"the code generator of {region.key!r} gave {type(made).__name__} for {region.symbol}, expected a Module"
+        )
+    if all(lacks(node_of(module), region.symbol) for module in made.walk()):
+        raise BuildError(
+            f"the code generator of {region.key!r} gave a module ({made.type_key}) without a function {region.symbol}"
         )
     return made

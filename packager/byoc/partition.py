@@ -78,9 +78,11 @@ def _check_params(graph: Graph, params: Mapping[str, ArrayRecord]) -> None:
     for node in graph.inputs:
         if inputs.setdefault(node.name, node) is not node:
             raise BuildError(f"graph: two inputs are called {node.name!r}")
+    if unknown := [name for name in params if name not in inputs]:
+        raise BuildError(
+            f"params: the graph has no input {', '.join(map(repr, unknown))}; it has {', '.join(inputs) or 'none'}"
+        )
     for name, record in params.items():
-        if name not in inputs:  # executors pass it by, too
-            continue
         value = inputs[name].outputs[0]
         if (record.dtype, record.shape) != (DataType.parse(value.dtype), value.shape):
             raise BuildError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,9 +74,11 @@ def test_params_as_bytes_and_what_does_not_fit() -> None:
     b = Builder()
     x, w = b.input("x"), b.input("w")
     graph = b.json(b.call("add", x, w))
-    data = mblob.save_param_dict({"w": array(1), "unknown": array(2)})
+    data = mblob.save_param_dict({"w": array(1)})
     module = mblob.partition_graph(graph, data, None, {"one": takes("add")}, codegens=GENERATORS)
     assert "w" not in [n["name"] for n in json.loads(module.get_source() or "")["nodes"]]
+    with pytest.raises(BuildError, match="params: the graph has no input 'other', 'W'; it has x, w"):
+        mblob.partition_graph(graph, {"other": array(1), "w": array(1), "W": array(1)}, None, {}, codegens=GENERATORS)
     for wrong, message in (
         (np.zeros(4, "float32"), r"params: 'w' is float32\[4\], the graph has int32\[4\]"),
         (np.zeros(5, "int32"), r"params: 'w' is int32\[5\], the graph has int32\[4\]"),
@@ -100,7 +103,7 @@ def test_registered_generators(monkeypatch: pytest.MonkeyPatch) -> None:
     @mblob.register_codegen("mine")
     def mine(region: byoc.Region) -> Any:
         seen.append(region)
-        return mblob.csource_module("", "c") if len(seen) == 1 else None
+        return mblob.json_module("mine", region.symbol, "{}") if len(seen) == 1 else None
 
     mblob.partition_graph(graph, None, None, {"mine": takes("turn")})
     assert seen[0].key == "mine"
@@ -116,6 +119,63 @@ def test_registered_generators(monkeypatch: pytest.MonkeyPatch) -> None:
         mblob.partition_graph(graph, None, None, {"library": takes("turn")})
     with pytest.raises(BuildError, match="one: expected a predicate, found int"):
         mblob.partition_graph(graph, None, None, {"one": 1})  # type: ignore[dict-item]
+
+
+def test_a_generator_that_fails_is_named() -> None:
+    b = Builder()
+    graph = b.json(b.call("turn", b.input("x")))
+    at = r"'one'.* for tvmgen_default_one_main_0: "
+
+    def fails(error: Exception) -> Callable[[byoc.Region], mblob.Module]:
+        def codegen(region: byoc.Region) -> mblob.Module:
+            raise error
+
+        return codegen
+
+    with pytest.raises(BuildError, match=at + "ZeroDivisionError: by nought") as caught:
+        mblob.partition_graph(
+            graph, None, None, {"one": takes("turn")}, codegens={"one": fails(ZeroDivisionError("by nought"))}
+        )
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    error = mblob.ToolchainError("no compiler", command=["x"])
+    with pytest.raises(mblob.ToolchainError, match=r"'one', for tvmgen_default_one_main_0: no compiler") as failed:
+        mblob.partition_graph(graph, None, None, {"one": takes("turn")}, codegens={"one": fails(error)})
+    assert failed.value is error
+
+
+PLAIN = "void {0}(const int x[4], int y[4]) {{ y[0] = x[0]; }}"
+
+
+def test_a_module_without_the_regions_function_is_refused(tmp_path: Path) -> None:
+    b = Builder()
+    graph = b.json(b.call("turn", b.input("x")))
+    symbol = "tvmgen_default_one_main_0"
+    prototype = "void {0}(const int x[4], int y[4])"
+    for name in ("other", symbol):
+        (tmp_path / f"{name}.c").write_text(PLAIN.format(name))
+        subprocess.run(["cc", "-c", f"{name}.c"], cwd=tmp_path, check=True)
+    (tmp_path / "made.h").write_text("")
+    above = mblob.csource_module("", "c")
+    above.import_module(mblob.json_module("one", symbol, "{}"))
+    for wrong in (
+        mblob.json_module("one", "other", "{}"),
+        mblob.csource_module("", "c"),
+        mblob.csource_module(PLAIN.format("other"), functions=[prototype.format("other")]),
+        mblob.csource_module(tmp_path / "other.c"),
+        mblob.static_library(tmp_path / "other.o", functions=[prototype.format("other")]),
+    ):
+        with pytest.raises(BuildError, match=rf"'one' gave a module \({wrong.type_key}\) without a function {symbol}"):
+            mblob.partition_graph(graph, None, None, {"one": takes("turn")}, codegens={"one": lambda _, m=wrong: m})
+    for possible in (
+        above,
+        mblob.blob_module("one", b"", data=False),
+        mblob.csource_module(PLAIN.format(symbol), functions=[prototype.format(symbol)]),
+        mblob.csource_module('#include "made.h"\n', "c"),
+        mblob.csource_module(PLAIN.format("NAME"), options=[f"-DNAME={symbol}"]),
+        mblob.static_library(tmp_path / "other.o"),
+        mblob.static_library(tmp_path / f"{symbol}.o", functions=[prototype.format("other")]),
+    ):
+        mblob.partition_graph(graph, None, None, {"one": takes("turn")}, codegens={"one": lambda _, m=possible: m})
 
 
 def test_a_generator_of_c_is_linked(host: Callable[[], mblob.Module], tmp_path: Path) -> None:

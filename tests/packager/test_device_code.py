@@ -89,11 +89,12 @@ def test_ptx_tells_what_is_certain() -> None:
 @pytest.mark.parametrize(
     ("kind", "source", "given", "message"),
     [
-        ("cuda", PTX, None, r"doubtful: argument 0: PTX does not tell whether .* is a number or an address; arg"),
+        ("cuda", PTX, ["doubtful"], r"doubtful: argument 0: PTX does not tell whether .* a number or an address; arg"),
+        ("cuda", PTX[PTX.index(".visible .entry d"):].split("\n")[0], None, r"doubtful: argument 0: .*: give arg_types"),
         ("cuda", PTX, ["absent"], r"no kernel 'absent' in the code, which has: k, doubtful, none"),
         ("cuda", PTX, [("k", ["handle"])], r"k: arg_types has 1 types, the kernel takes 3"),
         ("cuda", PTX, [("k", ["handle", "float64", "int32"])], r"k: argument 1: float64 has 8 bytes, .* takes 4"),
-        ("cuda", PTX.replace("entry k(", "entry _Z1kPf("), ["k"], r'_Z1kPf is its C\+\+ name: declare it extern "C"'),
+        ("cuda", PTX.replace("entry k(", "entry _Z1kPf("), ["k"], r'_Z1kPf is its C\+\+ name: k needs extern "C", or its m'),
         ("cuda", b"\x7fELF", None, r"give functions=, with arg_types"),
         ("cuda", b"\x50\xed\x55\xba", ["k"], r"k: the types of its arguments cannot be seen"),
         ("opencl", "kernel void f(local int *x, __global int *y) {}", None, r"argument 0: `local int \*x` is memory"),
@@ -104,6 +105,18 @@ def test_ptx_tells_what_is_certain() -> None:
 def test_types_that_are_not_certain_are_asked_for(kind: str, source: Any, given: Any, message: str) -> None:
     with pytest.raises(BuildError, match=message):
         mblob.device_module(kind, source, functions=given)
+
+
+def test_all_kernels_means_those_that_are_certain() -> None:
+    with pytest.warns(UserWarning, match=r"a kernel is left out: doubtful: argument 0: .*: give arg_types"):
+        module = mblob.device_module("cuda", PTX)
+    assert list(kernels(module)) == ["k", "none"]
+
+
+def test_a_launch_tag_twice_is_refused() -> None:
+    for arguments in ({"launch": ["blockIdx.x", "blockIdx.x"]}, {"functions": [("scale", None, ["threadIdx.y"] * 2)]}):
+        with pytest.raises(BuildError, match=r"launch tag '\w+\.[xy]' is there twice"):
+            mblob.device_module("opencl", CL, **arguments)  # type: ignore[arg-type]
 
 
 # -- compilers, played ----------------------------------------------------------------------------------
@@ -154,18 +167,64 @@ def test_nvcc_makes_ptx(tool: Tool, tmp_path: Path) -> None:
     assert words[-1] == str(tmp_path / "k.cu")
 
 
+def cubin(*names: str, helpers: tuple[str, ...] = ()) -> bytes:
+    """As much of a cubin as its kernels are seen by: a symbol table; other functions lack the mark of a kernel."""
+    strings = b"\0" + b"".join(n.encode() + b"\0" for n in (*names, *helpers))
+    symbols = bytearray(24)
+    for name in (*names, *helpers):
+        at = strings.index(b"\0" + name.encode() + b"\0") + 1
+        symbols += struct.pack("<IBBHQQ", at, 0x12, 0x10 if name in names else 0, 1, 0, 128)
+    head = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2, 190, 1, 0, 0, 64, 0, 64, 0, 0, 64, 3, 0)
+    rows = [(0,) * 10, (0, 3, 0, 0, 256, len(strings), 0, 0, 1, 0)]
+    rows.append((0, 2, 0, 0, 256 + len(strings), len(symbols), 1, 1, 8, 24))
+    return head + b"".join(struct.pack("<IIQQQQIIQQ", *row) for row in rows) + strings + symbols
+
+
+MANGLED = 'extern "C" __global__ void good(int *x) {}\n__global__ void tmpl(int *x) {}'
+NOT_THERE = r"""no kernel 'tmpl' in the code, which has: good, _Z4tmplPi; .* tmpl needs extern "C", or its mangled name"""
+
+
+def check_mangled(fmt: str, arch: Any) -> None:
+    arguments: dict[str, Any] = {"fmt": fmt, "compile": "nvcc", "arch": arch}
+    for given in ("tmpl", ("tmpl", ["handle"])):
+        with pytest.raises(BuildError, match=NOT_THERE.replace("good, _Z4tmplPi", r"[\w, ]*_Z4tmplPi[\w, ]*")):
+            mblob.device_module("cuda", MANGLED, [given], **arguments)
+    module = mblob.device_module("cuda", MANGLED, ["good", ("_Z4tmplPi", ["handle"])], **arguments)
+    assert kernels(module) == {"good": ["handle"], "_Z4tmplPi": ["handle"]}
+
+
+def test_kernels_are_those_of_the_cubin(tool: Tool) -> None:
+    tool("nvcc", cubin("good", "_Z4tmplPi", helpers=("device_function",)))
+    check_mangled("cubin", "sm_90")
+    arguments: dict[str, Any] = {"fmt": "cubin", "compile": "nvcc", "arch": "sm_90"}
+    with pytest.warns(UserWarning, match=r'left out: _Z4tmplPi: .* give arg_types .*or declare tmpl extern "C"'):
+        assert list(kernels(mblob.device_module("cuda", MANGLED, **arguments))) == ["good"]
+    tool("nvcc", cubin("_Z4tmplPi"))
+    with pytest.raises(BuildError, match=r'_Z4tmplPi: the types .* cannot be seen .*or declare tmpl extern "C"'):
+        mblob.device_module("cuda", MANGLED, **arguments)
+    tool("nvcc", cubin("good")[:200])
+    with pytest.raises(mblob.FormatError, match="the cubin that was compiled: .* needs"):
+        mblob.device_module("cuda", MANGLED, **arguments)
+
+
 def test_a_cubin_has_the_types_of_its_source(tool: Tool) -> None:
-    tool("nvcc", b"\x7fELF...")
+    tool("nvcc", cubin("vadd", "mixed"))
     module = mblob.device_module("cuda", CU, fmt="cubin", compile="nvcc", arch="sm_90a")
     assert kernels(module)["vadd"] == ["handle", "handle", "handle", "int32"]
     assert decode_payload("cuda", module.payload)["fmt"] == b"cubin"
 
 
 def test_a_fatbin_has_an_image_for_each_architecture_and_ptx_of_the_newest(tool: Tool) -> None:
-    log = tool("nvcc", b"\x50\xed\x55\xba")
-    mblob.device_module("cuda", CU, fmt="fatbin", compile=True, arch=["sm_80", "compute_90"])
-    codes = [w for w in log.read_text().split() if w.startswith("-gencode")]
-    assert [c.rsplit("code=")[-1] for c in codes] == ["sm_80", "sm_90", "compute_90"]
+    log = tool("nvcc", PTX.encode())
+    arch = ["sm_80", "compute_90"]
+    module = mblob.device_module(
+        "cuda", CU, ["k"], fmt="fatbin", compile=True, arch=arch, options="-gencode arch=compute_70 -lineinfo"
+    )
+    assert kernels(module) == {"k": ["handle", "float32", "uint32"]}
+    fatbin, ptx = log.read_text().splitlines()
+    assert ptx.startswith("-ptx -arch=sm_90 -lineinfo -x cu")
+    codes = [w for w in fatbin.split() if w.startswith("-gencode")]
+    assert [c.rsplit("code=")[-1] for c in codes if "=" in c] == ["sm_80", "sm_90", "compute_90"]
 
 
 def test_hipcc_and_clang_are_called_as_they_want_it(tool: Tool) -> None:
@@ -251,6 +310,12 @@ def test_nvcc_compiles_here(tmp_path: Path, fmt: str, arch: Any, start: bytes) -
     module = mblob.device_module("cuda", tmp_path / "k.cu", fmt=fmt, compile=True, arch=arch)
     assert kernels(module) == ALL
     assert bytes(decode_payload("cuda", module.payload)["data"]).lstrip().startswith(start)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("fmt", "arch"), [("ptx", "sm_90"), ("cubin", "sm_90"), ("fatbin", ["sm_80", "sm_90"])])
+def test_kernels_are_those_of_the_code(fmt: str, arch: Any) -> None:
+    check_mangled(fmt, arch)
 
 
 @needs_nvcc
