@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -54,3 +55,38 @@ def test_it_leaves_nothing_behind(pack, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     assert pack("doctor", env={"TMPDIR": str(tmp_path / "scratch")}).returncode == 0
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_entry_points_are_loaded_and_told(pack, tmp_path: Path) -> None:
+    info = tmp_path / "site" / "announced-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: announced\nVersion: 1\n")
+    lines = ("good = announced:load", "gone = no_such_module:load", "number = announced:number")
+    (info / "entry_points.txt").write_text("\n".join(("[mblob.loaders]", *lines, "")))
+    (info.parent / "announced.py").write_text("def load(payload): ...\nnumber = 1\n")
+    path = os.pathsep.join(filter(None, (str(info.parent), os.environ.get("PYTHONPATH"))))
+    done = pack("doctor", "--json", env={"PYTHONPATH": path})
+    found = {f["name"]: f for f in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 0
+    names = ("good", "gone", "number")
+    told = {name: (found[f"Python loader {name}"]["ok"], found[f"Python loader {name}"]["version"]) for name in names}
+    assert told["good"] == (True, "announced:load")
+    assert told["gone"][0] is told["number"][0] is False
+    assert "no_such_module:load does not load: ModuleNotFoundError" in told["gone"][1]
+    assert "announced:number is int, expected a function" in told["number"][1]
+
+
+def test_two_plug_ins_for_one_key_are_told(pack, root: Path, cc, tmp_path: Path) -> None:
+    flags = (f"-I{root / 'csrc/include'}", "-DMBLOB_HOST", '-DTOY_KEY="toy_key"', "-fvisibility=hidden")
+    source = (root / "tests/c/kernels/plugin_toy.c").read_text()
+    files = []
+    for folder, name in (("one", "toy"), ("one", "twin"), ("two", "later")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        renamed = source.replace("MBLOB_PLUGIN(toy)", f"MBLOB_PLUGIN({name})").replace('"toy"', f'"{name}"')
+        files.append(cc(renamed, tmp_path / folder / f"libmblob-{name}.so", *flags))
+    done = pack("doctor", "--json", env={"MBLOB_PLUGIN_PATH": os.pathsep.join(map(str, files))})
+    found = {f["name"]: f for f in json.loads(done.stdout)["findings"]}
+    assert [found[name]["ok"] for name in ("toy", "twin", "later")] == [True, False, True]
+    assert "comes first" not in found["toy"]["version"]
+    for name in ("twin", "later"):
+        assert f"not used for toy_key: toy ({files[0]}) comes first" in found[name]["version"]
