@@ -53,8 +53,8 @@ def device_module(
         functions: one per kernel: a mapping {"name", "arg_types", "launch_param_tags"}, or a tuple in that order.
             arg_types are texts ("handle", "int32") in the order of the parameters; tags name the launch arguments
             that follow them ("blockIdx.x", "threadIdx.x", ...). A name alone, or a mapping without arg_types: the
-            types are taken from CUDA, HIP or OpenCL source, or PTX, where that is certain. None: all kernels there whose
-            types are certain; others are left out with a warning.
+            types are taken from CUDA, HIP or OpenCL source, or PTX, where that is certain. None: all kernels there
+            whose types are certain; others are left out with a warning.
         fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it. With `compile` what to
             make: "ptx" (default), "cubin", "fatbin" for cuda; "hsaco" for hip; "spv" for opencl.
         compile: compile the source, a text or a path: True (with what is on the machine), or the name or command of a

@@ -21,8 +21,8 @@ def register_codegen(key: str, *, override: bool = False) -> Callable[[Codegen],
     """Register the code generator of a key: a decorator, `@register_codegen("mykey")`.
 
     The function is called with a `Region` and gives a module that has a function `region.symbol`, or whose runtime has
-    it: `mblob.json_module`, `mblob.blob_module`, `mblob.csource_module`, ... What it raises ends the partition, with the
-    key and the symbol in the message.
+    it: `mblob.json_module`, `mblob.blob_module`, `mblob.csource_module`, ... What it raises ends the partition, with
+    the key and the symbol in the message.
 
     Args:
         override: replace one that is registered.

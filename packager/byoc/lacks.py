@@ -9,7 +9,8 @@ from mblob.mapping import map_file
 from mblob.module import Node
 from packager.nodes import HostNode, ObjectNode, PayloadNode, SourceNode
 
-_ELSEWHERE = re.compile(r'##|^\s*#\s*include\s*"|^-include', re.MULTILINE)  # names may be made, or come from other files
+# Names may be made, or come from other files.
+_ELSEWHERE = re.compile(r'##|^\s*#\s*include\s*"|^-include', re.MULTILINE)
 
 
 def lacks(node: Node, symbol: str) -> bool:

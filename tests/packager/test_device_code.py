@@ -89,12 +89,12 @@ def test_ptx_tells_what_is_certain() -> None:
 @pytest.mark.parametrize(
     ("kind", "source", "given", "message"),
     [
-        ("cuda", PTX, ["doubtful"], r"doubtful: argument 0: PTX does not tell whether .* a number or an address; arg"),
-        ("cuda", PTX[PTX.index(".visible .entry d"):].split("\n")[0], None, r"doubtful: argument 0: .*: give arg_types"),
+        ("cuda", PTX, ["doubtful"], r"doubtful: argument 0: PTX does not tell whether .* a number or an address; a"),
+        ("cuda", PTX[PTX.index(".visible .entry d"):].split("\n")[0], None, r"doubtful: argument 0: .*: give arg"),
         ("cuda", PTX, ["absent"], r"no kernel 'absent' in the code, which has: k, doubtful, none"),
         ("cuda", PTX, [("k", ["handle"])], r"k: arg_types has 1 types, the kernel takes 3"),
         ("cuda", PTX, [("k", ["handle", "float64", "int32"])], r"k: argument 1: float64 has 8 bytes, .* takes 4"),
-        ("cuda", PTX.replace("entry k(", "entry _Z1kPf("), ["k"], r'_Z1kPf is its C\+\+ name: k needs extern "C", or its m'),
+        ("cuda", PTX.replace("entry k(", "entry _Z1kPf("), ["k"], r'_Z1kPf is its C\+\+ name: k needs extern "C", or'),
         ("cuda", b"\x7fELF", None, r"give functions=, with arg_types"),
         ("cuda", b"\x50\xed\x55\xba", ["k"], r"k: the types of its arguments cannot be seen"),
         ("opencl", "kernel void f(local int *x, __global int *y) {}", None, r"argument 0: `local int \*x` is memory"),
@@ -181,7 +181,7 @@ def cubin(*names: str, helpers: tuple[str, ...] = ()) -> bytes:
 
 
 MANGLED = 'extern "C" __global__ void good(int *x) {}\n__global__ void tmpl(int *x) {}'
-NOT_THERE = r"""no kernel 'tmpl' in the code, which has: good, _Z4tmplPi; .* tmpl needs extern "C", or its mangled name"""
+NOT_THERE = r"""no kernel 'tmpl' in the code, which has: good, _Z4tmplPi; .* tmpl needs extern "C", or its mangled"""
 
 
 def check_mangled(fmt: str, arch: Any) -> None:
@@ -203,7 +203,7 @@ def test_kernels_are_those_of_the_cubin(tool: Tool) -> None:
     with pytest.raises(BuildError, match=r'_Z4tmplPi: the types .* cannot be seen .*or declare tmpl extern "C"'):
         mblob.device_module("cuda", MANGLED, **arguments)
     tool("nvcc", cubin("good")[:200])
-    with pytest.raises(mblob.FormatError, match="the cubin that was compiled: .* needs"):
+    with pytest.raises(mblob.FormatError, match=r"the cubin that was compiled: .* needs"):
         mblob.device_module("cuda", MANGLED, **arguments)
 
 
