@@ -103,12 +103,12 @@ class PayloadNode(Node):
         text: what `get_source` answers, if it is text.
         data: opens without a loader.
         alignment, align_at: as of `mblob.classic.OutEntry`.
-        symbol: name of its one function, None if only its runtime knows its functions.
+        only_function: name of its one function, None if only its runtime knows its functions.
     """
 
     def __init__(
         self, type_key: str, content: Payload, text: str | None = None, *, data: bool = False,
-        alignment: int = 1, align_at: int = 0, symbol: str | None = None,
+        alignment: int = 1, align_at: int = 0, only_function: str | None = None,
     ) -> None:  # fmt: skip
         self.type_key = type_key
         self.content = content
@@ -116,7 +116,7 @@ class PayloadNode(Node):
         self._data = data
         self.alignment = alignment
         self.align_at = align_at
-        self.symbol = symbol
+        self.only_function = only_function
         self._mapping: memoryview | None = None
 
     @property

@@ -35,7 +35,7 @@ def json_module(kind: str, symbol: str, graph_json: str | Mapping[str, Any], con
     check_key(kind, "json_module")
     text = _json_text(graph_json, "json_module")
     payload = encode_string(symbol) + encode_string(text) + encode_strings(const_names)
-    return Module(node=PayloadNode(kind, BytesPayload(payload), text, symbol=symbol))
+    return Module(node=PayloadNode(kind, BytesPayload(payload), text, only_function=symbol))
 
 
 def graph_executor_factory(

@@ -20,7 +20,7 @@ def lacks(node: Node, symbol: str) -> bool:
         OSError: the file of a host module cannot be read.
     """
     if isinstance(node, PayloadNode):
-        return node.symbol is not None and node.symbol != symbol
+        return node.only_function is not None and node.only_function != symbol
     if isinstance(node, HostNode) and symbol in (p.name for p in node.functions):
         return False
     if isinstance(node, SourceNode):
