@@ -35,10 +35,10 @@ struct _cl_mem {
 struct _cl_program {
   char *text;
   size_t size;
-  int built;
+  int built, told; /* what the arguments are */
 };
 struct _cl_kernel {
-  char name[64];
+  char name[64], parameters[256]; /* "" if the driver is not to tell them */
   cl_uint count;
   struct fake_argument args[ARGUMENTS];
 };
@@ -356,6 +356,7 @@ EXPORT cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_
   if (count != 1) abort();
   if (strstr(program->text, "#error") || strstr(options, "-bad")) return -11;
   program->built = 1;
+  program->told = strstr(options, "-cl-kernel-arg-info") != NULL;
   return CL_SUCCESS;
 }
 
@@ -420,6 +421,9 @@ EXPORT cl_kernel clCreateKernel(cl_program program, const char *wanted, cl_int *
       cl_kernel kernel = object(sizeof(*kernel));
       memcpy(kernel->name, name, sizeof(name));
       kernel->count = count;
+      const char *from = at;
+      while (from > program->text && *from != '(') from--;
+      if (program->told) snprintf(kernel->parameters, sizeof(kernel->parameters), "%.*s", (int)(at - from), from);
       return kernel;
     }
   *error = CL_INVALID_KERNEL_NAME;
@@ -431,6 +435,32 @@ EXPORT cl_int clReleaseKernel(cl_kernel kernel) { return end(kernel, __func__); 
 EXPORT cl_int clGetKernelInfo(cl_kernel kernel, cl_uint what, size_t room, void *out, size_t *needed) {
   MAY_FAIL();
   return what == CL_KERNEL_NUM_ARGS ? answer(&kernel->count, sizeof(kernel->count), room, out, needed) : -30;
+}
+
+/* "__global float *x": the qualifier by its word, the type without name and qualifiers. Of parameters without a type nothing is
+ * told. */
+EXPORT cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint i, cl_uint what, size_t room, void *out, size_t *needed) {
+  MAY_FAIL();
+  char copy[256], type[256] = "", *rest = NULL, *word;
+  cl_uint address = CL_KERNEL_ARG_ADDRESS_PRIVATE, access = CL_KERNEL_ARG_ACCESS_NONE;
+  const char *at = kernel->parameters;
+  for (cl_uint skipped = 0; at && skipped < i; skipped++)
+    if ((at = strchr(at, ','))) at++;
+  if (!at || !*at) return CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
+  at += *at == '(';
+  snprintf(copy, sizeof(copy), "%.*s", (int)strcspn(at, ",)"), at);
+  for (word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+    if (!strcmp(word, "__global")) address = CL_KERNEL_ARG_ADDRESS_GLOBAL;
+    else if (!strcmp(word, "__constant")) address = CL_KERNEL_ARG_ADDRESS_CONSTANT;
+    else if (!strcmp(word, "__local")) address = CL_KERNEL_ARG_ADDRESS_LOCAL;
+    else if (!strcmp(word, "read_only")) access = CL_KERNEL_ARG_ACCESS_READ_ONLY, address = CL_KERNEL_ARG_ADDRESS_GLOBAL;
+    else if (*rest) strcat(strcat(type, *type ? " " : ""), word);
+    else if (*word == '*') strcat(type, "*");
+  }
+  if (!*type) return CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
+  if (what == CL_KERNEL_ARG_ADDRESS_QUALIFIER) return answer(&address, sizeof(address), room, out, needed);
+  if (what == CL_KERNEL_ARG_ACCESS_QUALIFIER) return answer(&access, sizeof(access), room, out, needed);
+  return what == CL_KERNEL_ARG_TYPE_NAME ? answer_text(type, room, out, needed) : -30;
 }
 
 EXPORT cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_uint what, size_t room, void *out,

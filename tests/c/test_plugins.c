@@ -78,7 +78,7 @@ static void two_in_one_folder_are_an_error(void) {
 static void a_carried_one_comes_before_the_path(void) {
   setenv("MBLOB_PLUGIN_PATH", place("plugins_a"), 1);
   CHECK(child_of("carries.so") == 75);
-  CHECK(child_of("keyed.so") == 15);
+  CHECK(child_of("keyed.so") == 75); /* the copy that was first has the device */
 }
 
 static void a_registered_one_comes_first(void) {
@@ -241,6 +241,42 @@ static void a_carried_device_outlives_its_library(void) {
   TVMArrayFree(a);
 }
 
+/* Memory of the copy that was first goes to the kernels of both libraries. */
+static void adds_up(const char *file) {
+  DLTensor *a, *b;
+  float value = 3, got = 0;
+  mblob_module *module;
+  mblob_function *function;
+  TVMValue args[2], ret;
+  int codes[] = {kTVMNDArrayHandle, kTVMNDArrayHandle}, code;
+  CHECK(mblob_open(place(file), NULL, &module) == MBLOB_OK);
+  CHECK(mblob_module_function(module, "sum", 1, &function) == MBLOB_OK);
+  CHECK(TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 12, 0, &a) == 0 && TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 12, 0, &b) == 0);
+  CHECK(TVMArrayCopyFromBytes(a, &value, sizeof(value)) == 0);
+  args[0].v_handle = a, args[1].v_handle = b;
+  CHECK(mblob_function_call(function, args, codes, 2, &ret, &code) == MBLOB_OK);
+  CHECK(TVMArrayCopyToBytes(b, &got, sizeof(got)) == 0 && got == 3);
+  TVMArrayFree(a), TVMArrayFree(b);
+  mblob_function_release(function);
+  mblob_module_release(module);
+}
+
+static void copies_share_the_memory_of_the_first(void) {
+  setenv("MBLOB_PLUGIN_PATH", place("plugins_a"), 1);
+  adds_up("keyed.so");
+  adds_up("carries.so");
+  CHECK(child_of("carries.so") == 15);
+  CHECK(mblob_register_plugin(&__mblob_plugin_toy) == MBLOB_OK);
+  adds_up("keyed.so");
+}
+
+static void copies_share_the_memory_of_a_carried_one(void) {
+  setenv("MBLOB_PLUGIN_PATH", place("plugins_a"), 1);
+  adds_up("carries.so");
+  adds_up("keyed.so");
+  CHECK(child_of("keyed.so") == 75);
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv) {
@@ -262,5 +298,7 @@ int main(int argc, char **argv) {
   APART(streams_attributes_and_the_current_device);
   APART(workspaces_of_a_device);
   APART(a_carried_device_outlives_its_library);
+  APART(copies_share_the_memory_of_the_first);
+  APART(copies_share_the_memory_of_a_carried_one);
   return 0;
 }

@@ -41,10 +41,10 @@ def opencl_device(opencl_caches: None) -> mblob.Device:
     return mblob.opencl(0)
 
 
-def packed(path: Path, kernels: mblob.Module) -> Path:
+def packed(path: Path, kernels: mblob.Module, **options: Any) -> Path:
     host = mblob.csource_module("int unused;")
     host.import_module(kernels)
-    host.export_library(path)
+    host.export_library(path, **options)
     return path
 
 

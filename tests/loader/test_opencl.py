@@ -297,3 +297,34 @@ def test_memory_of_the_host_and_wrong_counts_are_refused(pack_opencl: Pack, open
 def test_tensors_of_no_elements(opencl_device: mblob.Device) -> None:
     empty = mblob.array(np.empty((0, 3), "int16"), opencl_device)
     assert empty.numpy().shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "declared", "found"),
+    [
+        ("read_only image2d_t x", ["handle"], "argument 0 is declared handle and in its program an image"),
+        ("__global float *x", ["int64"], "argument 0 is declared int64 and in its program a pointer to global memory"),
+        ("ulong x, __global ulong *y", ["handle", "handle"], r"argument 0 is declared handle .* a value \(ulong\)"),
+        ("__global float *x, __local float *y", ["handle", "handle"], "argument 1 is declared handle .* to local memory"),
+        ("__global float *x, sampler_t y", ["handle", "int64"], r"argument 1 is declared int64 .* a sampler"),
+        ("__global float *x, float y", ["handle", "int32"], r"argument 1 is declared int32 .* a value \(float\)"),
+        ("__global float *x, int2 y", ["handle", "int64"], r"argument 1 is declared int64 .* a value \(int2\)"),
+    ],
+)
+def test_parameters_of_another_kind_than_declared(
+    pack_opencl: Pack, opencl_device: mblob.Device, parameters: str, declared: list[str], found: str
+) -> None:
+    module = pack_opencl(f"__kernel void k({parameters}) {{}}", ("k", declared))
+    x = mblob.array(floats(4), opencl_device)
+    with pytest.raises(mblob.FormatError, match=f"kernel 'k': {found}"):
+        module["k"](*(x if d == "handle" else 1 for d in declared))
+
+
+def test_parameters_of_the_users_types_and_none(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
+    source = "typedef int own;\n__kernel void k(__global float *x, __constant float *y, own z) { x[z] = y[0]; }"
+    module = pack_opencl(source, ("k", ["handle", "handle", "int32"]))
+    x, y = (mblob.array(values, opencl_device) for values in (floats(4), np.full(1, 7, "float32")))
+    module["k"](x, y, 2)
+    assert x.numpy().tolist() == [0, 1, 7, 3]
+    with pytest.raises(ValueError, match="kernel 'k': argument 0 is a pointer and was given none"):
+        module["k"](None, y, 2)

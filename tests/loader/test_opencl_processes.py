@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import mblob
+from tests.loader.opencl_libraries import SCALE, SCALE_TYPES, X, packed
 
 
 def python(script: str, **environment: str) -> str:
@@ -123,3 +124,21 @@ def test_what_is_alive_at_the_end_does_not_disturb_it(scale_path: str, tmp_path:
     builtins.kept = x, scale  # until the interpreter is gone
     """
     assert python(script, MBLOB_CACHE="0", POCL_CACHE_DIR=str(tmp_path / "pocl")) == ""
+
+
+@pytest.mark.parametrize("first", ["carries", "memory", "plain"])
+def test_copies_of_the_plugin_work_together(scale_path: str, tmp_path: Path, first: str) -> None:
+    carries = tmp_path / "carries.so"
+    packed(carries, mblob.device_module("opencl", SCALE, [("scale", SCALE_TYPES, X)]), carry=["opencl"])
+    script = f"""
+    paths = {{"carries": {str(carries)!r}, "plain": {scale_path!r}}}
+    order = ["plain", "carries"] if {first!r} == "plain" else ["carries", "plain"]
+    ones = lambda: mblob.array(np.ones(4, "float32"), mblob.opencl(0))
+    early = ones() if {first!r} == "memory" else None
+    for _ in range(2):
+        for name in order:
+            x = ones() if early is None else early
+            mblob.load_module(paths[name]).imported_modules[0]["scale"](x, 2.0, 4, 1, 4)
+            print(x.numpy()[0], end=" ")
+    """
+    assert python(script) == ("2.0 4.0 8.0 16.0 " if first == "memory" else 4 * "2.0 ")

@@ -44,6 +44,7 @@ int mb_cl_load(void) {
                    name, missing);
   }
   (void)find(library, "clCreateProgramWithIL", &found.clCreateProgramWithIL);
+  (void)find(library, "clGetKernelArgInfo", &found.clGetKernelArgInfo);
   mb_cl = found;
   library_name = strcpy(name_of_library, name);
   return MBLOB_OK;

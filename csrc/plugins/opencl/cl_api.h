@@ -31,6 +31,7 @@ enum {
   CL_MEM_OBJECT_ALLOCATION_FAILURE = -4,
   CL_OUT_OF_RESOURCES = -5,
   CL_OUT_OF_HOST_MEMORY = -6,
+  CL_KERNEL_ARG_INFO_NOT_AVAILABLE = -19,
   CL_INVALID_COMMAND_QUEUE = -36,
   CL_INVALID_KERNEL_NAME = -46,
   CL_INVALID_BUFFER_SIZE = -61,
@@ -67,6 +68,15 @@ enum {
   CL_PROGRAM_KERNEL_NAMES = 0x1168,
   CL_PROGRAM_BUILD_LOG = 0x1183,
   CL_KERNEL_NUM_ARGS = 0x1191,
+  CL_KERNEL_ARG_ADDRESS_QUALIFIER = 0x1196,
+  CL_KERNEL_ARG_ACCESS_QUALIFIER = 0x1197,
+  CL_KERNEL_ARG_TYPE_NAME = 0x1198,
+  CL_KERNEL_ARG_ADDRESS_GLOBAL = 0x119B,
+  CL_KERNEL_ARG_ADDRESS_LOCAL = 0x119C,
+  CL_KERNEL_ARG_ADDRESS_CONSTANT = 0x119D,
+  CL_KERNEL_ARG_ADDRESS_PRIVATE = 0x119E,
+  CL_KERNEL_ARG_ACCESS_READ_ONLY = 0x11A0,
+  CL_KERNEL_ARG_ACCESS_NONE = 0x11A3,
   CL_KERNEL_WORK_GROUP_SIZE = 0x11B0
 };
 #define CL_DEVICE_TYPE_ALL UINT64_C(0xFFFFFFFF)
@@ -117,12 +127,14 @@ enum {
   F(void *, clGetExtensionFunctionAddressForPlatform, (cl_platform_id, const char *))
 
 typedef cl_program (*mb_cl_with_il)(cl_context, const void *, size_t, cl_int *);
+typedef cl_int (*mb_cl_arg_info)(cl_kernel, cl_uint, cl_uint, size_t, void *, size_t *);
 
 struct mb_cl_api {
 #define MEMBER(result, name, parameters) result(*name) parameters;
   MB_CL_FUNCTIONS(MEMBER)
 #undef MEMBER
   mb_cl_with_il clCreateProgramWithIL; /* NULL in libraries before 2.1 */
+  mb_cl_arg_info clGetKernelArgInfo;   /* NULL in libraries that are not whole */
 };
 
 /* The functions, after mb_cl_load() succeeded. */

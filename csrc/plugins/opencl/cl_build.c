@@ -10,7 +10,10 @@
 
 enum { SHOWN_LINES = 3, SHOWN_LENGTH = 240 }; /* of the compiler's log */
 
-static const char *build_options(void) {
+/* Keeps what cl_signature.c asks for. */
+static const char tells_arguments[] = "-cl-kernel-arg-info";
+
+static const char *user_options(void) {
   const char *options = getenv("MBLOB_OPENCL_OPTIONS");
   return options ? options : "";
 }
@@ -92,8 +95,15 @@ static int create(enum mb_cl_form form, const struct mb_cl_part *part, const str
   return from_il(part, device, out);
 }
 
-static cl_int build(cl_program program, const struct mb_cl_device *device) {
-  return mb_cl.clBuildProgram(program, 1, &device->device, build_options(), NULL, NULL);
+static cl_int build(enum mb_cl_form form, cl_program program, const struct mb_cl_device *device) {
+  char *options = NULL;
+  if (asprintf(&options, "%s%s%s", user_options(), *user_options() ? " " : "", tells_arguments) < 0)
+    return CL_OUT_OF_HOST_MEMORY;
+  /* A program that is compiled already may have been compiled by a driver that does not know the option. */
+  const char *used = form == MB_CL_SOURCE ? options : user_options();
+  const cl_int code = mb_cl.clBuildProgram(program, 1, &device->device, used, NULL, NULL);
+  free(options);
+  return code;
 }
 
 /* ---- the cache -------------------------------------------------------------------------------- */
@@ -108,7 +118,8 @@ static bool key_of(const struct mb_cl_part *part, const struct mb_cl_device *dev
   mb_sha256(part->code.data, part->code.size, digests + 32);
   (void)fwrite(digests, 1, sizeof(digests), all);
   /* With the NUL of each text, so that no two sets of them are the same bytes. */
-  const char *texts[] = {device->platform_name, device->name, device->version, device->driver, build_options()};
+  const char *texts[] = {device->platform_name, device->name, device->version, device->driver, user_options(),
+                         tells_arguments};
   for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) (void)fwrite(texts[i], 1, strlen(texts[i]) + 1, all);
   (void)fclose(all);
   if (text) mb_sha256((const uint8_t *)text, size, out->digest);
@@ -116,7 +127,7 @@ static bool key_of(const struct mb_cl_part *part, const struct mb_cl_device *dev
   return text != NULL;
 }
 
-static cl_program load(const struct mb_cl_key *key, const struct mb_cl_device *device) {
+static cl_program load(enum mb_cl_form form, const struct mb_cl_key *key, const struct mb_cl_device *device) {
   uint8_t *data = NULL;
   size_t size = 0;
   cl_program program = NULL;
@@ -125,7 +136,7 @@ static cl_program load(const struct mb_cl_key *key, const struct mb_cl_device *d
   const uint8_t *binary = data;
   program = mb_cl.clCreateProgramWithBinary(device->context, 1, &device->device, &size, &binary, &of_binary, &code);
   free(data);
-  if (program && build(program, device)) {
+  if (program && build(form, program, device)) {
     (void)mb_cl.clReleaseProgram(program);
     program = NULL;
   }
@@ -145,10 +156,10 @@ int mb_cl_build(enum mb_cl_form form, const struct mb_cl_part *part, const char 
                 cl_program *out) {
   struct mb_cl_key key;
   const bool cached = form != MB_CL_BINARY && key_of(part, device, &key);
-  if (cached && (*out = load(&key, device))) return MBLOB_OK;
+  if (cached && (*out = load(form, &key, device))) return MBLOB_OK;
   int status = create(form, part, device, out);
   if (status) return status;
-  const cl_int code = build(*out, device);
+  const cl_int code = build(form, *out, device);
   if (code) {
     status = fail_build(kernel, device, *out, code);
     (void)mb_cl.clReleaseProgram(*out);

@@ -100,6 +100,9 @@ static int set_argument(const struct mb_cl_launcher *l, const struct mb_kernel *
   cl_mem buffer = NULL;
   const bool is_pointer = mb_is_pointer(k->types[i]);
   int status = is_pointer ? read_pointer(k, i, value, code, &p) : mb_kernel_scalar(k, (int)i, value, code, &scalar, &size);
+  if (!status && is_pointer && !p.memory) /* OpenCL allows it for kernels that do not follow it; drivers crash at the others */
+    status = mb_fail(MBLOB_E_ARGUMENT, "opencl: kernel '%s': argument %llu is a pointer and was given none", k->name,
+                     (unsigned long long)i);
   if (!status && p.memory) {
     buffer = p.memory->object;
     if (p.offset) status = add_sub(k, i, l->device, &p, subs, &buffer);

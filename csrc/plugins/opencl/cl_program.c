@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cl_build.h"
+#include "cl_signature.h"
 
 /* ---- programs --------------------------------------------------------------------------------- */
 
@@ -59,6 +60,7 @@ static int make_launcher(const struct mb_kernel *info, const struct mb_cl_device
     status = mb_fail_format("payload", -1, MB_UNKNOWN,
                             "opencl: kernel '%s' is declared with %llu arguments and its program has %u", info->name,
                             (unsigned long long)info->type_count, count);
+  if (!status) status = mb_cl_check_signature(info, l->kernel);
   if (!status && !mb_cl.clGetKernelWorkGroupInfo(l->kernel, device->device, CL_KERNEL_WORK_GROUP_SIZE,
                                                  sizeof(l->max_group), &l->max_group, NULL))
     l->max_group = l->max_group ? l->max_group : (size_t)device->max_group;

@@ -29,6 +29,10 @@ int mb_device_register(const mblob_device_api *api) {
   return MBLOB_OK;
 }
 
+const mblob_device_api *mb_device_registered(int device_type) {
+  return device_type > 0 && device_type < KINDS ? atomic_load(&apis[device_type]) : NULL;
+}
+
 /* Both lists are for people. */
 static void list_known(char *text, size_t size) {
   size_t used = (size_t)snprintf(text, size, "cpu");

@@ -20,6 +20,8 @@ int mb_device_check(DLDevice device);
 int mb_device_api(int device_type, const mblob_device_api **out);
 /* Add a kind; the one that was registered first counts. The table stays. */
 int mb_device_register(const mblob_device_api *api);
+/* The registered table of the type, NULL if there is none; nothing is looked for. */
+const mblob_device_api *mb_device_registered(int device_type);
 
 /* Memory of any device; `alignment` 0 means that of tensors. A size of 0 gives an address as well. */
 int mb_device_allocate(DLDevice device, uint64_t size, uint64_t alignment, void **out);

@@ -1,6 +1,7 @@
 /* Tables of plug-ins: their texts are read from a file, because no code of it may run before it is needed; all of
  * them is checked when it is in memory. */
 #define _GNU_SOURCE
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,37 @@ static int check_tables(const mblob_plugin *plugin, const char *origin) {
   return MBLOB_OK;
 }
 
+/* ---- copies ------------------------------------------------------------------------------------ */
+
+/* Plug-ins with devices that were started: for good, as the memory of their devices. */
+struct started {
+  struct started *next;
+  const mblob_plugin *plugin;
+};
+
+static _Atomic(struct started *) all_started;
+
+/* Before its devices can be found. */
+static int remember(const mblob_plugin *plugin) {
+  for (const struct started *s = atomic_load(&all_started); s; s = s->next)
+    if (s->plugin == plugin) return MBLOB_OK;
+  struct started *made = malloc(sizeof(*made));
+  if (!made) return mb_fail_memory(sizeof(*made));
+  made->plugin = plugin;
+  made->next = atomic_load(&all_started);
+  while (!atomic_compare_exchange_weak(&all_started, &made->next, made)) continue;
+  return MBLOB_OK;
+}
+
+/* The plug-in whose table serves the device type, NULL if none was started. */
+static const mblob_plugin *owner_of(int device_type) {
+  const mblob_device_api *api = mb_device_registered(device_type);
+  for (const struct started *s = api ? atomic_load(&all_started) : NULL; s; s = s->next)
+    for (uint32_t i = 0; i < s->plugin->device_api_count; i++)
+      if (&s->plugin->device_apis[i] == api) return s->plugin;
+  return NULL;
+}
+
 int mb_plugin_start(const mblob_plugin *plugin, const char *origin) {
   struct mb_plugin_head head;
   mb_plugin_read_head((struct mb_slice){(const uint8_t *)plugin, sizeof(*plugin)}, MBLOB_PLUGIN_SYMBOL, &head);
@@ -127,13 +159,25 @@ int mb_plugin_start(const mblob_plugin *plugin, const char *origin) {
     mb_error_prefix(context);
     return mblob_last_error_info()->status;
   }
+  if (plugin->device_api_count) status = remember(plugin);
   for (uint32_t i = 0; !status && i < plugin->device_api_count; i++)
     status = mb_device_register(&plugin->device_apis[i]);
   return status;
 }
 
-const mblob_runtime *mb_plugin_runtime(const mblob_plugin *plugin, const char *type_key) {
+static const mblob_runtime *own_runtime(const mblob_plugin *plugin, const char *type_key) {
   for (uint32_t i = 0; i < plugin->runtime_count; i++)
     if (strcmp(plugin->runtimes[i].type_key, type_key) == 0) return &plugin->runtimes[i];
   return NULL;
+}
+
+/* Each copy of a plug-in knows only its own memory, and that of a device comes from the copy that was first. */
+const mblob_runtime *mb_plugin_runtime(const mblob_plugin *plugin, const char *type_key) {
+  for (uint32_t i = 0; i < plugin->device_api_count; i++) {
+    const mblob_plugin *owner = owner_of(plugin->device_apis[i].device_type);
+    const mblob_runtime *runtime = NULL;
+    if (owner && strcmp(owner->name, plugin->name) == 0) runtime = own_runtime(owner, type_key);
+    if (runtime) return runtime;
+  }
+  return own_runtime(plugin, type_key);
 }

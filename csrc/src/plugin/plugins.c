@@ -35,7 +35,7 @@ int mblob_register_plugin(const mblob_plugin *plugin) {
   int status = mb_plugin_start(plugin, "process");
   if (!status) status = remember(plugin);
   for (uint32_t i = 0; !status && i < plugin->runtime_count; i++) {
-    mblob_loader loader = mb_plugin_loader(&plugin->runtimes[i]);
+    mblob_loader loader = mb_plugin_loader(mb_plugin_runtime(plugin, plugin->runtimes[i].type_key));
     status = mblob_register_loader(&loader);
   }
   return status;

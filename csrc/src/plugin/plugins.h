@@ -34,6 +34,7 @@ int mb_plugin_symbols(const struct mb_elf *elf,
                       int (*visit)(void *context, const char *symbol, struct mb_slice bytes), void *context);
 /* Check a table in memory against its own texts, start it, and register its devices. `origin` is for errors. */
 int mb_plugin_start(const mblob_plugin *plugin, const char *origin);
+/* Who serves the key: where another copy (of that name, of any version) was started before and has the devices, that one. */
 const mblob_runtime *mb_plugin_runtime(const mblob_plugin *plugin, const char *type_key);
 
 /* ---- where they come from -------------------------------------------------------------------- */
