@@ -1,6 +1,7 @@
 /* An OpenCL library for tests: memory is the heap, a program is its own binary, kernels whose name is known run, and any call
  * can be made to fail. What the machine looks like comes from the environment:
  *   FAKE_CL_PLATFORMS  how many, 1 by default
+ *   FAKE_CL_FORGETS    set: the arguments of binaries are not told
  *   FAKE_CL_DEVICES    kinds in the driver's order, "cpu,gpu" by default; the same on each platform */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -36,6 +37,7 @@ struct _cl_program {
   char *text;
   size_t size;
   int built, told; /* what the arguments are */
+  int is_binary;
 };
 struct _cl_kernel {
   char name[64], parameters[256]; /* "" if the driver is not to tell them */
@@ -339,7 +341,9 @@ EXPORT cl_program clCreateProgramWithBinary(cl_context context, cl_uint count, c
     return NULL;
   }
   *of_binary = CL_SUCCESS;
-  return program_of("", 0, (const char *)data[0] + 8, sizes[0] - 8);
+  cl_program program = program_of("", 0, (const char *)data[0] + 8, sizes[0] - 8);
+  program->is_binary = 1;
+  return program;
 }
 
 /* Behind the five words of SPIR-V's header: source. */
@@ -356,7 +360,7 @@ EXPORT cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_
   if (count != 1) abort();
   if (strstr(program->text, "#error") || strstr(options, "-bad")) return -11;
   program->built = 1;
-  program->told = strstr(options, "-cl-kernel-arg-info") != NULL;
+  program->told = strstr(options, "-cl-kernel-arg-info") && !(program->is_binary && getenv("FAKE_CL_FORGETS"));
   return CL_SUCCESS;
 }
 

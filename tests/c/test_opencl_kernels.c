@@ -281,6 +281,17 @@ static void programs_are_compiled_once(void) {
   forget_cache();
 }
 
+static void what_differs_from_its_declaration_is_not_kept(void) {
+  forget_cache();
+  setenv("FAKE_CL_FORGETS", "1", 1);
+  const char *const text = "__kernel void k(long x) {}";
+  for (int i = 0; i < 2; i++) CHECK(refuses("d", text, "argument 0 is declared float64") && fake->compilations == i + 1);
+  for (int i = 0; i < 2; i++) CHECK(launches("l", text) == MBLOB_OK && fake->compilations == 3);
+  CHECK(refuses("d", text, "argument 0 is declared float64") && fake->compilations == 4); /* the same source */
+  (void)cached_file(); /* one */
+  forget_cache();
+}
+
 static void where_the_cache_is(void) {
   forget_cache();
   unsetenv("MBLOB_CACHE_DIR");
@@ -461,6 +472,7 @@ int main(int argc, char **argv) {
   APART(programs_that_drivers_wrote);
   APART(spirv_where_the_device_takes_it);
   APART(programs_are_compiled_once);
+  APART(what_differs_from_its_declaration_is_not_kept);
   APART(where_the_cache_is);
   APART(scalars_are_converted_as_declared);
   APART(extents_come_by_their_tags);

@@ -305,7 +305,7 @@ def test_tensors_of_no_elements(opencl_device: mblob.Device) -> None:
         ("read_only image2d_t x", ["handle"], "argument 0 is declared handle and in its program an image"),
         ("__global float *x", ["int64"], "argument 0 is declared int64 and in its program a pointer to global memory"),
         ("ulong x, __global ulong *y", ["handle", "handle"], r"argument 0 is declared handle .* a value \(ulong\)"),
-        ("__global float *x, __local float *y", ["handle", "handle"], "argument 1 is declared handle .* to local memory"),
+        ("__global float *x, __local int *y", ["handle", "handle"], "argument 1 is declared handle .* to local memory"),
         ("__global float *x, sampler_t y", ["handle", "int64"], r"argument 1 is declared int64 .* a sampler"),
         ("__global float *x, float y", ["handle", "int32"], r"argument 1 is declared int32 .* a value \(float\)"),
         ("__global float *x, int2 y", ["handle", "int64"], r"argument 1 is declared int64 .* a value \(int2\)"),

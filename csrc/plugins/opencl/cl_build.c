@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cl_cache.h"
+#include "cl_signature.h"
 #include "digest.h"
 
 enum { SHOWN_LINES = 3, SHOWN_LENGTH = 240 }; /* of the compiler's log */
@@ -108,7 +109,28 @@ static cl_int build(enum mb_cl_form form, cl_program program, const struct mb_cl
 
 /* ---- the cache -------------------------------------------------------------------------------- */
 
-static bool key_of(const struct mb_cl_part *part, const struct mb_cl_device *device, struct mb_cl_key *out) {
+/* Programs from the cache are taken as declared, because not all drivers tell the arguments of a binary: so the declarations are
+ * a part of the key, and only what agrees with them is kept. */
+static void write_declarations(const struct mb_cl_payload *payload, uint64_t part, FILE *out) {
+  for (size_t i = 0; i < payload->kernels.count; i++) {
+    const struct mb_kernel *k = &payload->kernels.items[i];
+    const uint64_t count = k->type_count;
+    if (payload->part_of[i] != part) continue;
+    (void)fwrite(k->name, 1, strlen(k->name) + 1, out);
+    (void)fwrite(&count, sizeof(count), 1, out);
+    (void)fwrite(k->types, sizeof(*k->types), k->type_count, out);
+  }
+}
+
+static bool are_as_declared(const struct mb_cl_payload *payload, uint64_t part, cl_program program) {
+  bool are = true;
+  for (size_t i = 0; are && i < payload->kernels.count; i++)
+    are = payload->part_of[i] != part || mb_cl_is_as_declared(&payload->kernels.items[i], program);
+  return are;
+}
+
+static bool key_of(const struct mb_cl_payload *payload, uint64_t index, const struct mb_cl_device *device, struct mb_cl_key *out) {
+  const struct mb_cl_part *part = &payload->parts[index];
   uint8_t digests[64];
   char *text = NULL;
   size_t size = 0;
@@ -121,6 +143,7 @@ static bool key_of(const struct mb_cl_part *part, const struct mb_cl_device *dev
   const char *texts[] = {device->platform_name, device->name, device->version, device->driver, user_options(),
                          tells_arguments};
   for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) (void)fwrite(texts[i], 1, strlen(texts[i]) + 1, all);
+  write_declarations(payload, index, all);
   (void)fclose(all);
   if (text) mb_sha256((const uint8_t *)text, size, out->digest);
   free(text);
@@ -152,12 +175,13 @@ static void store(const struct mb_cl_key *key, cl_program program) {
   free(data);
 }
 
-int mb_cl_build(enum mb_cl_form form, const struct mb_cl_part *part, const char *kernel, const struct mb_cl_device *device,
+int mb_cl_build(const struct mb_cl_payload *payload, uint64_t part, const char *kernel, const struct mb_cl_device *device,
                 cl_program *out) {
   struct mb_cl_key key;
-  const bool cached = form != MB_CL_BINARY && key_of(part, device, &key);
+  const enum mb_cl_form form = payload->form;
+  const bool cached = form != MB_CL_BINARY && mb_cl_cache_is_on() && key_of(payload, part, device, &key);
   if (cached && (*out = load(form, &key, device))) return MBLOB_OK;
-  int status = create(form, part, device, out);
+  int status = create(form, &payload->parts[part], device, out);
   if (status) return status;
   const cl_int code = build(form, *out, device);
   if (code) {
@@ -166,6 +190,6 @@ int mb_cl_build(enum mb_cl_form form, const struct mb_cl_part *part, const char 
     *out = NULL;
     return status;
   }
-  if (cached) store(&key, *out);
+  if (cached && are_as_declared(payload, part, *out)) store(&key, *out);
   return MBLOB_OK;
 }

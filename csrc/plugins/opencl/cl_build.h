@@ -6,7 +6,7 @@
 #include "cl_payload.h"
 
 /* `kernel`: for whom, in errors. The compiler's first errors are in the error. */
-int mb_cl_build(enum mb_cl_form form, const struct mb_cl_part *part, const char *kernel, const struct mb_cl_device *device,
+int mb_cl_build(const struct mb_cl_payload *payload, uint64_t part, const char *kernel, const struct mb_cl_device *device,
                 cl_program *out);
 
 #endif

@@ -35,6 +35,11 @@ static bool folder(char *path, size_t size) {
   return used > 0 && (size_t)used < size;
 }
 
+bool mb_cl_cache_is_on(void) {
+  char path[4096];
+  return folder(path, sizeof(path));
+}
+
 /* Room for a name of a file behind the folder. */
 static bool path_of(const struct mb_cl_key *key, char *path, size_t size) {
   if (!folder(path, size - 80)) return false;

@@ -20,7 +20,7 @@ static int program_of(struct mb_cl_module *m, uint64_t part, const char *kernel,
     }
   struct mb_cl_program *made = calloc(1, sizeof(*made));
   if (!made) return mb_fail_memory(sizeof(*made));
-  int status = mb_cl_build(m->payload.form, &m->payload.parts[part], kernel, device, &made->program);
+  int status = mb_cl_build(&m->payload, part, kernel, device, &made->program);
   if (status) {
     free(made);
     return status;

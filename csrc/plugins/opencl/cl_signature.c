@@ -97,16 +97,36 @@ static const char *kind_of(const struct parameter *p) {
   }
 }
 
+/* The first parameter that is not as declared, in *out; false if there is none. */
+static bool find_other(const struct mb_kernel *declared, cl_kernel kernel, size_t *index, struct parameter *out) {
+  for (size_t i = 0; mb_cl.clGetKernelArgInfo && i < declared->type_count; i++) {
+    if (!ask(kernel, (cl_uint)i, out)) return false;
+    *index = i;
+    if (!agrees(declared->types[i], out)) return true;
+  }
+  return false;
+}
+
+bool mb_cl_is_as_declared(const struct mb_kernel *declared, cl_program program) {
+  struct parameter p;
+  size_t index;
+  cl_uint count = 0;
+  cl_int code = CL_SUCCESS;
+  cl_kernel kernel = mb_cl.clCreateKernel(program, declared->name, &code);
+  if (!kernel) return false;
+  const bool is = !mb_cl.clGetKernelInfo(kernel, CL_KERNEL_NUM_ARGS, sizeof(count), &count, NULL) &&
+                  count == declared->type_count && !find_other(declared, kernel, &index, &p);
+  (void)mb_cl.clReleaseKernel(kernel);
+  return is;
+}
+
 int mb_cl_check_signature(const struct mb_kernel *declared, cl_kernel kernel) {
   struct parameter p;
+  size_t i;
   char text[32];
-  for (size_t i = 0; mb_cl.clGetKernelArgInfo && i < declared->type_count; i++) {
-    if (!ask(kernel, (cl_uint)i, &p)) return MBLOB_OK;
-    if (!agrees(declared->types[i], &p))
-      return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: kernel '%s': argument %zu is declared %s and in its program %s%s%s%s",
-                            declared->name, i,
-                            mb_is_pointer(declared->types[i]) ? "handle" : mb_kernel_type_text(declared->types[i], text), kind_of(&p),
-                            *p.type ? " (" : "", p.type, *p.type ? ")" : "");
-  }
-  return MBLOB_OK;
+  if (!find_other(declared, kernel, &i, &p)) return MBLOB_OK;
+  const DLDataType type = declared->types[i];
+  return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: kernel '%s': argument %zu is declared %s and in its program %s%s%s%s",
+                        declared->name, i, mb_is_pointer(type) ? "handle" : mb_kernel_type_text(type, text), kind_of(&p),
+                        *p.type ? " (" : "", p.type, *p.type ? ")" : "");
 }
