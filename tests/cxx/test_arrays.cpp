@@ -156,7 +156,7 @@ void ADeviceIsTheHost() {
   host->FreeWorkspace(kCpu, scratch);
   int nobody = 0;
   REQUIRE(Has(Thrown([&] { host->FreeWorkspace(kCpu, &nobody); }), "not allocated by this thread"));
-  REQUIRE(Has(Thrown([&] { host->AllocWorkspace(DLDevice{kDLCUDA, 0}, 8); }), "device type 2"));
+  REQUIRE(Has(Thrown([&] { host->AllocWorkspace(DLDevice{kDLMetal, 0}, 8); }), "device type 8"));
   REQUIRE(Has(Thrown([&] { host->AllocDataSpace(kCpu, 2, nullptr, kFloat32); }), "shape is NULL"));
   host->SetDevice(kCpu);
   TVMStreamHandle stream = host->CreateStream(kCpu);
@@ -169,7 +169,7 @@ void ADeviceIsTheHost() {
                        nullptr);
   host->StreamSync(kCpu, nullptr);
   REQUIRE(At(b, 0) == 8);
-  REQUIRE(!DeviceAPI::Get(DLDevice{kDLCUDA, 0}, true));
+  REQUIRE(!DeviceAPI::Get(DLDevice{kDLMetal, 0}, true));
   REQUIRE(Has(Thrown([] { DeviceAPI::Get(DLDevice{kDLMetal, 0}); }), "device type 8"));
 }
 

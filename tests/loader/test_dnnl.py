@@ -430,3 +430,36 @@ def test_numbers_are_those_of_the_headers(folder: str) -> None:
         ["cc", "-std=gnu11", "-fsyntax-only", "-Wall", "-Werror", f"-I{folder}", ROOT / "tests/c/dnnl_headers.c"],
         check=True,
     )
+
+
+def test_a_fork_is_told_and_a_child_may_begin_anew(onednn: str) -> None:
+    if not GOLDEN.is_dir():
+        pytest.skip("no golden libraries beside this project")
+    code = f"""
+import os, signal
+import mblob, numpy as np
+def make():
+    module = mblob.load_module({str(GOLDEN / "dnnl_llvm_factory.so")!r})
+    model = mblob.graph_executor.GraphModule(module["default"](mblob.cpu(0)))
+    stored = np.load({str(GOLDEN / "dnnl_llvm.npz")!r})
+    model.set_input(d1=stored["d1"], w1=stored["w1"], b1=stored["b1"])
+    return model, stored["out"]
+model, expected = make()
+model.run()
+if os.fork() == 0:
+    signal.alarm(60)
+    try:
+        model.run()
+    except mblob.IncompatibleError as error:
+        print(error)
+    model, expected = make()
+    model.run()
+    print(abs(model.get_output(0).numpy() - expected).max() < 1e-4, flush=True)
+    os._exit(0)
+raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]) if hasattr(os, "waitstatus_to_exitcode") else 0)
+"""
+    done = python(code, OMP_NUM_THREADS="2")
+    assert done.returncode == 0, done.stderr
+    told, same = done.stdout.splitlines()
+    assert "the process was forked after oneDNN ran on 2 threads" in told
+    assert same == "True"

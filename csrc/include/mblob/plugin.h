@@ -7,6 +7,7 @@
  * the table `mblob_host` that it is given, so one binary serves every place, and a library that carries it has no
  * undefined symbols and still opens in TVM.
  *
+ * Include     <mblob.h>, which has this file, mblob_status and mblob_module_info.
  * Found       first match counts: loaders given with the open, then what is registered in the process (mblob_register_loader,
  *             mblob_register_plugin, Python's register_loader), carried by the library, built in, on MBLOB_PLUGIN_PATH
  *             (colon separated folders or files, in their order), beside libmblob; in Python then the entry
@@ -14,7 +15,8 @@
  *             are read from the file.
  * Ownership   payloads, names and arguments are borrowed; a payload is valid until `close`. `self` and
  *             `function` are the plug-in's.
- * Errors      functions return MBLOB_OK or a status, after host->set_error(status, text).
+ * Errors      functions return MBLOB_OK or a status (mblob_status), after host->set_error(status, text). No C++
+ *             exception may leave them.
  * Threads     every function may be called from any thread, several at a time; `open` once per module. */
 #ifndef MBLOB_PLUGIN_H
 #define MBLOB_PLUGIN_H

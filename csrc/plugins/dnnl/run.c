@@ -1,5 +1,7 @@
 #include "run.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "host.h"
@@ -29,11 +31,24 @@ static int threads_of_host(void) {
   return told && value.v_int64 > 0 && value.v_int64 <= 4096 ? (int)value.v_int64 : 0;
 }
 
+/* OpenMP's threads stay behind when a process forks, and the child would wait for them for ever. */
+static atomic_bool threads_ran, threads_lost;
+
+static void in_child(void) {
+  if (atomic_load(&threads_ran)) atomic_store(&threads_lost, true);
+}
+
+static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, in_child); }
+
 int dn_threads_use(const struct dn_library *library, int wanted, int *before) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  (void)pthread_once(&once, watch_forks);
   if (!library->get_threads || !library->set_threads) return *before = 0;
   *before = library->get_threads();
   if (!wanted) wanted = threads_of_host();
   if (!wanted) wanted = *before;
+  if (atomic_load(&threads_lost)) wanted = 1;
+  if (wanted > 1) atomic_store(&threads_ran, true);
   if (wanted != *before) library->set_threads(wanted);
   return wanted;
 }
@@ -155,6 +170,11 @@ static int run_steps(const struct dn_runner *runner, struct dn_context *context,
 
 int dn_run(struct dn_runner *runner, void *const *arguments) {
   const struct dn_plan *plan = runner->plan;
+  if (plan->threads > 1 && atomic_load_explicit(&threads_lost, memory_order_relaxed))
+    return mb_fail(MBLOB_E_INCOMPATIBLE,
+                   "dnnl_json %s: the process was forked after oneDNN ran on %d threads, which the child has not; start "
+                   "it afresh (multiprocessing with \"spawn\"), open the model in the child, or set OMP_NUM_THREADS=1",
+                   runner->graph->symbol, plan->threads);
   struct dn_context *context = take_context(runner);
   if (!context) return MBLOB_E_MEMORY;
   int before, now = plan->threads ? dn_threads_use(plan->library, plan->threads, &before) : (before = 0);

@@ -26,7 +26,12 @@ static void release(struct instance *instance) {
 
 static int call(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
   const struct bound *b = resource;
-  return b->instance->runtime->call(b->instance->self, b->function, args, codes, count, ret);
+  const mblob_runtime *runtime = b->instance->runtime;
+  uint64_t before = mb_error_serial();
+  int status = runtime->call(b->instance->self, b->function, args, codes, count, ret);
+  if (status && mb_error_serial() == before)
+    (void)mb_fail(MBLOB_E_KERNEL, "a function of a module '%s' returned %d and gave no reason", runtime->type_key, status);
+  return status;
 }
 
 static void give_back(void *resource) {

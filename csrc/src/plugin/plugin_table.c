@@ -91,6 +91,7 @@ static size_t count_items(const char *list) {
 /* Its tables must be those that its texts promise: the texts are what it was chosen by. */
 static int check_tables(const mblob_plugin *plugin, const char *origin) {
   char text[128];
+  if (!*plugin->name) return broken(plugin, origin, "it has no name");
   if ((plugin->runtime_count && !plugin->runtimes) || (plugin->device_api_count && !plugin->device_apis))
     return broken(plugin, origin, "a table is NULL");
   if (count_items(plugin->type_keys) != plugin->runtime_count || count_items(plugin->devices) != plugin->device_api_count)
