@@ -135,16 +135,26 @@ int mb_module_find_if_open(mblob_module *module, const char *name, bool imports,
   return finish(&search, status, out);
 }
 
+static int search_trees(const struct mb_tree *tree, struct search *search) {
+  int status = MBLOB_OK;
+  for (; tree && !status; tree = tree->next)
+    for (size_t i = 0; i < tree->count && !status; i++)
+      if (tree->modules[i].is_library) status = mb_module_walk(&tree->modules[i], true, visit, search);
+  return status;
+}
+
 int mb_library_find_import(struct mb_library *library, const char *name, mblob_function **out) {
   struct search search = {.name = name};
   int status = MBLOB_OK;
-  pthread_mutex_lock(&library->lock);
-  struct mb_tree *tree =
-      library->trees; /* trees are only ever put in front, so the rest may be read without */
-  pthread_mutex_unlock(&library->lock);
-  for (; tree && !status; tree = tree->next)
-    for (size_t i = 0; i < tree->count && !status; i++)
-      if (tree->modules[i].is_library) status = mb_module_walk(&tree->modules[i], true, visit, &search);
+  while (library && !status) {
+    pthread_mutex_lock(&library->lock);
+    /* Trees are only ever put in front, so the rest may be read without the lock. */
+    const struct mb_tree *tree = library->trees;
+    struct mb_library *joined = library->joined;
+    pthread_mutex_unlock(&library->lock);
+    status = search_trees(tree, &search);
+    library = joined;
+  }
   return finish(&search, status, out);
 }
 

@@ -5,11 +5,10 @@
  *   FAKE_CL_DEVICES    kinds in the driver's order, "cpu,gpu" by default; the same on each platform */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "fake_objects.h"
 #include "fake_opencl.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -80,32 +79,9 @@ static int fails(const char *function, cl_int *code) {
   }                              \
   if (error) *error = CL_SUCCESS
 
-/* In front of each object, so that what is left to the driver at the end of a process is no leak of the test. */
-struct link {
-  _Alignas(max_align_t) struct link *next, **back;
-};
-static struct link *all;
-static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
-
 static void *object(size_t size) {
-  struct link *l = calloc(1, sizeof(*l) + size);
-  if (!l) abort();
-  pthread_mutex_lock(&all_lock);
-  *l = (struct link){all, &all};
-  if (all) all->back = &l->next;
-  all = l;
-  pthread_mutex_unlock(&all_lock);
   __atomic_add_fetch(&fake_cl.live, 1, __ATOMIC_RELAXED);
-  return l + 1;
-}
-
-static void forget(void *object) {
-  struct link *l = (struct link *)object - 1;
-  pthread_mutex_lock(&all_lock);
-  *l->back = l->next;
-  if (l->next) l->next->back = l->back;
-  pthread_mutex_unlock(&all_lock);
-  free(l);
+  return new_object(size);
 }
 
 /* Releasing does its work also when it is made to fail. */

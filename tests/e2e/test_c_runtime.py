@@ -413,3 +413,8 @@ def test_the_runtime_is_small(installed: Path, tmp_path: Path, require: Callable
     stripped = tmp_path / "libmblob.so"
     run(require("strip"), "-o", stripped, (installed / "lib" / "libmblob.so").resolve())
     assert stripped.stat().st_size < 300_000  # bytes; without plug-ins
+
+
+def test_children_of_a_process_with_threads_have_loops(built: Path) -> None:
+    """Without sanitizers, which do not survive it."""
+    run(built / "plain" / "test_pool", built / "lib")

@@ -70,7 +70,7 @@ def test_on_the_double(program: str, library: Path, double: Path) -> None:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_on_a_gpu(program: str, library: Path) -> None:
     if reason := gpu_is_missing():
-        pytest.skip(reason)
+        pytest.skip(f"no GPU: {reason}")
     run(PROGRAMS[program], library, None)
 
 
@@ -100,7 +100,7 @@ for use in (lambda: mblob.array(a, cuda), lambda: lib.imported_modules[0]["vadd_
 def test_ptxas_takes_the_kernels(tmp_path: Path) -> None:
     ptxas = shutil.which("ptxas")
     if ptxas is None:
-        pytest.skip("ptxas is not installed")
+        pytest.skip("no GPU toolkit: ptxas is not installed")
     (tmp_path / "k.ptx").write_text(PTX)
     words = [ptxas, "-arch=sm_80", "-o", tmp_path / "k.cubin", tmp_path / "k.ptx"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -110,7 +110,7 @@ def test_ptxas_takes_the_kernels(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fmt", ["ptx", "cubin", "fatbin"])
 def test_code_of_nvcc_passes_the_checks_of_the_plug_in(fmt: str, double: Path, tmp_path: Path) -> None:
     if not shutil.which("nvcc"):
-        pytest.skip("nvcc is not installed")
+        pytest.skip("no GPU toolkit: nvcc is not installed")
     head = 'extern "C" __global__ void vadd_kernel(const float *a, const float *b, float *c, int n)'
     source, tags = head + "{ c[n] = a[n] + b[n]; }", ["blockIdx.x", "threadIdx.x"]
     arch = None if fmt == "ptx" else "sm_90"

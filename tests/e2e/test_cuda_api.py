@@ -16,7 +16,7 @@ HEADERS = [Path("/usr/local/cuda/include/cuda.h"), Path("/usr/include/cuda.h")]
 def include() -> Path:
     found = next((h.parent for h in HEADERS if h.exists()), None)
     if found is None:
-        pytest.skip("no cuda.h: install a CUDA toolkit to check the declarations of its API")
+        pytest.skip("no GPU toolkit: no cuda.h; install a CUDA toolkit to check the declarations of its API")
     return found
 
 
