@@ -292,7 +292,8 @@ def test_impossible_compilations_are_refused(arguments: dict[str, Any], message:
 # -- compilers of this machine --------------------------------------------------------------------------
 
 needs_nvcc = pytest.mark.skipif(
-    not shutil.which("nvcc") and not Path("/usr/local/cuda/bin/nvcc").exists(), reason="no GPU toolkit: nvcc is not installed"
+    not shutil.which("nvcc") and not Path("/usr/local/cuda/bin/nvcc").exists(),
+    reason="no GPU toolkit: nvcc is not installed",
 )
 ALL = {
     "mixed": ["int8", "uint16", "int64", "float64", "handle", "bool", "uint32"],
