@@ -179,7 +179,7 @@ static int missing(const mblob_module *module) {
                   "%s; register one with mblob_register_loader (Python: mblob.register_loader), let the library carry a "
                   "plug-in for it, put one on MBLOB_PLUGIN_PATH (now %s), or open with missing=stub",
                   who, getenv("MBLOB_PLUGIN_PATH") ? getenv("MBLOB_PLUGIN_PATH") : "not set");
-    mb_plugin_candidates(module->type_key, text);
+    mb_plugin_candidates(text);
     (void)fclose(text);
   }
   int status = mb_fail_loader(module->type_key, (int64_t)module->index, list ? list : "", hint ? hint : who,

@@ -57,7 +57,7 @@ int mb_device_api(int device_type, const mblob_device_api **out) {
   if (device_type <= 0 || device_type >= KINDS) return unknown(device_type);
   *out = atomic_load_explicit(&apis[device_type], memory_order_acquire);
   if (*out) return MBLOB_OK;
-  int status = mb_plugin_for_device(device_type);
+  int status = mb_plugin_device_in_files(device_type);
   if (status) return status;
   *out = atomic_load(&apis[device_type]);
   return *out ? MBLOB_OK : unknown(device_type);

@@ -41,8 +41,6 @@ int mblob_register_plugin(const mblob_plugin *plugin) {
   return status;
 }
 
-int mb_plugin_for_device(int device_type) { return mb_plugin_device_in_files(device_type); }
-
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 static int registered_visit(mb_plugin_visitor visit, void *context) {
@@ -116,19 +114,12 @@ int mblob_plugin_describe(const char *name, char *text, size_t size) {
 
 /* ---- for errors ------------------------------------------------------------------------------ */
 
-struct candidates {
-  const char *type_key;
-  FILE *out;
-};
-
 static int list_candidate(void *context, const struct mb_plugin_head *head, const char *origin) {
-  const struct candidates *c = context;
   /* One whose texts cannot be read may be the one that was meant. */
-  if (*head->problem) (void)fprintf(c->out, "; plug-in '%s' (%s) is not used: %s", head->name, origin, head->problem);
+  if (*head->problem) (void)fprintf(context, "; plug-in '%s' (%s) is not used: %s", head->name, origin, head->problem);
   return 0;
 }
 
-void mb_plugin_candidates(const char *type_key, FILE *out) {
-  struct candidates c = {type_key, out};
-  (void)visit_all(list_candidate, &c);
+void mb_plugin_candidates(FILE *out) {
+  (void)visit_all(list_candidate, out);
 }

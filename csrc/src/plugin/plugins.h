@@ -52,7 +52,7 @@ void mb_carried_free(struct mb_library *library);
 enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key, const mblob_runtime **out);
 enum mb_found mb_plugin_in_files(const char *type_key, const mblob_runtime **out);
 enum mb_found mb_plugin_named_in_files(const char *name, const mblob_plugin **out);
-/* Start a plug-in in a file that lists the device type, if there is one. */
+/* Start a plug-in in a file that lists the device type; MBLOB_OK also if there is none. */
 int mb_plugin_device_in_files(int device_type);
 /* Start those carried plug-ins that bring devices: their memory may outlive the library, which stays for good. */
 void mb_plugin_carried_devices(struct mb_library *library);
@@ -65,12 +65,10 @@ int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context);
 
 /* ---- using them ------------------------------------------------------------------------------ */
 
-/* MBLOB_OK when a plug-in for devices of that type was started, or there is none. */
-int mb_plugin_for_device(int device_type);
 /* The loader of a runtime: modules made of what it gives. */
 mblob_loader mb_plugin_loader(const mblob_runtime *runtime);
 const mblob_host *mb_plugin_host_table(void);
-/* For errors about a key that nobody loads: plug-ins that list it and cannot be used, and where was looked. */
-void mb_plugin_candidates(const char *type_key, FILE *out);
+/* For errors about a key that nobody loads: plug-ins that cannot be used, of which one may be the one that was meant. */
+void mb_plugin_candidates(FILE *out);
 
 #endif
