@@ -173,9 +173,10 @@ class _Reader:
             self._node(i, item)
         self._values()
         inputs = [self._input(item) for item in _list(self.json["arg_nodes"], "arg_nodes")]
-        if len(set(map(id, inputs))) != len(inputs):
+        listed = set(map(id, inputs))
+        if len(listed) != len(inputs):
             raise BuildError("graph: arg_nodes: a node is listed twice")
-        if missing := next((n for n in self.nodes if n.is_input and n not in inputs), None):
+        if missing := next((n for n in self.nodes if n.is_input and id(n) not in listed), None):
             raise BuildError(f"graph: arg_nodes: the input {missing.name!r} is not listed")
         heads = [self._entry(item, "heads", len(self.nodes)) for item in _list(self.json["heads"], "heads")]
         if not heads:

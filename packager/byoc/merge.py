@@ -21,50 +21,83 @@ def dependencies(graph: Graph) -> list[set[int]]:
     for node in graph.nodes:
         before.append({number[id(v.node)] for v in node.inputs} | {number[id(n)] for n in node.after})
     homes = graph.homes()
-    users: dict[int, set[int]] = {}
-    writers: dict[int, list[int]] = {}
+    written = graph.written()
+    last: dict[int, int] = {}  # by memory: who wrote it last, and who used it since
+    since: dict[int, list[int]] = {}
     for i, node in enumerate(graph.nodes):
-        for value in node.outputs:
-            if value.output in node.shares and node.function != NOP:
-                writers.setdefault(id(homes[id(value)]), []).append(i)
-        for value in (*node.inputs, *node.outputs):
-            users.setdefault(id(homes[id(value)]), set()).add(i)
-    for memory, nodes in writers.items():
-        for writer in nodes:
-            for user in users[memory]:
-                if user < writer:
-                    before[writer].add(user)
-                elif user > writer:
-                    before[user].add(writer)
+        mine = {id(homes[id(value)]) for value in (*node.inputs, *node.outputs)} & written
+        writes = {id(homes[id(v)]) for v in node.outputs if v.output in node.shares and node.function != NOP}
+        for memory in mine:
+            if memory in last:
+                before[i].add(last[memory])
+            if memory in writes:
+                before[i].update(since.pop(memory, ()))
+                last[memory] = i
+            else:
+                since.setdefault(memory, []).append(i)
     return before
 
 
 class _Parts:
-    """The graph with regions contracted to one vertex each. A vertex is called by one of its nodes."""
+    """The graph with regions contracted to one vertex each, in an order in which they can run.
+
+    A vertex is called by one of its nodes. Paths only lead to later places, so a search for one looks at what lies
+    between its ends, and not at the whole graph.
+    """
 
     def __init__(self, before: Sequence[set[int]]) -> None:
         self.owner = list(range(len(before)))
         self.members: list[list[int]] = [[i] for i in range(len(before))]
+        self.place = list(range(len(before)))
         self.after: list[set[int]] = [set() for _ in before]
         self.before = [set(b) for b in before]
         for i, b in enumerate(before):
             for j in b:
                 self.after[j].add(i)
 
-    def has_detour(self, first: int, second: int) -> bool:
-        """Whether a path leads from one vertex to the other through a third."""
-        waiting = [v for v in self.after[first] if v != second]
-        seen = set(waiting)
-        while waiting:
-            for v in self.after[waiting.pop()]:
-                if v == second:
-                    return True
-                if v not in seen:
-                    seen.add(v)
-                    waiting.append(v)
-        return False
+    def _needed(self, first: int, second: int) -> list[int] | None:
+        """What lies behind `first` and must run before `second`; None if a path leads from one to the other through a
+        third."""
+        start = self.place[first]
+        found = [v for v in self.before[second] if self.place[v] > start]
+        seen = set(found)
+        for v in found:  # grows
+            if first in self.before[v]:
+                return None
+            more = [u for u in self.before[v] if self.place[u] > start and u not in seen]
+            seen.update(more)
+            found += more
+        return found
 
-    def join(self, first: int, second: int) -> int:
+    def _following(self, first: int, second: int) -> list[int]:
+        """What lies in front of `second` and must run after `first`."""
+        end = self.place[second]
+        found = [v for v in self.after[first] if self.place[v] < end]
+        seen = set(found)
+        for v in found:  # grows
+            more = [u for u in self.after[v] if self.place[u] < end and u not in seen]
+            seen.update(more)
+            found += more
+        return found
+
+    def try_join(self, first: int, second: int) -> bool:
+        """Make a vertex and one that needs it one, unless that makes a circle."""
+        needed = self._needed(first, second)
+        if needed is None:
+            return False
+        start = self.place[first]
+        if needed:  # these move in front of both, and what needs `first` behind them, into the same places
+            following = self._following(first, second)
+            places = sorted(self.place[v] for v in (first, *needed, *following))
+            rows = (sorted(v, key=self.place.__getitem__) for v in (needed, following))
+            for group, free in zip(rows, (places[: len(needed)], places[len(needed) + 1 :])):
+                for v, place in zip(group, free):
+                    self.place[v] = place
+            start = places[len(needed)]
+        self.place[self._join(first, second)] = start
+        return True
+
+    def _join(self, first: int, second: int) -> int:
         """Make two vertices one, and return which."""
         if len(self.members[first]) < len(self.members[second]):
             first, second = second, first
@@ -99,41 +132,32 @@ def merge(graph: Graph, keys: Mapping[int, str], min_size: int = 1) -> list[list
         changed = False
         for i in sorted(keys):
             for source in dict.fromkeys(number[id(v.node)] for v in graph.nodes[i].inputs):
-                changed |= keys.get(source) == keys[i] and _try(parts, source, i)
+                if keys.get(source) != keys[i]:
+                    continue
+                first, second = parts.owner[source], parts.owner[i]
+                changed |= first != second and parts.try_join(first, second)
     owners = dict.fromkeys(parts.owner[i] for i in sorted(keys))
     regions = [_without_edge_reshapes(graph, sorted(parts.members[owner])) for owner in owners]
     return [region for region in regions if _size(graph, region) >= max(min_size, 1)]
 
 
-def _try(parts: _Parts, source: int, node: int) -> bool:
-    first, second = parts.owner[source], parts.owner[node]
-    if first == second or parts.has_detour(first, second):
-        return False
-    parts.join(first, second)
-    return True
-
-
 def _without_edge_reshapes(graph: Graph, region: list[int]) -> list[int]:
     """Leave out reshapes of what comes from outside or only goes outside: there they cost nothing, inside a copy."""
-    kept = set(region)
-    readers: dict[int, set[int]] = {}
+    made: set[int] = set()
+    behind_entry: list[int] = []
     for i in region:
-        for value in graph.nodes[i].inputs:
-            readers.setdefault(id(value), set()).add(i)
-    changed = True
-    while changed:
-        changed = False
-        made = {id(v) for i in kept for v in graph.nodes[i].outputs}
-        for i in sorted(kept):
-            node = graph.nodes[i]
-            if node.function != NOP:
-                continue
-            enters = not any(id(v) in made for v in node.inputs)
-            stays = any(readers.get(id(v), set()) & kept for v in node.outputs)
-            if enters or not stays:
-                kept.discard(i)
-                changed = True
-    return sorted(kept)
+        node = graph.nodes[i]
+        if node.function != NOP or any(id(v) in made for v in node.inputs):
+            behind_entry.append(i)
+            made.update(id(v) for v in node.outputs)
+    used: set[int] = set()
+    kept: list[int] = []
+    for i in reversed(behind_entry):
+        node = graph.nodes[i]
+        if node.function != NOP or any(id(v) in used for v in node.outputs):
+            kept.append(i)
+            used.update(id(v) for v in node.inputs)
+    return kept[::-1]
 
 
 def _size(graph: Graph, region: Iterable[int]) -> int:

@@ -7,6 +7,7 @@ too small nor too large; inputs and results keep their memory for themselves. Wh
 
 from __future__ import annotations
 
+from bisect import bisect, insort
 from dataclasses import dataclass
 
 from packager.byoc.graph import Graph
@@ -33,17 +34,14 @@ class _Memory:
     released: bool = False
 
 
-@dataclass(eq=False)
-class _Block:
-    number: int
-    size: int
+Free = list[tuple[int, int]]  # (bytes, number) of blocks, ascending
 
 
 def plan_storage(graph: Graph) -> list[int]:
     """Storage ids, one per value in the order of `Graph.values`."""
     memory = _memories(graph)
-    blocks: dict[int, _Block] = {}
-    free: dict[tuple[int | None, str], list[_Block]] = {}
+    sizes: list[int] = []  # of the blocks
+    free: dict[tuple[int | None, str], Free] = {}
     for i, node in enumerate(graph.nodes):
         for value in node.outputs:
             mine = memory[id(value)]
@@ -52,14 +50,15 @@ def plan_storage(graph: Graph) -> list[int]:
                 reusable = not mine.kept and kind[1] == "global"
                 block = _take(free.get(kind, []), mine.size) if reusable else None
                 if block is None:
-                    block = _Block(len(blocks), mine.size)
-                    blocks[block.number] = block
-                mine.block = block.number
+                    block = len(sizes)
+                    sizes.append(0)
+                sizes[block] = max(sizes[block], mine.size)
+                mine.block = block
         for value in (*node.inputs, *node.outputs):
             mine = memory[id(value)]
             if mine.last == i and not mine.kept and not mine.released:
                 mine.released = True
-                free.setdefault((value.device, value.scope or "global"), []).append(blocks[mine.block])
+                insort(free.setdefault((value.device, value.scope or "global"), []), (sizes[mine.block], mine.block))
     return [memory[id(value)].block for value in graph.values()]
 
 
@@ -82,13 +81,11 @@ def _memories(graph: Graph) -> dict[int, _Memory]:
     return memory
 
 
-def _take(free: list[_Block], size: int) -> _Block | None:
+def _take(free: Free, size: int) -> int | None:
     """The smallest block that is large enough, else the largest, if none is out of proportion; it grows."""
-    fitting = [b for b in free if size <= b.size <= size * _RANGE]
-    smaller = [b for b in free if size // _RANGE <= b.size < size]
-    if not fitting and not smaller:
-        return None
-    block = min(fitting, key=lambda b: (b.size, b.number)) if fitting else max(smaller, key=lambda b: b.size)
-    free.remove(block)
-    block.size = max(block.size, size)
-    return block
+    at = bisect(free, (size, -1))
+    if at < len(free) and free[at][0] <= size * _RANGE:
+        return free.pop(at)[1]
+    if at and free[at - 1][0] >= size // _RANGE:
+        return free.pop(at - 1)[1]
+    return None
