@@ -142,7 +142,16 @@ class OpenedNode(Node):
     def names(self) -> Sequence[str]:
         if self._entry is not None:
             return self._entry.names()
-        return self.origin.names() if self.type_key == LIBRARY else ()
+        if self.type_key == LIBRARY:
+            return self.origin.names()
+        found: list[str] = []
+
+        @ffi.callback("void(void *, const char *)")  # type: ignore[untyped-decorator]
+        def visit(_context: Any, name: Any) -> None:
+            found.append(text(name))
+
+        check(lib.mblob_module_names(self.handle, visit, ffi.NULL))
+        return found
 
     def has_loader(self) -> bool:
         """Whether a loader written in Python opens this module."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -138,11 +139,17 @@ def _without_lto(node: HostNode) -> HostNode:
 # -- checked and closed off -----------------------------------------------------------------------------
 
 
-def close_plugins(given: Sequence[Sequence[Known]], work: Path) -> Carried:
+def close_plugins(given: Sequence[Sequence[Known]], work: Path, keys: Collection[str] | None) -> Carried:
     """The objects of plug-ins as they are linked: copies of ours, of archives the members that are needed.
 
     All their symbols but the tables are hidden, so that they are no functions of the library. What was given stays
     as it is.
+
+    Args:
+        keys: type keys in the library, None if that is not known.
+
+    Warns:
+        UserWarning: a plug-in that none of them is for.
 
     Raises:
         BuildError: no plug-in in what was given, one for another version of the interface, two of one name or for
@@ -162,6 +169,8 @@ def close_plugins(given: Sequence[Sequence[Known]], work: Path) -> Carried:
         plugins += found
         files += made
     _check_plugins(plugins)
+    if keys is not None:
+        _warn_of_unused(plugins, keys)
     hidden = []
     for n, (f, contents) in enumerate(files):
         path = f.path.rename(work / f"carried{n}.o")  # names that differ, for archives and tars
@@ -260,6 +269,18 @@ def _check_plugins(plugins: Sequence[tuple[Plugin, str]]) -> None:
                     f"carry: plug-ins {first.name!r} and {plugin.name!r} both open {key!r}; carry one of them"
                 )
             keys[key] = plugin
+
+
+def _warn_of_unused(plugins: Sequence[tuple[Plugin, str]], keys: Collection[str]) -> None:
+    """Tell of plug-ins that open nothing in the library, nor bring a device: a key is misspelt, or a module is missing."""
+    for plugin, label in plugins:
+        if plugin.devices or any(key in keys for key in plugin.type_keys):
+            continue
+        warnings.warn(
+            f"carry: {label}: plug-in {plugin.name!r} opens {', '.join(map(repr, plugin.type_keys)) or 'no key'}, and no"
+            f" module here has that key; there are {', '.join(map(repr, sorted(keys)))}",
+            stacklevel=2,
+        )
 
 
 def check_needs(carried: Carried, others: Sequence[Known]) -> None:

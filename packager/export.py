@@ -82,6 +82,7 @@ def export_library(
 
     Warns:
         UnreadableWarning: mblob cannot open what it writes: index=False, and a type key that it does not know.
+        UserWarning: a carried plug-in that opens no module of the tree.
 
     Raises:
         BuildError: the tree or an argument makes no sense.

@@ -102,7 +102,8 @@ def _plugin_files(request: Request, object_format: str, work: Path) -> list[Path
     if object_format != "o":
         raise BuildError(f"carry: fcompile= takes {object_format} files, a plug-in is linked as an ELF object")
     tools = find(request.cc, request.target)
-    plugins = carry.close_plugins(carry.compile_plugins(tools, request.carry, request.options, work), work)
+    made = carry.compile_plugins(tools, request.carry, request.options, work)
+    plugins = carry.close_plugins(made, work, request.type_keys())
     carry.check_needs(plugins, [])
     return [f.path for f, _ in plugins.files]
 

@@ -109,7 +109,7 @@ def gather(request: Request, work: Path) -> Gathered:
         objects.check_machine(contents, f.label, machine, " ".join(tools.cc))
     check_functions(wrapped, [*known, *extra])
     check_prototypes(wrapped, [f for f, _ in (*known, *extra)])
-    carried = carry.close_plugins(plugins, work)
+    carried = carry.close_plugins(plugins, work, request.type_keys())
     carry.check_needs(carried, [*known, *extra])
     return Gathered(tools, addons, known, extra, carried, machine)
 

@@ -42,6 +42,10 @@ class Request:
         """The writer of the blob for a target."""
         return BlobWriter(self.contents, self.index, self.digest, triple)
 
+    def type_keys(self) -> frozenset[str] | None:
+        """Of the modules in the library; None if the caller's `fpack_imports` writes them."""
+        return None if self.fpack_imports else frozenset(module.type_key for module in self.module.walk())
+
     def wrapped(self) -> list[Wrapped]:
         """The plain functions that get a packed form, of all host modules.
 

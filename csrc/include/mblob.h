@@ -138,6 +138,9 @@ MBLOB_API int mblob_module_is_data(const mblob_module *module);
  * "__tvm_main__" is the entry function that the library names. MBLOB_E_NOT_FOUND lists what there is. */
 MBLOB_API int mblob_module_function(mblob_module *module, const char *name, int query_imports,
                                     mblob_function **out);
+/* Visit the names of the module's own functions, as far as they are known without a search: not those of a library, which
+ * are symbols, and of others only once they are open. */
+MBLOB_API int mblob_module_names(mblob_module *module, void (*visit)(void *context, const char *name), void *context);
 /* Address of any exported symbol of a library module (a plain C function, data); NULL if absent. */
 MBLOB_API void *mblob_module_symbol(mblob_module *module, const char *name);
 

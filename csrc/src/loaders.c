@@ -242,6 +242,7 @@ static int ensure_open(mblob_module *module) {
   pthread_mutex_lock(&library->lock);
   bool absent = status && !module->loader.function;
   module->opening = !status ? MB_OPENED : absent ? MB_UNOPENED : MB_FAILED;
+  if (status) module->name_count = 0;
   if (module->opening == MB_FAILED) mb_error_save(&module->failure);
   pthread_cond_broadcast(&library->opened);
   pthread_mutex_unlock(&library->lock);

@@ -194,13 +194,13 @@ static void list_library(struct listing *l, const struct mb_library *library) {
   }
 }
 
-static void list_native(void *l, const char *name) { list_name(l, name); }
+static void visit_name(void *l, const char *name) { list_name(l, name); }
 
 static int list_module(mblob_module *module, void *argument) {
   struct listing *l = argument;
   if (l->shown > SHOWN || l->walked++ == HINT_LIMIT) return 1;
   if (!module->is_library) {
-    mb_native_names(module, list_native, l);
+    mb_known_names(module, visit_name, l);
     return 0;
   }
   if (mb_set_add(&l->seen, module->library) == 1) list_library(l, module->library);
@@ -263,6 +263,12 @@ int mblob_module_function(mblob_module *module, const char *name, int query_impo
   if (!status && !*out) status = not_found(module, name, query_imports != 0);
   if (status) *out = NULL;
   return status || !mblob_function_retain(*out) ? status : MBLOB_OK;
+}
+
+int mblob_module_names(mblob_module *module, void (*visit)(void *context, const char *name), void *context) {
+  if (MB_NO_MODULE(module) || MB_IS_NULL(visit)) return MBLOB_E_ARGUMENT;
+  mb_known_names(module, visit, context);
+  return MBLOB_OK;
 }
 
 void *mblob_module_symbol(mblob_module *module, const char *name) {

@@ -148,6 +148,7 @@ void mb_tree_close(struct mb_tree *tree) {
     mb_map_free(&module->functions);
     if (module->opening == MB_OPENED && module->loader.close) module->loader.close(module->self);
     module->opening = MB_UNOPENED;
+    module->name_count = 0;
     for (size_t k = module->own_imports; k < module->import_count; k++)
       if (module->imports[k]->library != module->library) mblob_module_release(module->imports[k]);
     module->import_count = module->own_imports;

@@ -102,11 +102,13 @@ void *mb_native_object(const mblob_module *module, const struct mb_class *class)
   return is_one ? ((struct native *)module->self)->object : NULL;
 }
 
-void mb_native_names(const mblob_module *module, void (*visit)(void *context, const char *name), void *context) {
+void mb_known_names(const mblob_module *module, void (*visit)(void *context, const char *name), void *context) {
   pthread_mutex_lock(&module->library->lock);
-  bool is_one = (module->is_created || module->opening == MB_OPENED) && module->loader.function == find_native;
+  bool is_open = module->is_created || module->opening == MB_OPENED;
   pthread_mutex_unlock(&module->library->lock);
-  if (!is_one) return;
+  if (!is_open) return;
+  for (size_t i = 0; i < module->name_count; i++) visit(context, module->names[i]);
+  if (module->loader.function != find_native) return;
   const struct native *native = module->self;
   if (native->class->extra_name) visit(context, native->class->extra_name(native->object));
   for (const struct mb_method *m = native->class->methods; m->name; m++) visit(context, m->name);

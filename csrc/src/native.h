@@ -40,8 +40,9 @@ struct mb_class {
 int mb_native_create(const struct mb_class *class, void *object, mblob_module **out);
 /* The object of a module that mb_native_create made with that class; NULL of any other module. */
 void *mb_native_object(const mblob_module *module, const struct mb_class *class);
-/* Visit the names of the functions of a module that is open and of a class here, the most wanted first. */
-void mb_native_names(const mblob_module *module, void (*visit)(void *context, const char *name), void *context);
+/* Visit the names of the functions of a module that is open: of a class here, the most wanted first, or as its plug-in
+ * told them. */
+void mb_known_names(const mblob_module *module, void (*visit)(void *context, const char *name), void *context);
 /* The loader for the class's key. */
 mblob_loader mb_native_loader(const struct mb_class *class);
 /* A function that calls `method` with `object`, which must outlive it: for `function` of a class. */

@@ -97,6 +97,8 @@ struct mblob_module {
   pthread_t opener; /* while MB_OPENING */
   mblob_loader loader;
   void *self;
+  const char *const *names; /* of its functions, as its plug-in tells them */
+  size_t name_count;
   struct mb_saved_error failure;
   struct mb_map functions;
   bool tensors_read;

@@ -16,7 +16,7 @@ import mblob
 
 HERE = Path(__file__).resolve().parent
 SIZE = 1000
-OPERATORS = ("add", "subtract", "multiply", "maximum", "nn.relu")
+OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "maximum": ">", "nn.relu": "r"}  # in a payload
 MOST_VALUES = 64  # as plugin.c has it
 
 
@@ -42,13 +42,13 @@ def fuse(region: mblob.byoc.Region) -> mblob.Module:
     if len(number) + len(region.operators) > MOST_VALUES:
         raise ValueError(f"{region.symbol}: more than {MOST_VALUES} values; let the predicate take fewer operators")
     size = int(np.prod(region.outputs[0].shape))
-    counts = f"{len(region.inputs)} {len(region.constants)} {len(region.outputs)}"
+    counts = f"{len(region.inputs)} {len(region.constants)} {len(region.outputs)} {len(region.operators)}"
     lines = ["fuse 1", region.symbol, f"{size} {counts}"]
     for operator in region.operators:
         first, last = operator.inputs[0], operator.inputs[-1]  # the same, if there is one
-        lines.append(f"{operator.op} {number[id(first)]} {number[id(last)]}")
+        lines.append(f"{OPERATORS[operator.op]} {number[id(first)]} {number[id(last)]}")
         number[id(operator.outputs[0])] = len(number)
-    lines.append("= " + " ".join(str(number[id(t)]) for t in region.outputs))
+    lines.append(" ".join(str(number[id(t)]) for t in region.outputs))
     return mblob.blob_module("fuse", "\n".join(lines).encode(), data=False)
 
 

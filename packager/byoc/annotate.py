@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mblob.errors import MblobError
 from mblob.ndarray import ArrayRecord
 from packager.byoc.graph import NOP, Graph, Node, Value
 from packager.byoc.operators import OP, Operator, Tensor, own_attrs
@@ -63,7 +64,9 @@ def annotate(
         params: the graph's parameters: such inputs are constants.
 
     Raises:
-        BuildError: a key that no module can have, or a predicate that cannot be called.
+        BuildError: a key that no module can have, a predicate that cannot be called, or one that fails: the text names
+            key, node and operator, and the exception is the cause.
+        MblobError: what a predicate raises of it, with the same before its text.
     """
     for key, predicate in targets.items():
         check_key(key, "partition_graph")
@@ -78,7 +81,18 @@ def annotate(
         if not any(id(v) in used for v in node.outputs):
             continue
         operator = tensors.operator(node)
-        taker = next((key for key, predicate in targets.items() if predicate(operator)), None)
+        taker = next((key for key, predicate in targets.items() if _agrees(key, predicate, operator)), None)
         if taker is not None:
             found[i] = taker
     return found
+
+
+def _agrees(key: str, predicate: Predicate, operator: Operator) -> bool:
+    where = f"the predicate of {key!r}, for node {operator.name!r} ({operator.op})"
+    try:
+        return bool(predicate(operator))
+    except MblobError as error:
+        error.prefix(where)
+        raise
+    except Exception as error:
+        raise BuildError(f"{where}, failed: {type(error).__name__}: {error}") from error

@@ -20,11 +20,17 @@ static int host_set_error(int status, const char *message) {
   return status;
 }
 
+static inline void host_names(struct mblob_module *module, const char *const *names, size_t count) {
+  for (size_t i = 0; i < count; i++) CHECK(*names[i]);
+  (void)module;
+}
+
 static const mblob_host plugin_host = {.struct_size = sizeof(mblob_host),
                                        .abi_version = MBLOB_PLUGIN_ABI,
                                        .version = "test",
                                        .set_error = host_set_error,
-                                       .last_error = mblob_last_error};
+                                       .last_error = mblob_last_error,
+                                       .names = host_names};
 
 /* The call fails with that status, and the error has the text. */
 #define REFUSES(call, status, text)                             \

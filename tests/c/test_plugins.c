@@ -151,6 +151,7 @@ static void functions_outlive_the_module_and_errors_travel(void) {
   CHECK(status_of(module, "fails", &value) == MBLOB_E_KERNEL && strstr(mblob_last_error(), "fails as it should"));
   CHECK(status_of(module, "silent", &value) == MBLOB_E_KERNEL && strstr(mblob_last_error(), "gave no reason"));
   CHECK(status_of(module, "unknown", &value) == MBLOB_E_NOT_FOUND);
+  CHECK(strstr(mblob_last_error(), "in_child, sum, fails, silent"));
   CHECK(mblob_module_function(module, "in_child", 1, &function) == MBLOB_OK);
   mblob_module_release(module);
   TVMValue ret;

@@ -68,12 +68,13 @@ def test_its_files_compile_as_strictly_as_ours(tmp_path: Path) -> None:
 
 
 PAYLOADS = [
-    "", "fuse 1", "fuse 2 s 4 1 0 1\nadd 0 0\n= 1", "fuse 1 s 0 1 0 1\n= 0", "fuse 1 s 4 -1 0 1\n= 0",
-    "fuse 1 s 4 99 0 1\n= 0", "fuse 1 s 4 1 64 1\n= 0", "fuse 1 s 4 1 0 65\n= 0", "fuse 1 s 4 1 0 1\nadd 0 1\n= 1",
-    "fuse 1 s 4 1 0 1\nadd -1 0\n= 1", "fuse 1 s 4 1 0 1\npower 0 0\n= 1", "fuse 1 s 4 1 0 1\nadd 0\n= 1",
-    "fuse 1 s 4 1 0 1\nadd 0 0\n= 2", "fuse 1 s 4 1 0 1\nadd 0 0\n=", "fuse 1 s 4 1 0 1\nadd 0 0\n",
-    "fuse 1 s 4 1 0 1\nadd 0 0\n= 1 junk", "fuse 1 s 4 1 0 1\n" + "add 0 0\n" * 64 + "= 1",
-    "fuse 1 " + "s" * 200 + " 4 1 0 1\nadd 0 0\n= 1",
+    "", "fuse 1", "fuse 2 s 4 1 0 1 1\n+ 0 0\n1", "fuse 1 s 0 1 0 1 0\n0", "fuse 1 s 4 -1 0 1 0\n0",
+    "fuse 1 s 4 99 0 1 0\n0", "fuse 1 s 4 1 64 1 0\n0", "fuse 1 s 4 1 0 65 0\n0", "fuse 1 s 4 1 0 0 0\n",
+    "fuse 1 s 4 1 0 1 -1\n0", "fuse 1 s 4 1 0 1 64\n0", "fuse 1 s 4 1 0 1 2147483647\n0",
+    "fuse 1 s 4 1 0 1 1\n+ 0 1\n1", "fuse 1 s 4 1 0 1 1\n+ -1 0\n1", "fuse 1 s 4 1 0 1 1\n^ 0 0\n1",
+    "fuse 1 s 4 1 0 1 1\n+ 0\n", "fuse 1 s 4 1 0 1 1\n+ 0 0\n2", "fuse 1 s 4 1 0 1 1\n+ 0 0\n",
+    "fuse 1 s 4 1 0 1 2\n+ 0 0\n1", "fuse 1 s 4 1 0 1 1\n+ 0 0\n1 junk", "fuse 1 s 4 1 0 1 0\n0 0",
+    "fuse 1 " + "s" * 200 + " 4 1 0 1 1\n+ 0 0\n1",
 ]  # fmt: skip
 
 
@@ -85,8 +86,21 @@ def test_a_payload_that_lies_is_an_error(payload: str, tmp_path: Path) -> None:
         mblob.load_module(tmp_path / "x.so").get_function("s")
 
 
+def test_generator_and_plug_in_are_small_enough_to_read() -> None:
+    for name in ("fuse.py", "plugin.c"):
+        assert len((FOLDER / name).read_text().splitlines()) <= 150
+
+
+def test_a_function_that_it_has_not_is_told_with_those_that_it_has(tmp_path: Path) -> None:
+    module = mblob.blob_module("fuse", b"fuse 1 s 4 1 0 1 1\n+ 0 0\n1", data=False)
+    module.export_library(tmp_path / "x.so", carry=[FOLDER / "plugin.c"])
+    opened = mblob.load_module(tmp_path / "x.so")
+    with pytest.raises(AttributeError, match="module 'fuse' has no function 'r'; it has: s$"):
+        opened.get_function("r")
+
+
 def test_arguments_that_do_not_fit_are_errors(tmp_path: Path) -> None:
-    module = mblob.blob_module("fuse", b"fuse 1 s 4 1 1 1\nmaximum 0 1\nsubtract 2 0\n= 3", data=False)
+    module = mblob.blob_module("fuse", b"fuse 1 s 4 1 1 1 2\n> 0 1\n- 2 0\n3", data=False)
     module.export_library(tmp_path / "x.so", carry=[FOLDER / "plugin.c"])
     opened = mblob.load_module(tmp_path / "x.so")
     x, y = np.array([1, 2, 3, 4], "float32"), np.zeros(4, "float32")

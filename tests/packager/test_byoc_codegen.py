@@ -282,3 +282,51 @@ def test_the_json_of_a_region() -> None:
     for o in region.operators:
         unfinished.kernel(o.op, o.inputs, o.outputs)
     assert "symbol" not in unfinished.to_json()
+
+
+def test_a_predicate_that_fails_is_named_with_the_node() -> None:
+    b = Builder()
+    graph = b.json(b.call("turn", b.input("x")))
+
+    def divides(operator: byoc.Operator) -> bool:
+        return bool(1 // 0)
+
+    with pytest.raises(BuildError, match=r"^the predicate of 'one', for node 'turn1' \(turn\), failed: Zero") as caught:
+        mblob.partition_graph(graph, None, None, {"one": divides}, codegens=GENERATORS)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    with pytest.raises(BuildError, match=r"^the predicate of 'one', for node 'turn1' \(turn\): .*no attribute 'axis'"):
+        mblob.partition_graph(graph, None, None, {"one": lambda o: o.integer("axis")}, codegens=GENERATORS)
+
+
+def test_large_graphs_take_steps_in_proportion() -> None:
+    """What is counted are steps of searches, not seconds: twice the graph is about twice the work."""
+    counts = [_steps_of_merge(n) for n in (400, 800)]
+    assert counts[1] < 2.5 * counts[0]
+
+
+def _steps_of_merge(size: int) -> int:
+    import sys
+
+    b = Builder()
+    value = x = b.input("x")
+    for i in range(size):
+        value = b.call("add", b.call("bump", value), value if i % 3 else x)
+        value = b.call("bump", value, share=value)
+    value = b.call("turn", value)
+    for _ in range(size):
+        value = b.call("__nop", value, share=value)
+    graph = byoc.read_graph(b.json(b.call("turn", value)))
+    keys = byoc.annotate(graph, {"one": lambda o: o.function != "turn"})
+    steps = 0
+
+    def count(*_: object) -> object:
+        nonlocal steps
+        steps += 1
+        return count
+
+    sys.settrace(count)
+    try:
+        byoc.partition(graph, byoc.merge(graph, keys), keys)
+    finally:
+        sys.settrace(None)
+    return steps

@@ -24,6 +24,9 @@ from packager.manifest import load
 from tests.packager.conftest import PackedLibrary, check
 from tests.packager.plugins import plugin
 
+# What is carried here is looked at, and most of the libraries have nothing for it to open.
+pytestmark = pytest.mark.filterwarnings("ignore:carry. .* and no module here has that key:UserWarning")
+
 SYMBOL = "__mblob_plugin_toy"
 HELPER = "int helper(void);\n"
 
@@ -398,3 +401,10 @@ def test_the_command_line(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert json.loads(capsys.readouterr().out)["plugins"] == [
         {"name": "toy", "version": "1.5", "type_keys": ["toy_key"], "devices": [], "needs": "a test"}
     ]
+
+
+def test_a_plug_in_for_no_module_is_told(tmp_path: Path) -> None:
+    host = mblob.csource_module("int f(void) { return 1; }\n", functions=["int f(void)"])
+    with pytest.warns(UserWarning, match=r"plug-in 'toy' opens 'toy_key', and no module .*; there are 'c'$"):
+        host.export_library(tmp_path / "x.so", carry=[mblob.csource_module(plugin())])
+    assert [p.name for p in mblob.open(tmp_path / "x.so").plugins] == ["toy"]

@@ -81,6 +81,9 @@ typedef struct mblob_host {
 
   /* Call `task` for 0 .. task_count - 1 on the threads of the process; its status, when not 0, is the result. */
   int (*parallel)(int (*task)(int task_id, int task_count, void *data), void *data, int task_count);
+
+  /* For `open`: the functions that the module has, for errors and lists; optional. Borrowed until `close`. */
+  void (*names)(struct mblob_module *module, const char *const *names, size_t count);
 } mblob_host;
 
 /* How modules of one type key come to life. */
@@ -88,7 +91,7 @@ typedef struct mblob_runtime {
   const char *type_key;
   /* On the first use of a function of the module. `host` and what `info` points to live until `close`. */
   int (*open)(const mblob_host *host, const struct mblob_module_info *info, void **self);
-  /* MBLOB_OK with *function = NULL when the module has no such function; asked once per name. */
+  /* MBLOB_OK with *function = NULL when the module has no such function. What it gave is kept, not asked for again. */
   int (*function)(void *self, const char *name, void **function);
   /* args[i] has type code codes[i], as in TVM's packed calls. `ret` goes to host->return_value. */
   int (*call)(void *self, void *function, const TVMValue *args, const int *codes, int count, void *ret);

@@ -94,7 +94,11 @@ int mb_kernel_list_read(struct mb_cursor *c, struct mb_kernel_list *out) {
   *out = (struct mb_kernel_list){0};
   if (!mb_read_count(c, &count, 32, "functions")) return MBLOB_E_FORMAT;
   out->items = calloc((size_t)count + 1, sizeof(*out->items));
-  if (!out->items) return mb_fail_memory((size_t)count * sizeof(*out->items));
+  out->names = calloc((size_t)count + 1, sizeof(*out->names));
+  if (!out->items || !out->names) {
+    mb_kernel_list_free(out);
+    return mb_fail_memory((size_t)count * sizeof(*out->items));
+  }
   int status = MBLOB_OK;
   while (!status && out->count < count) {
     struct mb_kernel *kernel = &out->items[out->count];
@@ -106,6 +110,7 @@ int mb_kernel_list_read(struct mb_cursor *c, struct mb_kernel_list *out) {
       status = mb_fail_format("payload", (int64_t)start, c->entry, "kernel '%s' is listed twice", kernel->name);
     else if (!mb_map_put(&out->by_name, kernel->name, kernel))
       status = MBLOB_E_MEMORY;
+    out->names[kernel->index] = kernel->name;
   }
   if (status) mb_kernel_list_free(out);
   return status;
@@ -118,6 +123,7 @@ void mb_kernel_list_free(struct mb_kernel_list *list) {
     free(list->items[i].types);
   }
   free(list->items);
+  free(list->names);
   *list = (struct mb_kernel_list){0};
 }
 

@@ -24,6 +24,7 @@ struct mb_kernel {
 
 struct mb_kernel_list {
   struct mb_kernel *items;
+  const char **names; /* of the items */
   size_t count;
   struct mb_map by_name; /* name -> struct mb_kernel * */
 };

@@ -22,7 +22,6 @@ static int read_payload(struct cuda_module *module, const mblob_module_info *inf
 }
 
 int cuda_module_open(const mblob_host *host, const mblob_module_info *info, void **self) {
-  (void)host; /* the one of mb_plugin_start */
   if (info->dialect && strcmp(info->dialect, "classic") != 0)
     return mb_fail(MBLOB_E_INCOMPATIBLE, "cuda: a module of the %s dialect (TVM 0.21 and later) cannot be run here",
                    info->dialect);
@@ -41,6 +40,7 @@ int cuda_module_open(const mblob_host *host, const mblob_module_info *info, void
     return status;
   }
   (void)pthread_mutex_init(&module->lock, NULL);
+  host->names(info->module, module->list.names, module->list.count);
   *self = module;
   return MBLOB_OK;
 }

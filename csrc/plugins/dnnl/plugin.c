@@ -22,6 +22,7 @@ struct prepared {
 };
 
 struct module {
+  const char *names[3]; /* of its functions */
   struct dn_graph graph;
   pthread_mutex_t lock;
   struct prepared *current; /* guarded by the lock; NULL before the first __init_ */
@@ -78,7 +79,6 @@ static void close_module(void *self) {
 }
 
 static int open_module(const mblob_host *host, const struct mblob_module_info *info, void **self) {
-  (void)host;
   struct module *m = calloc(1, sizeof(*m));
   if (!m) return mb_fail_memory(sizeof(*m));
   int status = pthread_mutex_init(&m->lock, NULL) ? mb_fail_memory(sizeof(m->lock)) : MBLOB_OK;
@@ -87,6 +87,10 @@ static int open_module(const mblob_host *host, const struct mblob_module_info *i
     close_module(m);
     return status;
   }
+  m->names[0] = m->graph.symbol;
+  m->names[1] = "get_symbol";
+  m->names[2] = "get_const_vars";
+  host->names(info->module, m->names, sizeof(m->names) / sizeof(*m->names));
   *self = m;
   return MBLOB_OK;
 }

@@ -19,7 +19,6 @@ static void close_module(void *self) {
 
 static int open_module(const mblob_host *host, const struct mblob_module_info *info, void **self) {
   struct mb_cl_module *m = calloc(1, sizeof(*m));
-  (void)host; /* the table that `start` got */
   *self = NULL;
   if (!m) return mb_fail_memory(sizeof(*m));
   int status = mb_cl_payload_read(info->payload, info->payload_size, &m->payload);
@@ -31,11 +30,13 @@ static int open_module(const mblob_host *host, const struct mblob_module_info *i
     if (!m->locks || !m->programs || !m->launchers) status = mb_fail_memory((parts + kernels) * sizeof(void *));
     for (size_t i = 0; !status && i < parts; i++) (void)pthread_mutex_init(&m->locks[i], NULL);
   }
-  if (status)
+  if (status) {
     close_module(m);
-  else
-    *self = m;
-  return status;
+    return status;
+  }
+  host->names(info->module, m->payload.kernels.names, m->payload.kernels.count);
+  *self = m;
+  return MBLOB_OK;
 }
 
 /* A function is the declaration of its kernel. */

@@ -45,6 +45,12 @@ static int return_strings(void *ret, const char *const *texts, size_t count) {
   return status;
 }
 
+/* A module that is opened belongs to one thread until it is open. */
+static void set_names(mblob_module *module, const char *const *names, size_t count) {
+  module->names = names;
+  module->name_count = count;
+}
+
 static int module_function(mblob_module *module, const char *name, int query_imports, mblob_function **out) {
   return mblob_module_function(module, name, query_imports, out);
 }
@@ -67,6 +73,7 @@ static const mblob_host table = {
     .array_retain = mb_array_retain,
     .array_release = mb_array_release,
     .parallel = parallel,
+    .names = set_names,
 };
 
 const mblob_host *mb_plugin_host_table(void) { return &table; }

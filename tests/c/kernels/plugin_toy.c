@@ -25,6 +25,8 @@ struct toy {
   int functions; /* that were not given back */
 };
 
+static const char *const names[] = {"in_child", "sum", "fails", "silent"};
+
 static int toy_open(const mblob_host *table, const mblob_module_info *info, void **self) {
   struct toy *toy = calloc(1, sizeof(*toy));
   if (!toy || table != host) return table->set_error(MBLOB_E_MEMORY, "toy: no memory");
@@ -33,12 +35,12 @@ static int toy_open(const mblob_host *table, const mblob_module_info *info, void
     free(toy);
     return table->set_error(MBLOB_E_FORMAT, "toy: the payload is wrong");
   }
+  table->names(info->module, names, sizeof(names) / sizeof(*names));
   *self = toy;
   return MBLOB_OK;
 }
 
 static int toy_function(void *self, const char *name, void **function) {
-  static const char *const names[] = {"in_child", "sum", "fails", "silent"};
   for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
     if (strcmp(name, names[i]) == 0) {
       *function = (void *)(uintptr_t)names[i];
