@@ -415,3 +415,12 @@ int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context) {
   pthread_mutex_unlock(&list_lock);
   return result;
 }
+
+struct mb_library *mb_plugin_carrier(const char *name) {
+  lock_list();
+  struct mb_library *found = libraries;
+  while (found && !(atomic_load(&found->users) && mb_carried_has(found, name))) found = found->next;
+  if (found) mb_library_retain(found);
+  pthread_mutex_unlock(&list_lock);
+  return found;
+}

@@ -276,6 +276,45 @@ static void copies_share_the_memory_of_a_carried_one(void) {
   adds_up("carries.so");
   adds_up("keyed.so");
   CHECK(child_of("keyed.so") == 75);
+  CHECK(strcmp(getenv("TOY_STARTS"), "1") == 0);
+}
+
+static void a_copy_is_not_started_while_another_serves(void) {
+  setenv("MBLOB_PLUGIN_PATH", place("plugins_a"), 1);
+  CHECK(child_of("keyed.so") == 15);
+  CHECK(child_of("carries.so") == 15);
+  setenv("MBLOB_PLUGIN_PATH", place("plugins_b"), 1);
+  CHECK(child_of("keyed.so") == 15);
+  CHECK(strcmp(getenv("TOY_STARTS"), "1") == 0);
+}
+
+static void a_carried_one_describes_itself(void) {
+  char text[64];
+  mblob_module *module;
+  CHECK(mblob_plugin_describe("toy", text, sizeof(text)) == MBLOB_E_NOT_FOUND);
+  CHECK(mblob_open(place("carries.so"), NULL, &module) == MBLOB_OK);
+  CHECK(mblob_plugin_describe("toy", text, sizeof(text)) == MBLOB_OK && strcmp(text, "toy number 7") == 0);
+  mblob_module_release(module);
+}
+
+static void count_name(void *context, const char *name) {
+  int *count = context;
+  *count += *name != 0;
+}
+
+static void names_are_known_once_a_module_is_open(void) {
+  mblob_module *module, *keyed;
+  int64_t value;
+  int count = 0;
+  CHECK(mblob_register_plugin(&__mblob_plugin_toy) == MBLOB_OK);
+  CHECK(mblob_open(place("keyed.so"), NULL, &module) == MBLOB_OK);
+  keyed = mblob_module_import_at(module, 0);
+  CHECK(mblob_module_names(keyed, count_name, &count) == MBLOB_OK && count == 0);
+  CHECK(status_of(keyed, "in_child", &value) == MBLOB_OK);
+  CHECK(mblob_module_names(keyed, count_name, &count) == MBLOB_OK && count == 4);
+  CHECK(mblob_module_names(NULL, count_name, &count) == MBLOB_E_ARGUMENT);
+  CHECK(mblob_module_names(keyed, NULL, NULL) == MBLOB_E_ARGUMENT);
+  mblob_module_release(module);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -301,5 +340,8 @@ int main(int argc, char **argv) {
   APART(a_carried_device_outlives_its_library);
   APART(copies_share_the_memory_of_the_first);
   APART(copies_share_the_memory_of_a_carried_one);
+  APART(a_copy_is_not_started_while_another_serves);
+  APART(a_carried_one_describes_itself);
+  APART(names_are_known_once_a_module_is_open);
   return 0;
 }

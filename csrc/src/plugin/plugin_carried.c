@@ -66,6 +66,8 @@ enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key
   while (one && (*one->head.problem || !mb_plugin_lists(one->head.type_keys, type_key))) one = one->next;
   if (!one) return MB_ABSENT;
   if (!out) return MB_PRESENT;
+  *out = mb_plugin_own_runtime(mb_plugin_first(one->head.name), type_key);
+  if (*out) return MB_PRESENT;
   pthread_mutex_lock(&carried_lock);
   int status = start(library, one);
   pthread_mutex_unlock(&carried_lock);
@@ -77,7 +79,7 @@ void mb_plugin_carried_devices(struct mb_library *library) {
   bool started = false;
   pthread_mutex_lock(&carried_lock);
   for (struct mb_carried *one = library->carried; one; one = one->next)
-    started |= *one->head.devices && !*one->head.problem && !start(library, one);
+    started |= *one->head.devices && !*one->head.problem && !mb_plugin_first(one->head.name) && !start(library, one);
   pthread_mutex_unlock(&carried_lock);
   if (started) mb_library_retain(library);
 }
@@ -87,4 +89,21 @@ int mb_carried_visit(const struct mb_library *library, mb_plugin_visitor visit, 
   for (const struct mb_carried *one = library->carried; !result && one; one = one->next)
     result = visit(context, &one->head, *library->source.path ? library->source.path : "memory");
   return result;
+}
+
+static struct mb_carried *named(const struct mb_library *library, const char *name) {
+  struct mb_carried *one = library->carried;
+  while (one && (*one->head.problem || strcmp(one->head.name, name) != 0)) one = one->next;
+  return one;
+}
+
+bool mb_carried_has(const struct mb_library *library, const char *name) { return named(library, name) != NULL; }
+
+int mb_carried_start(struct mb_library *library, const char *name, const mblob_plugin **out) {
+  struct mb_carried *one = named(library, name);
+  pthread_mutex_lock(&carried_lock);
+  int status = start(library, one);
+  pthread_mutex_unlock(&carried_lock);
+  *out = one->started;
+  return status;
 }

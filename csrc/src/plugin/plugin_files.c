@@ -199,6 +199,14 @@ static int start(const struct file *file, struct entry *entry, const mblob_plugi
   return status;
 }
 
+/* Whether a plug-in in memory has it, too. */
+static bool wanted_of(const mblob_plugin *plugin, bool (*wanted)(const struct mb_plugin_head *, const void *),
+                      const void *what) {
+  struct mb_plugin_head head;
+  mb_plugin_read_head((struct mb_slice){(const uint8_t *)plugin, sizeof(*plugin)}, MBLOB_PLUGIN_SYMBOL, &head);
+  return wanted(&head, what);
+}
+
 /* With the lock. */
 static enum mb_found find(bool (*wanted)(const struct mb_plugin_head *, const void *), const void *what,
                           const char *label, const mblob_plugin **out) {
@@ -210,7 +218,9 @@ static enum mb_found find(bool (*wanted)(const struct mb_plugin_head *, const vo
                   s.file->path, s.other->path);
     return MB_BROKEN;
   }
-  return !out || !start(s.file, s.entry, out) ? MB_PRESENT : MB_BROKEN;
+  if (!out) return MB_PRESENT;
+  *out = mb_plugin_first(s.entry->head.name);
+  return (*out && wanted_of(*out, wanted, what)) || !start(s.file, s.entry, out) ? MB_PRESENT : MB_BROKEN;
 }
 
 static bool has_key(const struct mb_plugin_head *head, const void *key) { return mb_plugin_lists(head->type_keys, key); }

@@ -47,11 +47,19 @@ static int open_module(void *context, const mblob_module_info *info, void **self
   instance->runtime = context;
   instance->info = *info;
   atomic_init(&instance->users, 1);
+  uint64_t before = mb_error_serial();
   int status = instance->runtime->open(mb_plugin_host_table(), &instance->info, &instance->self);
-  if (status)
-    free(instance);
-  else
+  if (!status) {
     *self = instance;
+    return MBLOB_OK;
+  }
+  free(instance);
+  char where[352];
+  if (mb_error_serial() == before)
+    status = mb_fail(MBLOB_E_LOADER, "its plug-in could not open it and gave no reason");
+  (void)snprintf(where, sizeof(where), "module %llu ('%.64s') of %.255s", (unsigned long long)info->index, info->type_key,
+                 *info->path ? info->path : "a library in memory");
+  mb_error_prefix(where);
   return status;
 }
 

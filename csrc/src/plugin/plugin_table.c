@@ -136,12 +136,12 @@ static int remember(const mblob_plugin *plugin) {
   return MBLOB_OK;
 }
 
-/* The plug-in whose table serves the device type, NULL if none was started. */
-static const mblob_plugin *owner_of(int device_type) {
-  const mblob_device_api *api = mb_device_registered(device_type);
-  for (const struct started *s = api ? atomic_load(&all_started) : NULL; s; s = s->next)
+const mblob_plugin *mb_plugin_first(const char *name) {
+  for (const struct started *s = atomic_load(&all_started); s; s = s->next)
     for (uint32_t i = 0; i < s->plugin->device_api_count; i++)
-      if (&s->plugin->device_apis[i] == api) return s->plugin;
+      if (strcmp(s->plugin->name, name) == 0 &&
+          mb_device_registered(s->plugin->device_apis[i].device_type) == &s->plugin->device_apis[i])
+        return s->plugin;
   return NULL;
 }
 
@@ -166,19 +166,14 @@ int mb_plugin_start(const mblob_plugin *plugin, const char *origin) {
   return status;
 }
 
-static const mblob_runtime *own_runtime(const mblob_plugin *plugin, const char *type_key) {
-  for (uint32_t i = 0; i < plugin->runtime_count; i++)
+const mblob_runtime *mb_plugin_own_runtime(const mblob_plugin *plugin, const char *type_key) {
+  for (uint32_t i = 0; plugin && i < plugin->runtime_count; i++)
     if (strcmp(plugin->runtimes[i].type_key, type_key) == 0) return &plugin->runtimes[i];
   return NULL;
 }
 
 /* Each copy of a plug-in knows only its own memory, and that of a device comes from the copy that was first. */
 const mblob_runtime *mb_plugin_runtime(const mblob_plugin *plugin, const char *type_key) {
-  for (uint32_t i = 0; i < plugin->device_api_count; i++) {
-    const mblob_plugin *owner = owner_of(plugin->device_apis[i].device_type);
-    const mblob_runtime *runtime = NULL;
-    if (owner && strcmp(owner->name, plugin->name) == 0) runtime = own_runtime(owner, type_key);
-    if (runtime) return runtime;
-  }
-  return own_runtime(plugin, type_key);
+  const mblob_runtime *runtime = mb_plugin_own_runtime(mb_plugin_first(plugin->name), type_key);
+  return runtime ? runtime : mb_plugin_own_runtime(plugin, type_key);
 }

@@ -85,30 +85,40 @@ int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found), 
   return visit_all(list_one, &l);
 }
 
-/* The table of a plug-in that is in memory, or is brought there. */
-static int find_named(const char *name, const mblob_plugin **out) {
+/* The table of a plug-in that is in memory, or is brought there; `carrier` is to be given back after its use. */
+static int find_named(const char *name, const mblob_plugin **out, struct mb_library **carrier) {
   *out = NULL;
+  *carrier = NULL;
   pthread_mutex_lock(&registered_lock);
   for (const struct registered *r = registered; !*out && r; r = r->next)
     if (strcmp(r->plugin->name, name) == 0) *out = r->plugin;
   pthread_mutex_unlock(&registered_lock);
   if (*out) return MBLOB_OK;
+  *carrier = mb_plugin_carrier(name);
+  if (*carrier) return mb_carried_start(*carrier, name, out);
   enum mb_found found = mb_plugin_named_in_files(name, out);
   if (found == MB_BROKEN) return mblob_last_error_info()->status;
   return *out ? MBLOB_OK : mb_fail(MBLOB_E_NOT_FOUND, "there is no plug-in '%s'", name);
 }
 
+static int describe(const mblob_plugin *plugin, char *text, size_t size) {
+  if (!plugin->describe) return MBLOB_OK;
+  uint64_t before = mb_error_serial();
+  int status = plugin->describe(text, size);
+  text[size - 1] = 0;
+  if (status && mb_error_serial() == before)
+    status = mb_fail(status, "plug-in '%s' cannot be used and gave no reason", plugin->name);
+  return status;
+}
+
 int mblob_plugin_describe(const char *name, char *text, size_t size) {
-  const mblob_plugin *plugin = NULL;
+  const mblob_plugin *plugin;
+  struct mb_library *carrier;
   if (!name || !text || !size) return mb_fail(MBLOB_E_ARGUMENT, "mblob_plugin_describe: an argument is NULL, or size is 0");
   *text = 0;
-  int status = find_named(name, &plugin);
-  if (status || !plugin->describe) return status;
-  uint64_t before = mb_error_serial();
-  status = plugin->describe(text, size);
-  if (status && mb_error_serial() == before)
-    status = mb_fail(status, "plug-in '%s' cannot be used and gave no reason", name);
-  text[size - 1] = 0;
+  int status = find_named(name, &plugin, &carrier);
+  if (!status) status = describe(plugin, text, size);
+  if (carrier) mb_library_release(carrier);
   return status;
 }
 

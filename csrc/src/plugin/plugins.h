@@ -34,6 +34,10 @@ int mb_plugin_symbols(const struct mb_elf *elf,
                       int (*visit)(void *context, const char *symbol, struct mb_slice bytes), void *context);
 /* Check a table in memory against its own texts, start it, and register its devices. `origin` is for errors. */
 int mb_plugin_start(const mblob_plugin *plugin, const char *origin);
+/* The copy of that name, of any version, that was started and has the devices; NULL if there is none. */
+const mblob_plugin *mb_plugin_first(const char *name);
+/* The plug-in's table for the key; NULL if it has none, or `plugin` is NULL. */
+const mblob_runtime *mb_plugin_own_runtime(const mblob_plugin *plugin, const char *type_key);
 /* Who serves the key: where another copy (of that name, of any version) was started before and has the devices, that one. */
 const mblob_runtime *mb_plugin_runtime(const mblob_plugin *plugin, const char *type_key);
 
@@ -47,6 +51,11 @@ int mb_carried_read(struct mb_library *library);
 /* Note one whose table is in memory, of which `room` bytes may be read. `symbol` is without a prefix. */
 int mb_carried_add(struct mb_library *library, const char *symbol, const void *table, uint64_t room);
 void mb_carried_free(struct mb_library *library);
+bool mb_carried_has(const struct mb_library *library, const char *name);
+/* The table of a carried plug-in, started; the library must be held as long as it is used. */
+int mb_carried_start(struct mb_library *library, const char *name, const mblob_plugin **out);
+/* An open library that carries it, held for the caller; NULL if there is none. */
+struct mb_library *mb_plugin_carrier(const char *name);
 
 /* `out` NULL: only whether there is one, and no code runs. */
 enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key, const mblob_runtime **out);
@@ -54,7 +63,8 @@ enum mb_found mb_plugin_in_files(const char *type_key, const mblob_runtime **out
 enum mb_found mb_plugin_named_in_files(const char *name, const mblob_plugin **out);
 /* Start a plug-in in a file that lists the device type; MBLOB_OK also if there is none. */
 int mb_plugin_device_in_files(int device_type);
-/* Start those carried plug-ins that bring devices: their memory may outlive the library, which stays for good. */
+/* Start those carried plug-ins that bring devices which no copy of theirs has: their memory may outlive the library, which
+ * stays for good. */
 void mb_plugin_carried_devices(struct mb_library *library);
 
 typedef int (*mb_plugin_visitor)(void *context, const struct mb_plugin_head *head, const char *origin);
