@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,37 @@ def test_linked_into_a_program(installed: Path, tmp_path: Path, suffix: str, fla
         run("cc", *WARNINGS, *flags, "-Wl,--gc-sections", source, *inputs, installed / "lib" / "libmblob.a",
             "-pthread", "-ldl", "-o", program)  # fmt: skip
         assert run(program, env=dict(os.environ, MBLOB_PLUGIN_PATH="")).stdout == f"0 {expected}\n"
+
+
+CALLER = """
+#include <tvm/runtime/c_runtime_api.h>
+#include <tvm/runtime/c_backend_api.h>
+void *__tvm_module_ctx;
+TVM_DLL int run(void *args, int *codes, int n, void *ret, int *ret_code, void *resource) {
+  void *function;
+  TVMValue value;
+  int code;
+  if (TVMBackendGetFuncFromEnv(__tvm_module_ctx, "twice", &function)) return -1;
+  return TVMFuncCall(function, (TVMValue *)args, codes, n, &value, &code);
+}
+"""
+# Its start would end the process, its module would give other numbers: a host with a runtime of its own needs neither.
+TRAP = "__attribute__((unused)) static int never(void) { abort(); }\n"
+
+
+def test_a_tvm_with_the_runtime_itself_opens_the_file(tmp_path: Path) -> None:
+    """Read as TVM's library_module.cc reads it: the plug-in is bytes that it does not look at."""
+    host = tmp_path / "tvm_host"
+    run("cc", *WARNINGS, "-Wno-pedantic", ROOT / "tests" / "c" / "tvm_host.c", "-ldl", "-o", host)
+    module = mblob.csource_module(CALLER)
+    module.import_module(mblob.json_module("toy_key", "twice", "{}", ["c0", "c1"]))
+    carried = plugin(before=TRAP).replace("host = given;", "never();")
+    for index in (True, False):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", mblob.UnreadableWarning)
+            module.export_library(tmp_path / "x.so", carry=[mblob.csource_module(carried)], index=index)
+        done = run(host, tmp_path / "x.so", "toy_key", env={})
+        assert done.stdout == "_lib toy_key _import_tree \n2 4 6 8\n"
+        assert "U mblob" not in run("nm", "-D", tmp_path / "x.so").stdout
+        refused = subprocess.run([host, tmp_path / "x.so", "other"], capture_output=True, text=True, env={})
+        assert refused.returncode == 1 and refused.stderr.endswith("is not registered: toy_key\n")
