@@ -29,8 +29,11 @@ static inline void nothing_is_left(void) {
   CHECK(fake->pushed == 0);
 }
 
-static const char ptx[] = "//\n.version 8.0\n.target sm_50\n.address_size 64\n.visible .entry add(\n)\n{ ret; }\n"
-                          ".visible .entry bounded(\n)\n{ ret; }\n.visible .entry scalars(){ ret; }\n";
+static const char ptx[] =
+    "//\n.version 8.0\n.target sm_50\n.address_size 64\n"
+    ".visible .entry add(\n.param .u64 a, .param .u64 b,\n\t.param .u64 .ptr .global .align 4 c, .param .u32 n\n)\n{ ret; }\n"
+    ".visible .entry bounded(\n)\n{ ret; }\n"
+    ".visible .entry scalars(.param .u32 a, .param .u64 b, .param .b32 c, .param .u8 d, .param .f32 e, .param .f64 f){ ret; }\n";
 
 static inline struct bytes payload_of(const char *fmt, const void *code, size_t size) {
   struct bytes out = {.size = 0};

@@ -163,18 +163,20 @@ static void much_shared_memory_is_asked_for_once(void) {
 static void many_arguments_are_passed(void) {
   enum { MANY = 100 };
   struct bytes payload = {.size = 0};
-  char types[MANY + 1];
+  char types[MANY + 1], text[4096] = "//\n.version 8.0\n.target sm_50\n.entry add(.param .u64 a";
   TVMValue args[MANY];
   int codes[MANY] = {0};
   void *self;
   begin();
   memset(types, 'l', MANY);
   types[MANY] = 0;
+  for (int i = 1; i < MANY; i++) strcat(text, ", .param .u64 a");
+  strcat(text, "){}");
   for (int i = 0; i < MANY; i++) args[i].v_int64 = i;
   put_string(&payload, "ptx");
   put_u64(&payload, 1);
   put_kernel(&payload, "add", types, "");
-  put_string(&payload, ptx);
+  put_string(&payload, text);
   CHECK(open_payload(&payload, &self) == MBLOB_OK);
   CHECK(runtime->call(self, function_of(self, "add"), args, codes, MANY, NULL) == MBLOB_OK && fake->last.count == 1);
   codes[MANY - 1] = kTVMStr;
@@ -236,6 +238,20 @@ static void payloads_that_lie_are_refused(void) {
   }
 }
 
+/* An image that cannot be read may have any kernel: the driver decides. */
+static void a_kernel_that_only_the_driver_misses(void) {
+  unsigned char fatbin[16 + 32] = {0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0, 32, [16] = 2, [20] = 16, [24] = 16};
+  struct bytes p = payload_of("fatbin", fatbin, sizeof(fatbin));
+  void *self;
+  begin();
+  CHECK(open_payload(&p, &self) == MBLOB_OK);
+  fake->fail("cuModuleGetFunction", 0, 500);
+  REFUSES(runtime->call(self, function_of(self, "missing"), NULL, NULL, 0, NULL), MBLOB_E_KERNEL, "kernel 'missing' of module 1 of deploy.so: CUDA_ERROR_NOT_FOUND");
+  CHECK(launch_bounded(self, 1, 1, 1, 1, 1) == MBLOB_OK);
+  runtime->close(self);
+  nothing_is_left();
+}
+
 static void code_that_is_none_is_refused(void) {
   static const unsigned char elf[64] = {0x7f, 'E', 'L', 'F', 2, 1, 1, [18] = 62};
   unsigned char cubin[64 + 64] = {0x7f, 'E', 'L', 'F', 2, 1, 1, [18] = 190, [40] = 64, [58] = 64, [60] = 1};
@@ -277,8 +293,8 @@ static void modules_that_do_not_load_say_why(void) {
   struct bytes payload;
   void *self;
   begin();
-  static const char broken[] = "//\n.version 8.0\n.target sm_50\nsyntax error\n", young[] = "//\n.version 99.0\n.target sm_50\n",
-                    other[] = "//\n.version 8.0\n.target sm_999\n";
+  static const char broken[] = "//\n.version 8.0\n.target sm_50\nsyntax error\n.entry bounded()", young[] = "//\n.version 99.0\n.target sm_50\n.entry bounded()",
+                    other[] = "//\n.version 8.0\n.target sm_999\n.entry bounded()";
   payload = payload_of("ptx", broken, sizeof(broken) - 1);
   CHECK(open_payload(&payload, &self) == MBLOB_OK);
   REFUSES(launch_bounded(self, 1, 1, 1, 1, 1), MBLOB_E_INCOMPATIBLE, "module 1 of deploy.so does not load");
@@ -294,8 +310,9 @@ static void modules_that_do_not_load_say_why(void) {
   REFUSES(launch_bounded(self, 1, 1, 1, 1, 1), MBLOB_E_INCOMPATIBLE, "compile for sm_90");
   runtime->close(self);
   self = open_ptx(&payload);
-  REFUSES(runtime->call(self, function_of(self, "missing"), NULL, NULL, 0, NULL), MBLOB_E_KERNEL, "kernel 'missing' is not in the code of module 1");
-  CHECK(strstr(host_error, "lists: add, bounded, scalars, missing; the code has: add, bounded, scalars"));
+  void *function;
+  REFUSES(runtime->function(self, "missing", &function), MBLOB_E_FORMAT, "kernel 'missing' is declared and not in the code of module 1");
+  CHECK(strstr(host_error, "which has: add, bounded, scalars"));
   CHECK(launch_bounded(self, 1, 1, 1, 1, 1) == MBLOB_OK); /* the others work */
   runtime->close(self);
   nothing_is_left();
@@ -323,6 +340,7 @@ int main(int argc, char **argv) {
   RUN_ALONE(threads_share_a_module);
   RUN_ALONE(payloads_that_lie_are_refused);
   RUN_ALONE(code_that_is_none_is_refused);
+  RUN_ALONE(a_kernel_that_only_the_driver_misses);
   RUN_ALONE(modules_that_do_not_load_say_why);
   RUN_ALONE(modules_of_the_other_dialect_are_refused);
   return 0;

@@ -126,10 +126,3 @@ void mb_kernel_list_free(struct mb_kernel_list *list) {
   free(list->names);
   *list = (struct mb_kernel_list){0};
 }
-
-void mb_kernel_list_names(const struct mb_kernel_list *list, char *text, size_t size) {
-  size_t used = 0;
-  *text = 0;
-  for (size_t i = 0; i < list->count && used < size; i++)
-    used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", list->items[i].name);
-}

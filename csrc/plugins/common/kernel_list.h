@@ -32,8 +32,6 @@ struct mb_kernel_list {
 /* Read the field where the cursor stands. On failure (recorded) nothing is left to free. */
 int mb_kernel_list_read(struct mb_cursor *c, struct mb_kernel_list *out);
 void mb_kernel_list_free(struct mb_kernel_list *list);
-/* Names, comma separated, cut to `size`: for errors. */
-void mb_kernel_list_names(const struct mb_kernel_list *list, char *text, size_t size);
 
 /* How large a launch is. */
 struct mb_launch {

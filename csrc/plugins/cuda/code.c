@@ -2,112 +2,90 @@
 #include "code.h"
 
 #include <ctype.h>
-#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { EM_CUDA_MACHINE = 190, LOG_SIZE = 8192 };
+#include "cubin.h"
+#include "ptx.h"
+
+enum { LOG_SIZE = 8192 };
 static const uint8_t fatbin_magic[4] = {0x50, 0xed, 0x55, 0xba};
 
-static int cut_short(const char *what, uint64_t needs, uint64_t has) {
-  return mb_fail_format("payload", -1, -1, "cuda: the code is a %s of at least %llu bytes, the payload has %llu: it is cut "
-                        "short or damaged", what, (unsigned long long)needs, (unsigned long long)has);
-}
-
-static bool lies_inside(uint64_t offset, uint64_t size, uint64_t all) { return offset <= all && size <= all - offset; }
-
-/* ---- cubin: ELF for the machine CUDA --------------------------------------------------------- */
-
-static int check_cubin(struct mb_slice code) {
-  Elf64_Ehdr header;
-  if (code.size < sizeof(header)) return cut_short("cubin", sizeof(header), code.size);
-  memcpy(&header, code.data, sizeof(header));
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_CUDA_MACHINE)
-    return mb_fail_format("payload", -1, -1, "cuda: the code is an ELF file of machine %u, a cubin has %d", header.e_machine,
-                          EM_CUDA_MACHINE);
-  if ((header.e_shnum && header.e_shentsize != sizeof(Elf64_Shdr)) ||
-      (header.e_phnum && header.e_phentsize != sizeof(Elf64_Phdr)))
-    return mb_fail_format("payload", -1, -1, "cuda: the cubin's tables have entries of %u and %u bytes", header.e_shentsize,
-                          header.e_phentsize);
-  uint64_t sections = (uint64_t)header.e_shnum * sizeof(Elf64_Shdr), segments = (uint64_t)header.e_phnum * sizeof(Elf64_Phdr);
-  if (!lies_inside(header.e_shoff, sections, code.size)) return cut_short("cubin", header.e_shoff, code.size);
-  if (!lies_inside(header.e_phoff, segments, code.size)) return cut_short("cubin", header.e_phoff, code.size);
-  for (uint64_t i = 0; i < header.e_shnum; i++) {
-    Elf64_Shdr section;
-    memcpy(&section, code.data + header.e_shoff + i * sizeof(section), sizeof(section));
-    if (section.sh_type != SHT_NOBITS && section.sh_type != SHT_NULL &&
-        !lies_inside(section.sh_offset, section.sh_size, code.size))
-      return cut_short("cubin", section.sh_offset, code.size);
-  }
-  return MBLOB_OK;
-}
-
 /* ---- fatbin: u32 magic, u16 version, u16 header size, u64 size of the images that follow; of each image u16 kind,
- * u16 version, u32 header size, u64 size ------------------------------------------------------- */
+ * u16 version, u32 header size, u64 size, ..., at 40 u64 flags, in images of a whole header ------- */
+
+enum { KIND_PTX = 1, KIND_ELF = 2, FLAGS_AT = 40, COMPRESSED = 0xb000 }; /* LZ4, and what came after it */
+
+struct image {
+  struct mb_slice header, code;
+};
+
+/* The images one after the other, `*at` from 0 on; false at the end, or with an error in *status where it is damaged. */
+static bool next_image(struct mb_slice code, uint64_t *at, struct image *out, int *status) {
+  *status = MBLOB_OK;
+  if (code.size < 16) return *status = cuda_cut_short("fatbin", 16, code.size), false;
+  uint64_t header = (uint64_t)code.data[6] | (uint64_t)code.data[7] << 8, size = mb_u64_at(code.data + 8);
+  if (header < 16 || !cuda_lies_inside(header, size, code.size))
+    return *status = cuda_cut_short("fatbin", size, code.size), false;
+  const uint64_t left = size - *at;
+  if (!left) return false;
+  if (left < 16) return *status = cuda_cut_short("fatbin", *at + 16, size), false;
+  const uint8_t *image = code.data + header + *at;
+  const uint64_t head = mb_u32_at(image + 4), body = mb_u64_at(image + 8);
+  if (head < 16 || !cuda_lies_inside(head, body, left)) return *status = cuda_cut_short("fatbin", body, left), false;
+  *out = (struct image){{image, head}, {image + head, body}};
+  *at += head + body;
+  return true;
+}
 
 static int check_fatbin(struct mb_slice code) {
-  if (code.size < 16) return cut_short("fatbin", 16, code.size);
-  uint64_t header = (uint64_t)code.data[6] | (uint64_t)code.data[7] << 8, size = mb_u64_at(code.data + 8);
-  if (header < 16 || !lies_inside(header, size, code.size)) return cut_short("fatbin", size, code.size);
-  uint64_t pos = header, end = header + size;
-  while (pos < end) {
-    if (end - pos < 16) return cut_short("fatbin", pos + 16, end);
-    uint64_t image_header = mb_u32_at(code.data + pos + 4), image = mb_u64_at(code.data + pos + 8);
-    if (image_header < 16 || !lies_inside(image_header, image, end - pos)) return cut_short("fatbin", image, end - pos);
-    pos += image_header + image;
-  }
-  return MBLOB_OK;
+  struct image image;
+  uint64_t at = 0;
+  int status;
+  while (next_image(code, &at, &image, &status)) continue;
+  return status;
 }
 
-/* ---- PTX: text ------------------------------------------------------------------------------- */
-
-static const char *find(struct mb_slice code, const char *word) { return memmem(code.data, (size_t)code.size, word, strlen(word)); }
-
-static int check_ptx(struct mb_slice code) {
-  while (code.size && !code.data[code.size - 1]) code.size--; /* TVM's writer leaves one NUL at times, or none */
-  const uint8_t *nul = code.size ? memchr(code.data, 0, (size_t)code.size) : NULL;
-  if (nul || !find(code, ".version") || !find(code, ".target"))
-    return mb_fail_format("payload", -1, -1, "cuda: the code (%llu bytes) is no PTX%s, nor a cubin or a fatbin",
-                          (unsigned long long)code.size, nul ? " (it has NUL bytes)" : " (no .version and .target)");
-  return MBLOB_OK;
+static void see_image(const struct image *image, struct cuda_seen *seen) {
+  const unsigned kind = (unsigned)image->header.data[0] | (unsigned)image->header.data[1] << 8;
+  const bool packed = image->header.size >= FLAGS_AT + 8 && (mb_u64_at(image->header.data + FLAGS_AT) & COMPRESSED);
+  if (!packed && kind == KIND_ELF && cubin_is(image->code) && !cubin_check(image->code))
+    cubin_see(image->code, seen);
+  else if (!packed && kind == KIND_PTX && ptx_is(image->code))
+    ptx_see(image->code, seen);
+  else
+    seen->hidden = true;
 }
+
+static void see_fatbin(struct mb_slice code, struct cuda_seen *seen) {
+  struct image image;
+  uint64_t at = 0;
+  int status;
+  while (next_image(code, &at, &image, &status)) see_image(&image, seen);
+}
+
+/* ---- any code --------------------------------------------------------------------------------- */
 
 int cuda_code_check(struct mb_slice fmt, struct mb_slice code, enum cuda_code_kind *out) {
-  if (code.size >= 4 && memcmp(code.data, ELFMAG, SELFMAG) == 0) return *out = CUDA_CUBIN, check_cubin(code);
+  if (cubin_is(code)) return *out = CUDA_CUBIN, cubin_check(code);
   if (code.size >= 4 && memcmp(code.data, fatbin_magic, 4) == 0) return *out = CUDA_FATBIN, check_fatbin(code);
   *out = CUDA_PTX;
-  if ((mb_slice_is(fmt, "cuda") || mb_slice_is(fmt, "cu")) && !(find(code, ".version") && find(code, ".target")))
+  if ((mb_slice_is(fmt, "cuda") || mb_slice_is(fmt, "cu")) && !ptx_is(code))
     return mb_fail(MBLOB_E_INCOMPATIBLE,
                    "cuda: the module holds CUDA C++ source, which the driver cannot compile; pack it compiled: "
                    "mblob.device_module('cuda', 'kernels.cu', compile=True)");
-  return check_ptx(code);
+  return ptx_check(code);
 }
 
-/* The text behind a word of PTX that starts a line (".version 8.4"), up to white space; "" if it has none. */
-static void ptx_word(struct mb_slice code, const char *word, char *text, size_t size) {
-  const char *end = (const char *)code.data + code.size, *at = find(code, word);
-  size_t used = 0;
-  if (at) at += strlen(word);
-  while (at && at < end && isspace((unsigned char)*at)) at++;
-  while (at && at < end && *at && !isspace((unsigned char)*at) && *at != ',' && used + 1 < size) text[used++] = *at++;
-  text[used] = 0;
-}
-
-void cuda_code_entries(struct mb_slice code, enum cuda_code_kind kind, char *text, size_t size) {
-  static const char word[] = ".entry";
-  size_t used = 0;
-  *text = 0;
-  const char *at = kind == CUDA_PTX ? find(code, word) : NULL;
-  while (at && used < size) {
-    struct mb_slice rest = {(const uint8_t *)at, (uint64_t)(code.data + code.size - (const uint8_t *)at)};
-    char name[128];
-    ptx_word(rest, word, name, sizeof(name));
-    name[strcspn(name, "(")] = 0;
-    used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", name);
-    rest.data += sizeof(word) - 1, rest.size -= sizeof(word) - 1;
-    at = find(rest, word);
+int cuda_code_check_kernel(struct mb_slice code, enum cuda_code_kind kind, const struct mb_kernel *kernel, const char *module) {
+  struct cuda_seen seen = {.kernel = kernel, .wrong = SIZE_MAX};
+  switch (kind) {
+    case CUDA_PTX: ptx_see(code, &seen); break;
+    case CUDA_CUBIN: cubin_see(code, &seen); break;
+    case CUDA_FATBIN: see_fatbin(code, &seen); break;
   }
+  return cuda_seen_check(&seen, module);
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include "bytes.h"
 #include "context.h"
+#include "kernel_list.h"
 
 enum cuda_code_kind { CUDA_PTX, CUDA_CUBIN, CUDA_FATBIN };
 
@@ -15,7 +16,8 @@ int cuda_code_check(struct mb_slice fmt, struct mb_slice code, enum cuda_code_ki
 int cuda_code_load(const struct cuda_scope *scope, const char *module, struct mb_slice code, enum cuda_code_kind kind,
                    CUmodule *out);
 
-/* The kernels that PTX defines (".entry NAME"), comma separated, cut to `size`; "" for the others. */
-void cuda_code_entries(struct mb_slice code, enum cuda_code_kind kind, char *text, size_t size);
+/* MBLOB_E_FORMAT: the code has no such kernel, or one with other parameters than declared, as far as it tells. Images of a
+ * fatbin that are compressed tell nothing. `module` names it in errors. */
+int cuda_code_check_kernel(struct mb_slice code, enum cuda_code_kind kind, const struct mb_kernel *kernel, const char *module);
 
 #endif

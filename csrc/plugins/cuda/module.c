@@ -47,8 +47,11 @@ int cuda_module_open(const mblob_host *host, const mblob_module_info *info, void
 
 int cuda_module_function(void *self, const char *name, void **function) {
   const struct cuda_module *module = self;
-  *function = mb_map_get(&module->list.by_name, name);
-  return MBLOB_OK;
+  const struct mb_kernel *kernel = mb_map_get(&module->list.by_name, name);
+  *function = NULL;
+  int status = kernel ? cuda_code_check_kernel(module->code, module->kind, kernel, module->name) : MBLOB_OK;
+  if (!status) *function = (void *)(uintptr_t)kernel;
+  return status;
 }
 
 static void unload(struct cuda_loaded *loaded, int device_id) {
@@ -91,17 +94,6 @@ static int load_locked(struct cuda_module *module, const struct cuda_scope *scop
   return MBLOB_OK;
 }
 
-static int no_such_kernel(const struct cuda_module *module, const struct mb_kernel *kernel, const struct cuda_scope *scope,
-                          CUresult error) {
-  char listed[200], found[200];
-  mb_kernel_list_names(&module->list, listed, sizeof(listed));
-  cuda_code_entries(module->code, module->kind, found, sizeof(found));
-  if (*found)
-    return cuda_told(scope, error, "kernel '%s' is not in the code of %s, which lists: %s; the code has: %s", kernel->name,
-                     module->name, listed, found);
-  return cuda_told(scope, error, "kernel '%s' is not in the code of %s, which lists: %s", kernel->name, module->name, listed);
-}
-
 static int find_locked(struct cuda_module *module, const struct mb_kernel *kernel, const struct cuda_scope *scope,
                        struct cuda_kernel **out) {
   struct cuda_loaded *loaded;
@@ -112,7 +104,6 @@ static int find_locked(struct cuda_module *module, const struct mb_kernel *kerne
   struct cuda_kernel *on = *out = &loaded->kernels[kernel->index];
   if (atomic_load(&on->function)) return MBLOB_OK;
   CUresult error = driver->module_function(&function, loaded->module, kernel->name);
-  if (error == CUDA_ERROR_NOT_FOUND) return no_such_kernel(module, kernel, scope, error);
   if (!error) error = driver->function_get(&on->static_shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
   if (!error) error = driver->function_get(&on->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
   if (error) return cuda_told(scope, error, "kernel '%s' of %s", kernel->name, module->name);
