@@ -19,11 +19,11 @@ static void put_info(struct bytes *out, const uint32_t *sizes, int count) {
   put_attribute(out, 4, 0x37, 4); /* the API's version */
   put_u32(out, 130);
   for (int i = count; i-- > 0;) {
-    put_attribute(out, 4, 0x17, 12);
+    put_attribute(out, 4, sizes[0] > 4096 ? 0x45 : 0x17, 12);
     put_u32(out, 0);
     put_u16(out, (uint16_t)i);
     put_u16(out, (uint16_t)(8 * i));
-    put_u32(out, sizes[i] << 18 | 0x1f000);
+    put_u32(out, sizes[0] > 4096 ? sizes[i] | 5u << 24 : sizes[i] << 18 | 0x1f000);
     put_attribute(out, 3, 0x1b, 0xff);
   }
   put_attribute(out, 1, 0x36, 0);
@@ -180,6 +180,8 @@ static void cubins_tell_names_and_sizes(void) {
   CHECK(asks("add", "pib", code) == MBLOB_OK && asks("add", "dfb", code) == MBLOB_OK); /* sizes alone */
   CHECK(asks("bare", "pppp", code) == MBLOB_OK);                                       /* nothing is told of it */
   CHECK(asks("add", "", cubin_of(NULL, 0)) == MBLOB_OK);
+  REFUSES(asks("add", "pi", cubin_of((const uint32_t[]){5000, 4}, 2)), MBLOB_E_FORMAT, "argument 0 is declared handle and in the code of module 1 of deploy.so a value of 5000 bytes");
+  REFUSES(asks("add", "p", cubin_of((const uint32_t[]){5000, 4}, 2)), MBLOB_E_FORMAT, "takes 2");
   REFUSES(asks("add", "pi", code), MBLOB_E_FORMAT, "declared with 2 arguments and takes 3");
   REFUSES(asks("add", "p", cubin_of(NULL, 0)), MBLOB_E_FORMAT, "declared with 1 arguments and takes 0");
   REFUSES(asks("add", "plb", code), MBLOB_E_FORMAT, "argument 1 is declared int64 and in the code of module 1 of deploy.so a value of 4 bytes");

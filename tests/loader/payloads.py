@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 
 CODES = {"i": 0, "u": 1, "f": 2}
+ARGUMENT_TYPES = {
+    "handle": (3, 64), "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64), "uint8": (1, 8),
+    "uint16": (1, 16), "uint32": (1, 32), "uint64": (1, 64), "float32": (2, 32), "float64": (2, 64), "bool": (1, 1),
+}  # fmt: skip
 
 
 def u32(value: int) -> bytes:
@@ -27,6 +31,15 @@ def text(value: str) -> bytes:
 def texts(values: Iterable[str]) -> bytes:
     items = list(values)
     return u64(len(items)) + b"".join(map(text, items))
+
+
+def device_code(fmt: str, code: bytes, *functions: tuple[str, Sequence[str], Sequence[str]]) -> bytes:
+    """Kernels for a device, (name, argument types, launch tags) each."""
+    out = text(fmt) + u64(len(functions))
+    for name, types, tags in functions:
+        out += text(name) + text("") + u64(len(types))
+        out += b"".join(struct.pack("<BBH", *ARGUMENT_TYPES[t], 1) for t in types) + texts(tags)
+    return out + u64(len(code)) + code
 
 
 def numbers(values: Iterable[int]) -> bytes:

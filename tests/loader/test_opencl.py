@@ -7,7 +7,6 @@ our own.
 from __future__ import annotations
 
 import ctypes
-import struct
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,22 +17,14 @@ import pytest
 import loader
 import mblob
 from tests.loader.opencl_libraries import SCALE, SCALE_TYPES, Pack, X
-from tests.loader.payloads import text, texts, u64
+from tests.loader.payloads import ARGUMENT_TYPES, device_code
 
-TYPES = {
-    "handle": (3, 64), "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64), "uint8": (1, 8),
-    "uint16": (1, 16), "uint32": (1, 32), "uint64": (1, 64), "float32": (2, 32), "float64": (2, 64),
-}  # fmt: skip
 SHIFT = SCALE.replace("scale", "shift").replace("factor", "by").replace("*=", "+=")
 
 
 def payload(source: str, *functions: tuple[str, list[str], list[str]]) -> bytes:
     """Source as TVM wrote it up to 0.7: without delimiters."""
-    out = text("cl") + u64(len(functions))
-    for name, types, tags in functions:
-        out += text(name) + text("") + u64(len(types))
-        out += b"".join(struct.pack("<BBH", *TYPES[t], 1) for t in types) + texts(tags)
-    return out + text(source)
+    return device_code("cl", source.encode(), *functions)
 
 
 def floats(n: int) -> np.ndarray[Any, Any]:
@@ -102,7 +93,7 @@ def test_one_program_without_delimiters_has_all_kernels(pack_opencl: Pack, openc
 
 
 def test_scalars_of_every_type_arrive(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
-    types = [t for t in TYPES if t != "handle"]
+    types = [t for t in ARGUMENT_TYPES if t not in ("handle", "bool")]
     words = ["char", "short", "int", "long", "uchar", "ushort", "uint", "ulong", "float", "double"]
     values = [-(2**7), -(2**15), -(2**31), -(2**63), 2**8 - 1, 2**16 - 1, 2**32 - 1, 2**63 - 1, 0.1, 0.1]
     parameters = ", ".join(f"{word} a{i}" for i, word in enumerate(words))

@@ -45,6 +45,8 @@ const char *mb_kernel_type_text(DLDataType type, char text[32]) {
   static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
   if (type.code >= sizeof(names) / sizeof(*names))
     (void)snprintf(text, 32, "type code %u of %u bits", type.code, type.bits);
+  else if (mb_is_pointer(type) && type.bits == 64 && type.lanes == 1)
+    (void)snprintf(text, 32, "handle");
   else if (type.lanes == 1)
     (void)snprintf(text, 32, "%s%u", names[type.code], type.bits);
   else

@@ -5,7 +5,7 @@
 
 #include "error.h"
 
-enum { EM_CUDA_MACHINE = 190, STO_CUDA_ENTRY = 0x10, EIATTR_KPARAM_INFO = 0x17, EIFMT_SVAL = 4 };
+enum { EM_CUDA_MACHINE = 190, STO_CUDA_ENTRY = 0x10, EIATTR_KPARAM_INFO = 0x17, EIATTR_KPARAM_INFO_V2 = 0x45, EIFMT_SVAL = 4 };
 
 bool cubin_is(struct mb_slice code) { return code.size >= SELFMAG && memcmp(code.data, ELFMAG, SELFMAG) == 0; }
 
@@ -63,7 +63,8 @@ static struct mb_slice text_at(struct mb_slice table, uint64_t offset) {
 /* ---- kernels ---------------------------------------------------------------------------------- */
 
 /* The attributes of a kernel, .nv.info.NAME: u8 format, u8 attribute, u16 value; format 4 (SVAL): value bytes follow. Of a
- * parameter: u32 index, u16 ordinal, u16 offset, u32 whose bits from 18 on are its size. */
+ * parameter: u32 index, u16 ordinal, u16 offset, u32 whose bits from 18 on are its size; version 2, of kernels that take more than
+ * 4 KiB: the low 16 bits. */
 static void see_parameters(struct mb_slice info, struct cuda_seen *seen) {
   seen->told = true;
   for (uint64_t at = 0; info.size - at >= 4;) {
@@ -71,8 +72,10 @@ static void see_parameters(struct mb_slice info, struct cuda_seen *seen) {
     const uint64_t size = a[0] == EIFMT_SVAL ? (uint64_t)a[2] | (uint64_t)a[3] << 8 : 0;
     at += 4;
     if (size > info.size - at) return;
-    if (a[0] == EIFMT_SVAL && a[1] == EIATTR_KPARAM_INFO && size >= 12)
-      cuda_see_parameter(seen, (size_t)a[8] | (size_t)a[9] << 8, mb_u32_at(a + 12) >> 18, CUDA_ANY);
+    if (size >= 12 && (a[1] == EIATTR_KPARAM_INFO || a[1] == EIATTR_KPARAM_INFO_V2)) {
+      const uint32_t word = mb_u32_at(a + 12);
+      cuda_see_parameter(seen, (size_t)a[8] | (size_t)a[9] << 8, a[1] == EIATTR_KPARAM_INFO ? word >> 18 : word & 0xffff, CUDA_ANY);
+    }
     at += size;
   }
 }

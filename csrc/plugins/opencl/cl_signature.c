@@ -127,6 +127,6 @@ int mb_cl_check_signature(const struct mb_kernel *declared, cl_kernel kernel) {
   if (!find_other(declared, kernel, &i, &p)) return MBLOB_OK;
   const DLDataType type = declared->types[i];
   return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: kernel '%s': argument %zu is declared %s and in its program %s%s%s%s",
-                        declared->name, i, mb_is_pointer(type) ? "handle" : mb_kernel_type_text(type, text), kind_of(&p),
+                        declared->name, i, mb_kernel_type_text(type, text), kind_of(&p),
                         *p.type ? " (" : "", p.type, *p.type ? ")" : "");
 }
