@@ -12,6 +12,7 @@ extern const mblob_plugin __mblob_plugin_cuda;
 static const mblob_runtime *runtime;
 static const mblob_device_api *device, *pinned, *managed;
 static struct fake_cuda *fake;
+static void (*define_kernel)(const char *name, fake_kernel run);
 static char library[4096];
 
 /* Start the plug-in over the double. */
@@ -20,9 +21,13 @@ static inline void begin(void) {
   void *opened = dlopen(library, RTLD_NOW);
   CHECK(opened);
   fake = dlsym(opened, "fake_cuda_state");
-  CHECK(fake);
+  *(void **)&define_kernel = dlsym(opened, "fake_cuda_define");
+  CHECK(fake && define_kernel);
   CHECK(__mblob_plugin_cuda.start(&plugin_host) == MBLOB_OK);
 }
+
+/* Of the calls of that name (NULL: of all) the one behind the next `countdown` fails. */
+static inline void fail(const char *function, int countdown, int error) { fake_fail(&fake->calls, function, countdown, 1, error); }
 
 static inline void nothing_is_left(void) {
   CHECK(fake->live_memory == 0 && fake->live_modules == 0 && fake->live_streams == 0 && fake->live_events == 0);

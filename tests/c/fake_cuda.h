@@ -2,7 +2,7 @@
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
 
-#include <stddef.h>
+#include "fake_driver.h"
 
 /* The last launch. */
 struct fake_launch {
@@ -24,9 +24,10 @@ struct fake_cuda {
   int lost;          /* the error that every later call on a context returns */
   char image[4096];  /* start of the last module's code, as the driver got it */
   unsigned long image_address;
-  /* Fail the call `countdown` calls of that name from now (0: the next) with `error`. */
-  void (*fail)(const char *function, int countdown, int error);
-  void (*define)(const char *kernel, fake_kernel run);
+  struct fake_calls calls;
 };
+
+/* What a kernel of that name does. */
+extern void fake_cuda_define(const char *kernel, fake_kernel run);
 
 #endif

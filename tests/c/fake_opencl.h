@@ -3,6 +3,7 @@
 #define FAKE_OPENCL_H
 
 #include "../../csrc/plugins/opencl/cl_api.h"
+#include "fake_driver.h"
 
 struct fake_argument {
   size_t size;
@@ -10,11 +11,9 @@ struct fake_argument {
 };
 
 struct fake_state {
-  const char *fail_function; /* NULL: none. After `fail_after` calls of it the next `fail_times` (0: all) give `fail_code` */
-  int fail_after, fail_times;
-  cl_int fail_code;
+  struct fake_calls calls;
   int unloaded; /* any call is then the end of the program */
-  int calls, live, compilations, launches, mixed;
+  int live, compilations, launches, mixed;
   cl_uint dimensions; /* of the last launch, as all below */
   size_t global[3], local[3];
   struct fake_argument args[16];

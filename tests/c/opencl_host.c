@@ -32,10 +32,8 @@ void use_fake(const char *folder) {
 }
 
 void fail(const char *function, int after, int times, cl_int code) {
-  fake->fail_after = after;
-  fake->fail_times = times;
-  fake->fail_code = code;
-  fake->fail_function = function;
+  fake_succeed(&fake->calls);
+  fake_fail(&fake->calls, function, after, times, code);
 }
 
 int said(const char *text) {

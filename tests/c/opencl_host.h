@@ -17,7 +17,7 @@ void use_fake(const char *folder);
 extern const mblob_device_api *device;
 extern const mblob_runtime *runtime;
 
-/* The next calls of `function` fail: after that many, that many times (0: from then on). */
+/* Calls of `function` (NULL: of any) fail, and of no other any more: after that many, that many times (0: from then on). */
 void fail(const char *function, int after, int times, cl_int code);
 /* Whether the last error has the text. */
 int said(const char *text);

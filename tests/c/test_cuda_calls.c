@@ -21,7 +21,7 @@ static DLTensor tensor(void *data, int device_id, int64_t *shape) {
 static void a_kernel_gets_tensors_scalars_and_sizes(void) {
   struct bytes payload;
   begin();
-  fake->define("add", run_add);
+  define_kernel("add", run_add);
   void *self = open_ptx(&payload);
   void *add = function_of(self, "add");
   CHECK(add && function_of(self, "add") == add && !function_of(self, "unknown"));
@@ -76,7 +76,7 @@ static void keep_scalars(void **arguments, const struct fake_launch *launch) {
 static void scalars_have_their_declared_types(void) {
   struct bytes payload;
   begin();
-  fake->define("scalars", keep_scalars);
+  define_kernel("scalars", keep_scalars);
   void *self = open_ptx(&payload), *scalars = function_of(self, "scalars");
   TVMValue args[6] = {{.v_int64 = -5}, {.v_int64 = INT64_MIN}, {.v_int64 = 4000000000}, {.v_int64 = 200}, {.v_float64 = 0.5},
                       {.v_int64 = 7}};
@@ -153,7 +153,7 @@ static void much_shared_memory_is_asked_for_once(void) {
   CHECK(launch_shared(self, 60 << 10) == MBLOB_OK && fake->sets_of_shared == 1);
   CHECK(launch_shared(self, 50 << 10) == MBLOB_OK && launch_shared(self, 60 << 10) == MBLOB_OK && fake->sets_of_shared == 1);
   REFUSES(launch_shared(self, 100 << 10), MBLOB_E_ARGUMENT, "102400 bytes of dynamic shared memory beside 16 of its own; cuda(0), Fake 0, allows 102400");
-  fake->fail("cuFuncSetAttribute", 0, 1);
+  fail("cuFuncSetAttribute", 0, 1);
   REFUSES(launch_shared(self, 70 << 10), MBLOB_E_KERNEL, "71680 bytes of dynamic shared memory");
   CHECK(launch_shared(self, 70 << 10) == MBLOB_OK && fake->sets_of_shared == 2);
   runtime->close(self);
@@ -245,7 +245,7 @@ static void a_kernel_that_only_the_driver_misses(void) {
   void *self;
   begin();
   CHECK(open_payload(&p, &self) == MBLOB_OK);
-  fake->fail("cuModuleGetFunction", 0, 500);
+  fail("cuModuleGetFunction", 0, 500);
   REFUSES(runtime->call(self, function_of(self, "missing"), NULL, NULL, 0, NULL), MBLOB_E_KERNEL, "kernel 'missing' of module 1 of deploy.so: CUDA_ERROR_NOT_FOUND");
   CHECK(launch_bounded(self, 1, 1, 1, 1, 1) == MBLOB_OK);
   runtime->close(self);

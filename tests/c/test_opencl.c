@@ -1,4 +1,4 @@
-/* The OpenCL plug-in over fake_opencl.so: libraries and devices, memory, copies, streams, and what is told when one of them fails. */
+/* The OpenCL plug-in over fake_opencl.so: libraries and devices, memory, copies and streams. */
 #define _GNU_SOURCE
 #include "opencl_host.h"
 
@@ -215,54 +215,6 @@ static void work_goes_to_the_stream_of_the_thread(void) {
   CHECK(!device->stream_free(0, NULL) && !device->free(0, memory));
 }
 
-/* ---- failures --------------------------------------------------------------------------------- */
-
-static void a_lost_device_is_named(void) {
-  const struct payload p = vadd_payload();
-  void *module = open_payload(&p);
-  fail("clEnqueueNDRangeKernel", 0, 1, CL_DEVICE_NOT_AVAILABLE);
-  CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL);
-  CHECK(said("launching kernel 'vadd' on device 0 (Fake GPU 1): CL_DEVICE_NOT_AVAILABLE (-2); the device is lost"));
-  fail("clFinish", 0, 1, CL_OUT_OF_RESOURCES);
-  CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL && said("running kernel 'vadd' on device 0")); /* the first: waited for */
-  fail("clFinish", 0, 1, CL_OUT_OF_RESOURCES);
-  CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL && said("waiting") && said("reached outside of its memory"));
-  fail("clFinish", 0, 1, -12345);
-  CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL && said("an error of the driver (-12345)"));
-  CHECK(add_vectors(module, 1) == MBLOB_OK);
-  runtime->close(module);
-}
-
-static const char *failing;
-static int failing_after;
-
-/* An error that says so, or none where a call is not essential; nothing is left over; and the next use works. */
-static void one_call_fails(void) {
-  const struct payload p = vadd_payload();
-  setenv("MBLOB_CACHE", "1", 1);
-  setenv("MBLOB_CACHE_DIR", "/proc/nowhere", 1);
-  fail(failing, failing_after, 1, CL_OUT_OF_HOST_MEMORY);
-  void *module = open_payload(&p);
-  CHECK(add_vectors(module, 0) == MBLOB_OK || said("CL_OUT_OF_HOST_MEMORY (-6)"));
-  runtime->close(module);
-  fake->fail_function = NULL;
-  module = open_payload(&p);
-  CHECK(add_vectors(module, 0) == MBLOB_OK);
-  runtime->close(module);
-  CHECK(fake->live == 2); /* a context and a queue */
-}
-
-static void every_call_may_fail(void) {
-#define NAME(result, name, parameters) #name,
-  static const char *const names[] = {MB_CL_FUNCTIONS(NAME)};
-#undef NAME
-  for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-    for (failing_after = 0; failing_after < 3; failing_after++) {
-      failing = names[i];
-      apart(failing, one_call_fails);
-    }
-}
-
 /* ---- the process ------------------------------------------------------------------------------ */
 
 static void *left_module, *left_memory, *left_queue;
@@ -325,8 +277,6 @@ int main(int argc, char **argv) {
   APART(many_allocations);
   APART(memory_that_is_not_there);
   APART(work_goes_to_the_stream_of_the_thread);
-  APART(a_lost_device_is_named);
-  RUN(every_call_may_fail);
   APART(releasing_late_leaves_the_driver_alone);
   APART(a_forked_child_is_told);
   return 0;

@@ -35,7 +35,7 @@ def gpu_is_missing() -> str:
 @pytest.fixture(scope="module")
 def double(cc: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fake")
-    source = (ROOT / "tests/c/fake_cuda.c").read_text()
+    source = '#include "fake_cuda.c"\n#include "fake_cuda_memory.c"\n'
     made = cc(source, folder / "fake.so", f"-I{ROOT / 'tests/c'}", "-pthread")
     return made.rename(folder / "libcuda.so.1")
 

@@ -53,10 +53,9 @@ static CUresult read_limits(const struct cuda_driver *driver, struct cuda_device
     if (error) return error;
   }
   d->max_shared_opt_in = 0; /* older drivers do not know it: then there is no more than without */
-  if (driver->device_attribute(&d->max_shared_opt_in, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, d->handle) ||
-      d->max_shared_opt_in < d->max_shared)
-    d->max_shared_opt_in = d->max_shared;
-  return CUDA_SUCCESS;
+  CUresult error = driver->device_attribute(&d->max_shared_opt_in, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, d->handle);
+  if (error || d->max_shared_opt_in < d->max_shared) d->max_shared_opt_in = d->max_shared;
+  return error == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : error;
 }
 
 static int start_locked(const struct cuda_driver *driver, int device_id) {

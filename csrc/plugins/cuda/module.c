@@ -58,7 +58,8 @@ static void unload(struct cuda_loaded *loaded, int device_id) {
   struct cuda_scope scope;
   if (!cuda_enter(device_id, &scope)) {
     /* Code must not go while a kernel of it runs. What happens to a device that is lost is told elsewhere. */
-    if (!scope.driver->context_synchronize()) (void)scope.driver->module_unload(loaded->module);
+    const CUresult error = scope.driver->context_synchronize();
+    if (!cuda_is_gone(&scope, error) && !cuda_is_sticky(error)) (void)scope.driver->module_unload(loaded->module);
     cuda_leave(&scope);
   }
   free(loaded);

@@ -12,15 +12,15 @@
 
 /* The part's program on the device. Its lock is held. */
 static int program_of(struct mb_cl_module *m, uint64_t part, const char *kernel, const struct mb_cl_device *device,
-                      cl_program *out) {
+                      const struct mb_cl_program **out) {
   for (const struct mb_cl_program *p = m->programs[part]; p; p = p->next)
     if (p->device == device) {
-      *out = p->program;
+      *out = p;
       return MBLOB_OK;
     }
   struct mb_cl_program *made = calloc(1, sizeof(*made));
   if (!made) return mb_fail_memory(sizeof(*made));
-  int status = mb_cl_build(&m->payload, part, kernel, device, &made->program);
+  int status = mb_cl_build(&m->payload, part, kernel, device, &made->program, &made->checked);
   if (status) {
     free(made);
     return status;
@@ -28,7 +28,7 @@ static int program_of(struct mb_cl_module *m, uint64_t part, const char *kernel,
   made->device = device;
   made->next = m->programs[part];
   m->programs[part] = made;
-  *out = made->program;
+  *out = made;
   return MBLOB_OK;
 }
 
@@ -47,22 +47,25 @@ static int fail_without_kernel(const char *kernel, const struct mb_cl_device *de
                  names);
 }
 
-static int make_launcher(const struct mb_kernel *info, const struct mb_cl_device *device, cl_program program,
-                         struct mb_cl_launcher *l) {
+/* Against the declaration. `source`: NULL if it is compiled code. */
+static int check_kernel(const struct mb_kernel *info, const struct mb_cl_part *source, const struct mb_cl_launcher *l) {
   cl_uint count = 0;
+  if (!mb_cl.clGetKernelInfo(l->kernel, CL_KERNEL_NUM_ARGS, sizeof(count), &count, NULL) && count != info->type_count)
+    return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: kernel '%s' is declared with %zu arguments and its program has %u",
+                          info->name, info->type_count, count);
+  return mb_cl_check_signature(info, l->kernel, source, l->device);
+}
+
+static int make_launcher(const struct mb_kernel *info, const struct mb_cl_part *source, const struct mb_cl_program *program,
+                         struct mb_cl_launcher *l) {
+  const struct mb_cl_device *device = program->device;
   cl_int code = CL_SUCCESS;
   l->device = device;
-  l->kernel = mb_cl.clCreateKernel(program, info->name, &code);
-  if (!l->kernel) return fail_without_kernel(info->name, device, program, code);
-  code = mb_cl.clGetKernelInfo(l->kernel, CL_KERNEL_NUM_ARGS, sizeof(count), &count, NULL);
-  int status = MBLOB_OK;
-  if (!code && count != info->type_count)
-    status = mb_fail_format("payload", -1, MB_UNKNOWN,
-                            "opencl: kernel '%s' is declared with %llu arguments and its program has %u", info->name,
-                            (unsigned long long)info->type_count, count);
-  if (!status) status = mb_cl_check_signature(info, l->kernel);
-  if (!status && !mb_cl.clGetKernelWorkGroupInfo(l->kernel, device->device, CL_KERNEL_WORK_GROUP_SIZE,
-                                                 sizeof(l->max_group), &l->max_group, NULL))
+  l->kernel = mb_cl.clCreateKernel(program->program, info->name, &code);
+  if (!l->kernel) return fail_without_kernel(info->name, device, program->program, code);
+  const int status = program->checked ? MBLOB_OK : check_kernel(info, source, l);
+  if (!mb_cl.clGetKernelWorkGroupInfo(l->kernel, device->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(l->max_group),
+                                      &l->max_group, NULL))
     l->max_group = l->max_group ? l->max_group : (size_t)device->max_group;
   else
     l->max_group = (size_t)device->max_group;
@@ -80,12 +83,14 @@ static struct mb_cl_launcher *find(struct mb_cl_module *m, uint64_t kernel, cons
 static int add_launcher(struct mb_cl_module *m, uint64_t kernel, const struct mb_cl_device *device,
                         struct mb_cl_launcher **out) {
   const struct mb_kernel *info = &m->payload.kernels.items[kernel];
-  cl_program program = NULL;
-  int status = program_of(m, m->payload.part_of[kernel], info->name, device, &program);
+  const uint64_t part = m->payload.part_of[kernel];
+  const struct mb_cl_part *source = m->payload.form == MB_CL_SOURCE ? &m->payload.parts[part] : NULL;
+  const struct mb_cl_program *program = NULL;
+  int status = program_of(m, part, info->name, device, &program);
   if (status) return status;
   struct mb_cl_launcher *l = calloc(1, sizeof(*l));
   if (!l) return mb_fail_memory(sizeof(*l));
-  status = make_launcher(info, device, program, l);
+  status = make_launcher(info, source, program, l);
   if (status) {
     free(l);
     return status;

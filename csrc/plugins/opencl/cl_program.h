@@ -10,6 +10,7 @@ struct mb_cl_program {
   struct mb_cl_program *next;
   const struct mb_cl_device *device;
   cl_program program;
+  bool checked; /* see mb_cl_build */
 };
 
 /* A kernel as one device runs it. Arguments belong to the cl_kernel in OpenCL, so `lock` is held from the first of them until

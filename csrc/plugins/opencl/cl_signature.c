@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "error.h"
+#include "cl_compile.h"
 
 /* As the driver tells it. */
 struct parameter {
@@ -67,19 +67,49 @@ static int scalar_of(const char *type, bool *is_vector) {
   return -1;
 }
 
-static bool is_declared_value(DLDataType declared, const char *type) {
-  bool is_vector = false;
-  if (is_object(type)) return false;
-  const int scalar = scalar_of(type, &is_vector);
-  if (scalar < 0) return true; /* a name that the source defines: the driver compares the size */
-  return !is_vector && scalars[scalar].code == declared.code && scalars[scalar].bits == declared.bits;
+static bool is_integer(DLDataType type) { return type.code != kDLFloat; }
+
+/* A bool is a byte. */
+static unsigned bytes_of(DLDataType type) { return (type.bits + 7u) / 8u; }
+
+/* What it is compiled from, if it was here. */
+struct origin {
+  const struct mb_cl_part *source;
+  const struct mb_cl_device *device;
+};
+
+/* A type that the source names itself: only the compiler knows it, so it is asked, in a program with a line more. The
+ * expressions have no value for other types (a vector or a structure cannot be an index nor become an int), or another size: an
+ * integer and a float together are a float, whatever their sizes. */
+static bool is_named_type(DLDataType declared, const char *type, const struct origin *from) {
+  char line[512];
+  static const char head[] = "\ntypedef char mblob_asks[sizeof(%s) == %u && ", whole[] = "sizeof(\"\"[(%s)0]) == 1 ? 1 : -1];\n",
+                    single[] = "sizeof(\"\"[(int)(%s)0]) == 1 && sizeof((%s)0 + 0UL) == 4 ? 1 : -1];\n",
+                    twice[] = "sizeof(\"\"[(int)(%s)0]) == 1 && sizeof((%s)0 + 0.0f) == 8 ? 1 : -1];\n";
+  if (!from->source || type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_ ")]) return true;
+  const size_t used = (size_t)snprintf(line, sizeof(line), head, type, bytes_of(declared));
+  if (is_integer(declared))
+    (void)snprintf(line + used, sizeof(line) - used, whole, type);
+  else
+    (void)snprintf(line + used, sizeof(line) - used, declared.bits == 32 ? single : twice, type, type);
+  return !mb_cl_is_refused_with(from->source, line, from->device);
 }
 
-static bool agrees(DLDataType declared, const struct parameter *p) {
+static bool is_declared_value(DLDataType declared, const char *type, const struct origin *from) {
+  bool is_vector = false;
+  if (is_object(type)) return false;
+  if (!*type) return true; /* not told */
+  const int scalar = scalar_of(type, &is_vector);
+  if (scalar < 0) return is_named_type(declared, type, from);
+  return !is_vector && (scalars[scalar].code == kDLFloat) == !is_integer(declared) && scalars[scalar].bits == 8 * bytes_of(declared);
+}
+
+static bool agrees(DLDataType declared, const struct parameter *p, const struct origin *from) {
   switch (p->address) {
     case CL_KERNEL_ARG_ADDRESS_GLOBAL:
     case CL_KERNEL_ARG_ADDRESS_CONSTANT: return mb_is_pointer(declared) && !is_image(p);
-    case CL_KERNEL_ARG_ADDRESS_PRIVATE: return !mb_is_pointer(declared) && !is_image(p) && is_declared_value(declared, p->type);
+    case CL_KERNEL_ARG_ADDRESS_PRIVATE:
+      return !mb_is_pointer(declared) && !is_image(p) && is_declared_value(declared, p->type, from);
     default: return false;
   }
 }
@@ -98,16 +128,18 @@ static const char *kind_of(const struct parameter *p) {
 }
 
 /* The first parameter that is not as declared, in *out; false if there is none. */
-static bool find_other(const struct mb_kernel *declared, cl_kernel kernel, size_t *index, struct parameter *out) {
+static bool find_other(const struct mb_kernel *declared, cl_kernel kernel, const struct origin *from, size_t *index,
+                       struct parameter *out) {
   for (size_t i = 0; mb_cl.clGetKernelArgInfo && i < declared->type_count; i++) {
     if (!ask(kernel, (cl_uint)i, out)) return false;
     *index = i;
-    if (!agrees(declared->types[i], out)) return true;
+    if (!agrees(declared->types[i], out, from)) return true;
   }
   return false;
 }
 
-bool mb_cl_is_as_declared(const struct mb_kernel *declared, cl_program program) {
+bool mb_cl_is_as_declared(const struct mb_kernel *declared, cl_program program, const struct mb_cl_part *source,
+                          const struct mb_cl_device *device) {
   struct parameter p;
   size_t index;
   cl_uint count = 0;
@@ -115,18 +147,18 @@ bool mb_cl_is_as_declared(const struct mb_kernel *declared, cl_program program) 
   cl_kernel kernel = mb_cl.clCreateKernel(program, declared->name, &code);
   if (!kernel) return false;
   const bool is = !mb_cl.clGetKernelInfo(kernel, CL_KERNEL_NUM_ARGS, sizeof(count), &count, NULL) &&
-                  count == declared->type_count && !find_other(declared, kernel, &index, &p);
+                  count == declared->type_count && !find_other(declared, kernel, &(struct origin){source, device}, &index, &p);
   (void)mb_cl.clReleaseKernel(kernel);
   return is;
 }
 
-int mb_cl_check_signature(const struct mb_kernel *declared, cl_kernel kernel) {
+int mb_cl_check_signature(const struct mb_kernel *declared, cl_kernel kernel, const struct mb_cl_part *source,
+                          const struct mb_cl_device *device) {
   struct parameter p;
   size_t i;
   char text[32];
-  if (!find_other(declared, kernel, &i, &p)) return MBLOB_OK;
-  const DLDataType type = declared->types[i];
+  if (!find_other(declared, kernel, &(struct origin){source, device}, &i, &p)) return MBLOB_OK;
   return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: kernel '%s': argument %zu is declared %s and in its program %s%s%s%s",
-                        declared->name, i, mb_kernel_type_text(type, text), kind_of(&p),
-                        *p.type ? " (" : "", p.type, *p.type ? ")" : "");
+                        declared->name, i, mb_kernel_type_text(declared->types[i], text), kind_of(&p), *p.type ? " (" : "", p.type,
+                        *p.type ? ")" : "");
 }
