@@ -207,7 +207,7 @@ static void threads_share_a_module(void) {
 
 static void payloads_that_lie_are_refused(void) {
   struct bytes payload = payload_of("ptx", ptx, sizeof(ptx) - 1), cut;
-  void *self;
+  void *self, *function;
   begin();
   for (size_t size = 0; size < payload.size; size++) { /* each cut, in memory of that size: no byte behind it is read */
     unsigned char *exact = malloc(size ? size : 1);
@@ -234,7 +234,10 @@ static void payloads_that_lie_are_refused(void) {
     put_u64(&cut, 1);
     put_kernel(&cut, "k", "", tags[i]);
     put_string(&cut, ptx);
-    REFUSES(open_payload(&cut, &self), MBLOB_E_FORMAT, "kernel 'k': launch tag");
+    CHECK(open_payload(&cut, &self) == MBLOB_OK);
+    REFUSES(runtime->function(self, "k", &function), MBLOB_E_FORMAT, "kernel 'k': launch tag");
+    CHECK(!function);
+    runtime->close(self);
   }
 }
 

@@ -151,7 +151,7 @@ static void ptx_tells_names_sizes_and_floats(void) {
     static const char *const others[] = {"gone", "text", "helper", "ad", "addi"};
     REFUSES(asks_ptx(others[i], "", text), MBLOB_E_FORMAT, "is declared and not in the code of module 1 of deploy.so, which has: add, none, empty, odd");
   }
-  REFUSES(asks_ptx("odd", "lihl", text), MBLOB_E_FORMAT, "argument 2 is declared float16"); /* at the opening */
+  REFUSES(asks_ptx("odd", "lihl", text), MBLOB_E_FORMAT, "argument 2 is declared float16");
   REFUSES(asks_ptx("odd", "lii", text), MBLOB_E_FORMAT, "takes 4");
   REFUSES(asks_ptx("odd", "lfib", text), MBLOB_E_FORMAT, "argument 0 is declared int64 and in the code of module 1 of deploy.so a value of 16 bytes");
   REFUSES(asks_ptx("k", "", ""), MBLOB_E_FORMAT, "which has: none");

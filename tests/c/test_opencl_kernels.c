@@ -60,7 +60,9 @@ static void extents_come_by_their_tags(void) {
   CHECK(launch(module, 1, 1, 1025, 1, 0) == MBLOB_E_ARGUMENT && said("threadIdx (1025, 1, 1): the largest threadIdx.x of device 0 (Fake GPU 1) is 1024"));
   CHECK(launch(module, 1, 1, 1, 513, 0) == MBLOB_E_ARGUMENT && said("the largest threadIdx.y of device 0 (Fake GPU 1) is 512"));
   CHECK(launch(module, 1, 1, 64, 17, 0) == MBLOB_E_ARGUMENT && said("the largest group of this kernel of device 0 (Fake GPU 1) is 1024"));
-  CHECK(launch(module, INT64_C(1) << 31, 1, 2, 1, 0) == MBLOB_E_ARGUMENT && said("is 4294967295"));
+  CHECK(launch(module, INT32_MAX, 1, 1, 1, 0) == MBLOB_OK && launch(module, 1 << 15, 1 << 16, 1, 1, 0) == MBLOB_E_ARGUMENT);
+  CHECK(said("the largest number of groups") && said("is 2147483647"));
+  CHECK(launch(module, INT32_MAX, 1, 3, 1, 0) == MBLOB_E_ARGUMENT && said("the largest number of work-items of an axis") && said("is 4294967295"));
   CHECK(launch(module, INT64_MAX, 1, 1024, 1, 0) == MBLOB_E_ARGUMENT);
   CHECK(launch(module, -1, 1, 1, 1, 0) == MBLOB_E_ARGUMENT && said("argument 2: blockIdx.x is -1, expected at least 0"));
   CHECK(call(module, "k", NULL, NULL, 0) == MBLOB_E_ARGUMENT && said("expected 0 arguments and 5 launch sizes: blockIdx.z, threadIdx.x"));

@@ -16,27 +16,28 @@ static void refused(struct payload p, const char *text) {
   CHECK(said(text));
 }
 
+/* One kernel of the module is refused when it is looked up. */
+static void lies(struct payload p, const char *kernel, const char *text) {
+  void *module = open_payload(&p), *function = &p;
+  CHECK(module);
+  for (int i = 0; i < 2; i++) CHECK(runtime->function(module, kernel, &function) == MBLOB_E_FORMAT && !function && said(text));
+  CHECK(runtime->function(module, "nobody", &function) == MBLOB_OK && !function);
+  runtime->close(module);
+}
+
 static void payloads_that_lie(void) {
   const char *const no_parts = "__kernel void k() {}";
-  struct payload p = source_of("k", "p", "blockIdx.x", "__kernel void other() {}");
-  refused(p, "kernel 'k' is declared and not in the source");
-  refused(source_of("k", "", "", "__kernel void kk() {}"), "kernel 'k' is declared and not in the source");
+  struct payload p = {.size = 0};
+  lies(source_of("k", "p", "blockIdx.x", "__kernel void other() {}"), "k", "kernel 'k' is declared and not in the source");
+  lies(source_of("k", "", "", "__kernel void kk() {}"), "k", "kernel 'k' is declared and not in the source");
   refused(source_of("k", "", "", ""), "there is no program");
-  refused(source_of("k", "h", "", no_parts), "kernel 'k': argument 0 is declared float16; kernels take");
-  refused(source_of("k", "", "vthread", no_parts), "kernel 'k': launch tag 'vthread' is not known");
-  refused(source_of("k", "", "blockIdx.x,blockIdx.x", no_parts), "launch tag 'blockIdx.x' comes twice");
-  refused(source_of("k", "", "tir.use_dyn_shared_memory,blockIdx.x", no_parts), "'tir.use_dyn_shared_memory' must be the last");
+  lies(source_of("k", "h", "", no_parts), "k", "kernel 'k': argument 0 is declared float16; kernels take");
+  lies(source_of("k", "", "vthread", no_parts), "k", "kernel 'k': launch tag 'vthread' is not known");
+  lies(source_of("k", "", "blockIdx.x,blockIdx.x,blockIdx.y,blockIdx.z,threadIdx.x,threadIdx.y,threadIdx.z,blockIdx.y,blockIdx.z,threadIdx.x", no_parts), "k", "launch tag 'blockIdx.x' comes twice");
+  lies(source_of("k", "", "tir.use_dyn_shared_memory,blockIdx.x", no_parts), "k", "'tir.use_dyn_shared_memory' must be the last");
   refused(source_of("k", "", "", "// Function: other\nx"), "a program for kernel 'other', which is not declared");
   refused(source_of("k", "", "", "// Function: k\nx\n// Function: k\ny"), "two programs for kernel 'k'");
   refused(source_of("", "", "", no_parts), "kernel: name: 0 bytes long");
-  p = (struct payload){.size = 0};
-  put_text(&p, "cl");
-  put_number(&p, 2, 8);
-  put_kernel(&p, "a", "", "");
-  put_kernel(&p, "b", "", "");
-  put_text(&p, "// Function: a\nx");
-  refused(p, "kernel 'b' is declared and has no program");
-  p = (struct payload){.size = 0};
   put_text(&p, "cl");
   put_number(&p, 2, 8);
   put_kernel(&p, "a", "", "");
@@ -49,6 +50,33 @@ static void payloads_that_lie(void) {
   p = (struct payload){.size = 0};
   put_text(&p, "metal");
   refused(p, "unknown format 'metal'");
+}
+
+static struct payload four_kernels(const char *text) {
+  struct payload p = {.size = 0};
+  put_text(&p, "cl");
+  put_number(&p, 4, 8);
+  put_kernel(&p, "good", "i", "threadIdx.x");
+  put_kernel(&p, "gone", "", "");
+  put_kernel(&p, "tagged", "", "threadIdx.w");
+  put_kernel(&p, "half", "h", "");
+  put_text(&p, text);
+  return p;
+}
+
+static void the_other_kernels_of_the_module_work(void) {
+  static const char *const texts[] = {"// Function: good\n__kernel void good(int a) {}\n// Function: tagged\n__kernel void tagged() {}\n",
+                                      "__kernel void good(int a) {} __kernel void tagged() {} __kernel void half() {}"};
+  for (int i = 0; i < 2; i++) {
+    const struct payload p = four_kernels(texts[i]);
+    lies(p, "gone", i ? "kernel 'gone' is declared and not in the source" : "kernel 'gone' is declared and has no program");
+    lies(p, "tagged", "kernel 'tagged': launch tag 'threadIdx.w' is not known");
+    lies(p, "half", "kernel 'half': argument 0 is declared float16");
+    void *module = open_payload(&p);
+    CHECK(call(module, "good", (TVMValue[]){{1}, {1}}, (int[]){0, 0}, 2) == MBLOB_OK);
+    runtime->close(module);
+  }
+  CHECK(fake->launches == 2 && fake->live == 2);
 }
 
 /* Every prefix, and every byte changed in several ways: opened or refused, never more. */
@@ -335,6 +363,7 @@ int main(int argc, char **argv) {
   libraries = argv[1];
   use_fake(libraries);
   APART(payloads_that_lie);
+  APART(the_other_kernels_of_the_module_work);
   APART(damaged_payloads);
   APART(source_of_both_eras);
   APART(a_program_that_differs_from_its_declaration);

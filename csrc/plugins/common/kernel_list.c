@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "kernel_list.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,16 @@ static bool can_be_passed(DLDataType t) {
          (t.bits == 8 || t.bits == 16 || t.bits == 32 || t.bits == 64);
 }
 
+/* The first problem is kept. */
+static void MB_PRINTF(3, 4) note(struct mb_kernel *kernel, uint64_t at, const char *format, ...) {
+  va_list args;
+  if (kernel->problem) return;
+  va_start(args, format);
+  if (vasprintf(&kernel->problem, format, args) < 0) kernel->problem = NULL;
+  va_end(args);
+  kernel->problem_at = (int64_t)at;
+}
+
 static bool read_types(struct mb_cursor *c, struct mb_kernel *kernel) {
   uint64_t count;
   if (!mb_read_count(c, &count, 4, "kernel: arg_types")) return false;
@@ -40,25 +51,19 @@ static bool read_types(struct mb_cursor *c, struct mb_kernel *kernel) {
   for (size_t i = 0; i < count; i++) {
     if (!mb_skip(c, 4, "kernel: arg_types")) return false;
     const uint8_t *raw = c->data + c->pos - 4;
-    kernel->types[i] = (DLDataType){raw[0], raw[1], (uint16_t)(raw[2] | raw[3] << 8)};
-    if (can_be_passed(kernel->types[i])) continue;
     char text[32];
-    (void)mb_fail_format("payload", (int64_t)c->pos - 4, c->entry,
-                         "kernel '%s': argument %zu is declared %s; kernels take pointers, integers of 8 to 64 bits, "
-                         "float32 and float64",
-                         kernel->name, i, mb_kernel_type_text(kernel->types[i], text));
-    return false;
+    kernel->types[i] = (DLDataType){raw[0], raw[1], (uint16_t)(raw[2] | raw[3] << 8)};
+    if (!can_be_passed(kernel->types[i]))
+      note(kernel, c->pos - 4, "argument %zu is declared %s; kernels take pointers, integers of 8 to 64 bits, float32 and float64", i,
+           mb_kernel_type_text(kernel->types[i], text));
   }
   return true;
 }
 
-static bool bad_tag(const struct mb_cursor *c, uint64_t at, const struct mb_kernel *kernel, struct mb_slice text,
-                    const char *problem) {
-  (void)mb_fail_format("payload", (int64_t)at, c->entry,
-                       "kernel '%s': launch tag '%.*s' %s; expected blockIdx.x, .y, .z, threadIdx.x, .y, .z, each once, "
-                       "and tir.use_dyn_shared_memory last",
-                       kernel->name, (int)(text.size < 64 ? text.size : 64), (const char *)text.data, problem);
-  return false;
+static const char *problem_of(unsigned tag, unsigned seen, bool is_last) {
+  if (tag == MB_LAUNCH_TAGS) return "is not known";
+  if (seen & 1u << tag) return "comes twice";
+  return tag == MB_SHARED_BYTES && !is_last ? "must be the last" : NULL;
 }
 
 static bool read_tags(struct mb_cursor *c, struct mb_kernel *kernel) {
@@ -71,9 +76,11 @@ static bool read_tags(struct mb_cursor *c, struct mb_kernel *kernel) {
     unsigned tag = 0;
     if (!mb_read_string(c, &text, "kernel: launch tag")) return false;
     while (tag < MB_LAUNCH_TAGS && !mb_slice_is(text, mb_launch_tag_names[tag])) tag++;
-    if (tag == MB_LAUNCH_TAGS) return bad_tag(c, start, kernel, text, "is not known");
-    if (seen & 1u << tag) return bad_tag(c, start, kernel, text, "comes twice");
-    if (tag == MB_SHARED_BYTES && i + 1 != count) return bad_tag(c, start, kernel, text, "must be the last");
+    const char *problem = problem_of(tag, seen, i + 1 == count);
+    if (problem)
+      note(kernel, start, "launch tag '%.*s' %s; expected blockIdx.x, .y, .z, threadIdx.x, .y, .z, each once, and "
+           "tir.use_dyn_shared_memory last", (int)(text.size < 64 ? text.size : 64), (const char *)text.data, problem);
+    if (problem) continue;
     seen |= 1u << tag;
     kernel->tags[kernel->tag_count++] = (uint8_t)tag;
   }
@@ -121,8 +128,14 @@ void mb_kernel_list_free(struct mb_kernel_list *list) {
   for (size_t i = 0; i < list->count; i++) {
     free(list->items[i].name);
     free(list->items[i].types);
+    free(list->items[i].problem);
   }
   free(list->items);
   free(list->names);
   *list = (struct mb_kernel_list){0};
+}
+
+int mb_kernel_check(const struct mb_kernel *kernel) {
+  return kernel->problem ? mb_fail_format("payload", kernel->problem_at, MB_UNKNOWN, "kernel '%s': %s", kernel->name, kernel->problem)
+                         : MBLOB_OK;
 }

@@ -20,6 +20,8 @@ struct mb_kernel {
   size_t type_count;
   uint8_t tags[MB_LAUNCH_TAGS]; /* enum mb_launch_tag of the arguments behind the parameters */
   size_t tag_count;
+  char *problem;          /* why it cannot be launched as it is declared, NULL if it can: see mb_kernel_check */
+  int64_t problem_at;     /* offset in the payload */
 };
 
 struct mb_kernel_list {
@@ -29,9 +31,12 @@ struct mb_kernel_list {
   struct mb_map by_name; /* name -> struct mb_kernel * */
 };
 
-/* Read the field where the cursor stands. On failure (recorded) nothing is left to free. */
+/* Read the field where the cursor stands. On failure (recorded) nothing is left to free. A kernel with types or launch tags that do
+ * not exist is no failure: the others of the module work. */
 int mb_kernel_list_read(struct mb_cursor *c, struct mb_kernel_list *out);
 void mb_kernel_list_free(struct mb_kernel_list *list);
+/* MBLOB_E_FORMAT: the kernel is declared with types or tags that do not exist. Before everything else that is done with it. */
+int mb_kernel_check(const struct mb_kernel *kernel);
 
 /* How large a launch is. */
 struct mb_launch {

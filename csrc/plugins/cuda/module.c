@@ -49,7 +49,8 @@ int cuda_module_function(void *self, const char *name, void **function) {
   const struct cuda_module *module = self;
   const struct mb_kernel *kernel = mb_map_get(&module->list.by_name, name);
   *function = NULL;
-  int status = kernel ? cuda_code_check_kernel(module->code, module->kind, kernel, module->name) : MBLOB_OK;
+  int status = kernel ? mb_kernel_check(kernel) : MBLOB_OK;
+  if (kernel && !status) status = cuda_code_check_kernel(module->code, module->kind, kernel, module->name);
   if (!status) *function = (void *)(uintptr_t)kernel;
   return status;
 }

@@ -131,18 +131,20 @@ static int too_large(const struct mb_cl_launcher *l, const struct mb_kernel *k, 
                  launch->extent[5], what, l->device->id, l->device->name, limit);
 }
 
+/* OpenCL tells no limit of groups, and drivers count them in 32 bits: PoCL ends the process at 2 ^ 32 - 1. */
 static int check_sizes(const struct mb_cl_launcher *l, const struct mb_kernel *k, const struct mb_launch *launch,
                        struct range *out) {
   const struct mb_cl_device *d = l->device;
   const uint64_t largest = d->address_bits == 32 ? UINT32_MAX : SIZE_MAX;
-  uint64_t group = 1;
+  uint64_t group = 1, groups = 1;
   static const char *const names[] = {"the largest threadIdx.x", "the largest threadIdx.y", "the largest threadIdx.z"};
   for (int i = 0; i < 3; i++) {
     const uint64_t grid = launch->extent[i], block = launch->extent[MB_BLOCK_X + i];
     if (block > d->max_items[i]) return too_large(l, k, launch, names[i], d->max_items[i]);
     if (block > l->max_group / group) return too_large(l, k, launch, "the largest group of this kernel", l->max_group);
+    if (grid > (uint64_t)INT32_MAX / groups) return too_large(l, k, launch, "the largest number of groups", INT32_MAX);
     if (grid > largest / block) return too_large(l, k, launch, "the largest number of work-items of an axis", largest);
-    group *= block;
+    group *= block, groups *= grid;
     out->local[i] = (size_t)block;
     out->global[i] = (size_t)(grid * block);
   }

@@ -10,6 +10,8 @@ static const char delimiter[] = "// Function: ";
 enum { DELIMITER = sizeof(delimiter) - 1 };
 #define NO_PART UINT64_MAX
 
+static bool is_word(uint8_t c) { return isalnum(c) || c == '_'; }
+
 static bool is_binary(struct mb_slice format) {
   static const char *const formats[] = {"clbin", "xclbin", "awsxclbin", "aocx"};
   for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++)
@@ -59,14 +61,6 @@ static int add_whole(struct mb_cl_payload *p, struct mb_slice code) {
   return MBLOB_OK;
 }
 
-static int all_have_parts(const struct mb_cl_payload *p) {
-  for (uint64_t i = 0; i < p->kernels.count; i++)
-    if (p->part_of[i] == NO_PART)
-      return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: kernel '%s' is declared and has no program",
-                            p->kernels.items[i].name);
-  return MBLOB_OK;
-}
-
 static struct mb_slice part_of(struct mb_slice text, uint64_t from, uint64_t to) {
   return (struct mb_slice){text.data + from, to - from};
 }
@@ -85,20 +79,7 @@ static int split_source(struct mb_cl_payload *p, struct mb_slice text, uint64_t 
     if (status) return status;
     at = next;
   }
-  return all_have_parts(p);
-}
-
-static bool is_word(uint8_t c) { return isalnum(c) || c == '_'; }
-
-/* Whether the name stands in the text as a word; true if the preprocessor could make it. */
-static bool mentions(struct mb_slice text, const char *name) {
-  const size_t size = strlen(name);
-  const uint8_t *at = text.data, *end = text.data + text.size;
-  while ((at = memmem(at, (size_t)(end - at), name, size))) {
-    if ((at == text.data || !is_word(at[-1])) && (at + size == end || !is_word(at[size]))) return true;
-    at++;
-  }
-  return memmem(text.data, (size_t)text.size, "##", 2) || memmem(text.data, (size_t)text.size, "#include", 8);
+  return MBLOB_OK;
 }
 
 static int read_source(struct mb_cl_payload *p, struct mb_slice text) {
@@ -106,10 +87,6 @@ static int read_source(struct mb_cl_payload *p, struct mb_slice text) {
   if (memchr(text.data, 0, (size_t)text.size))
     return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: the source has a NUL byte");
   if (first < text.size) return split_source(p, text, first);
-  for (uint64_t i = 0; i < p->kernels.count; i++)
-    if (!mentions(text, p->kernels.items[i].name))
-      return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: kernel '%s' is declared and not in the source",
-                            p->kernels.items[i].name);
   return add_whole(p, text);
 }
 
@@ -138,7 +115,7 @@ static int read_spirv(struct mb_cl_payload *p, struct mb_cursor *c) {
     int status = read_shader(p, c);
     if (status) return status;
   }
-  return all_have_parts(p);
+  return MBLOB_OK;
 }
 
 /* ---- the whole -------------------------------------------------------------------------------- */
@@ -187,6 +164,28 @@ int mb_cl_payload_read(const void *data, uint64_t size, struct mb_cl_payload *ou
   if (status || c.pos == size) return status;
   return mb_fail_format("payload", (int64_t)c.pos, MB_UNKNOWN, "opencl: %llu bytes are left over",
                         (unsigned long long)(size - c.pos));
+}
+
+/* Whether the name stands in the text as a word; true if the preprocessor could make it. */
+static bool mentions(struct mb_slice text, const char *name) {
+  const size_t size = strlen(name);
+  const uint8_t *at = text.data, *end = text.data + text.size;
+  while ((at = memmem(at, (size_t)(end - at), name, size))) {
+    if ((at == text.data || !is_word(at[-1])) && (at + size == end || !is_word(at[size]))) return true;
+    at++;
+  }
+  return memmem(text.data, (size_t)text.size, "##", 2) || memmem(text.data, (size_t)text.size, "#include", 8);
+}
+
+int mb_cl_payload_check(const struct mb_cl_payload *p, const struct mb_kernel *kernel) {
+  const uint64_t part = p->part_of[kernel->index];
+  int status = mb_kernel_check(kernel);
+  if (status) return status;
+  if (part == NO_PART)
+    return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: kernel '%s' is declared and has no program", kernel->name);
+  if (p->form == MB_CL_SOURCE && !p->parts[part].kernel && !mentions(p->parts[part].code, kernel->name))
+    return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: kernel '%s' is declared and not in the source", kernel->name);
+  return MBLOB_OK;
 }
 
 void mb_cl_payload_free(struct mb_cl_payload *p) {

@@ -42,8 +42,10 @@ static int open_module(const mblob_host *host, const struct mblob_module_info *i
 /* A function is the declaration of its kernel. */
 static int find_function(void *self, const char *name, void **function) {
   const struct mb_cl_module *m = self;
-  *function = mb_map_get(&m->payload.kernels.by_name, name);
-  return MBLOB_OK;
+  struct mb_kernel *kernel = mb_map_get(&m->payload.kernels.by_name, name);
+  const int status = kernel ? mb_cl_payload_check(&m->payload, kernel) : MBLOB_OK;
+  *function = status ? NULL : kernel;
+  return status;
 }
 
 static int call(void *self, void *function, const TVMValue *args, const int *codes, int count, void *ret) {
