@@ -23,6 +23,14 @@ def language(node: SourceNode) -> str:
 _OWN_CONTEXT = re.compile(r"\bvoid\s*\*\s*__tvm_module_ctx\s*(?:=|;)")
 
 
+_OF_TVM = re.compile(r"^#define TVM_EXPORTS$", re.MULTILINE)
+
+
+def _memory_model(node: SourceNode) -> tuple[str, ...]:
+    """Options for C that TVM writes: there one buffer holds values of several types, one after the other."""
+    return ("-fno-strict-aliasing",) if _OF_TVM.search(node.text()) else ()
+
+
 def source_macros(node: SourceNode) -> list[str]:
     """Macros that our headers need to know about a source: in C++ whether TVM defined `__tvm_module_ctx` in it."""
     if language(node) != "c++":
@@ -47,7 +55,7 @@ def compile_command(
         return (*tools.nvcc, "-O2", "-Xcompiler", "-fPIC", include, *own, "-c", str(source), "-o", output)
     head = _head(tools, kind, source, work, describe)
     macros = [f"-D{name}" for name in source_macros(node)]
-    return (*head, include, *macros, *own, "-x", kind, "-c", str(source), "-o", output)
+    return (*head, *_memory_model(node), include, *macros, *own, "-x", kind, "-c", str(source), "-o", output)
 
 
 def preprocess_command(
@@ -76,7 +84,7 @@ def compile_preprocessed_command(
     head = _head(tools, kind, source, work, describe)
     stage = "c++-cpp-output" if kind == "c++" else "cpp-output"
     # Functions that are always inlined take vectors; whether those have registers changes nothing outside.
-    return (*head, "-Wno-psabi", *own, "-x", stage, "-c", str(preprocessed), "-o", output)
+    return (*head, *_memory_model(node), "-Wno-psabi", *own, "-x", stage, "-c", str(preprocessed), "-o", output)
 
 
 def _head(tools: Toolchain, kind: str, source: Path, work: Path, describe: bool) -> Command:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,13 +73,13 @@ def compile_all(
             _, source, label = sources[i]
             output = work / f"lib{i}.o"
             describe = _describes(node, options)
-            words: Callable[[str], str] = str
+            words: Callable[[str], str] = str if isinstance(node.code, Path) else partial(_without_folder, work)
             described += [output] if describe else []
             if i in rewritten:
                 command = compile_preprocessed_command(
                     tools, node, source, rewritten[i], output.name, options, work, describe
                 )
-                words = in_words_of_the_source
+                words = partial(_of_rewritten, words)
             else:
                 command = compile_command(tools, node, source, output.name, options, work, describe)
             jobs.append(Job(label, command, words))
@@ -102,6 +103,15 @@ def _source_file(node: SourceNode, i: int, work: Path) -> tuple[Path, str]:
         return node.code.absolute(), node.label
     name = f"lib{i}.{node.fmt}"
     return write_source(node.text(), work / name), f"{name} (a source text)"
+
+
+def _without_folder(work: Path, output: str) -> str:
+    """What a compiler said about a text of the caller's, without the folder that is gone when that is read."""
+    return output.replace(f"{work}/", "")
+
+
+def _of_rewritten(words: Callable[[str], str], output: str) -> str:
+    return in_words_of_the_source(words(output))
 
 
 def _describes(node: SourceNode, options: Sequence[str]) -> bool:

@@ -48,7 +48,9 @@ def without_vectors(
     for i in texts:
         output = work / f"lib{i}.i"
         head, user = definitions.user_part(output.read_text(errors="surrogateescape"))
-        rewritten = rewrite(user, sources[i][2])
+        node, path, label = sources[i]
+        # A text of the caller's lies in a folder that is gone when the error is read.
+        rewritten = rewrite(user, label, {} if isinstance(node.code, Path) else {str(path): path.name})
         if rewritten is not None:
             text = definitions.in_preprocessed(head, rewritten)
             output.write_bytes(text.encode(errors="surrogateescape"))

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from packager.vector_c.declarators import Declarations
 from packager.vector_c.frames import ASSIGNMENT, ASSIGNMENTS, BINARY, CONDITIONAL, PREFIX, Frame, Operator
 from packager.vector_c.keywords import SIZES, TYPEOF
-from packager.vector_c.operations import Operand, Operations
+from packager.vector_c.operand import Operand
+from packager.vector_c.operations import Operations
 from packager.vector_c.scope import Names, Scope
 from packager.vector_c.tokens import past_brackets
 from packager.vector_c.types import Known, Pointer, Record, Type
@@ -319,7 +320,8 @@ class Expressions:
             return self._do.construct(t, cast.at, cast.end, at, frame.items)
         made = Operand(frame.opening, at)
         if frame.items and len(frame.items) == len(frame.commas) + 1:
-            made.type, made.picked = frame.items[-1].type, frame.items[-1].picked
+            last = frame.items[-1]
+            made.type, made.picked, made.is_copy = last.type, last.picked, last.is_copy
         return made
 
     def _cxx_cast(self, frame: Frame, callee: Operand, at: int) -> Operand:

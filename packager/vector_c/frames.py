@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from packager.vector_c.operations import Operand
+from packager.vector_c.operand import Operand
 from packager.vector_c.types import Known
 
 BINARY = {

@@ -87,22 +87,23 @@ class Helpers:
 
     def alias(self, name: str, t: Type) -> None:
         """Give a type the name under which the source uses it."""
-        target = self.type(t) if t.is_vector else self._scalar(t)
+        target = self.type(t) if t.is_vector else self.scalar(t)
         self._aliases[name] = f"typedef {target} {name};"
 
-    def _scalar(self, t: Type) -> str:
+    def scalar(self, t: Type) -> str:
+        """The C name of a lane type."""
         self.uses_half = self.uses_half or t.scalar == "half"
         return scalar(t)
 
     def parameter(self, t: Type) -> str:
         """The C type in which functions take a lane: clang has no parameters of 16-bit floats."""
-        return "float" if self._scalar(t) == "mblob_half" else scalar(t)
+        return "float" if self.scalar(t) == "mblob_half" else scalar(t)
 
     def type(self, t: Type) -> str:
         """Its name; masks are plain integers."""
         t, name = t.plain(), t.name
         if name not in self._types:
-            lane = self._scalar(t)
+            lane = self.scalar(t)
             members = [f"{lane} lane[{t.lanes}];"]
             lines = []
             if _has_simd(t):
@@ -194,6 +195,30 @@ class Helpers:
         self._functions.setdefault(f"{step}_after", f"{_HEAD}{t.name} {step}_after({t.name} *a) {{ {body} }}")
         return f"{step}_after"
 
+    def update_lanes(self, op: str, t: Type, lanes: Sequence[int]) -> str:
+        """`T' f(T *, T')`: assignment to the lanes of these numbers, compound if there is an operator."""
+        part = Type(t.scalar, len(lanes))
+        name = f"{self.swizzle(t, lanes)}_{_NAMES.get(op, 'set')}_to"
+        v = self.type(part)
+        whole = "a->simd" if in_register(t) else "*a"
+        old = f"{self.swizzle(t, lanes)}({whole})"
+        value = f"{self.binary(op, part)}({old}, b)" if op else "b"
+        body = f"{'r.simd' if in_register(part) else 'r'} = {value};"
+        body += "".join(f" a->lane[{lane}] = r.lane[{i}];" for i, lane in enumerate(lanes))
+        head = f"{_HEAD}{v} {name}({self.type(t)} *a, {self.value(part)} b)"
+        self._functions.setdefault(name, f"{head} {{ {v} r; {body} return r; }}")
+        return name
+
+    def postfix_lanes(self, op: str, t: Type, lanes: Sequence[int]) -> str:
+        """`T' f(T *)`: `v.xy++` and `v.xy--`."""
+        part = Type(t.scalar, len(lanes))
+        step, one = self.update_lanes(op, t, lanes), f"{self.broadcast(part)}(1)"
+        v = self.type(part)
+        body = "".join(f" r.lane[{i}] = a->lane[{lane}];" for i, lane in enumerate(lanes))
+        head = f"{_HEAD}{v} {step}_after({self.type(t)} *a)"
+        self._functions.setdefault(f"{step}_after", f"{head} {{ {v} r;{body} {step}(a, {one}); return r; }}")
+        return f"{step}_after"
+
     def unary(self, op: str, t: Type) -> str:
         """`T f(T)` for - and ~; for ! the mask of the lanes that are zero."""
         v = self.value(t)
@@ -242,7 +267,7 @@ class Helpers:
 
     def construct(self, t: Type, items: Sequence[Type | None]) -> str:
         """`T f(items...)`: the lanes of all items in a row; None is a scalar."""
-        lane = self._scalar(t)
+        lane = self.scalar(t)
         parameters = [f"{self.value(item) if item else self.parameter(t)} x{i}" for i, item in enumerate(items)]
         values: list[str] = []
         for i, item in enumerate(items):
@@ -268,6 +293,6 @@ class Helpers:
 
     def swizzle(self, t: Type, lanes: Sequence[int]) -> str:
         """`T' f(T)`: the lanes of these numbers."""
-        result = Type(t.scalar, len(lanes))
+        result = Type(t.scalar, len(lanes), t.mask)
         body = " ".join(f"{_lane(result, 'r', i)} = {_lane(t, 'a', lane)};" for i, lane in enumerate(lanes))
         return self._define(f"{t.name}_s{''.join(f'{i:x}' for i in lanes)}", result, f"{self.value(t)} a", body)

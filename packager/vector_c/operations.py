@@ -2,111 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
 
-from packager.vector_c.helpers import COMPARISONS, Helpers, in_register
-from packager.vector_c.tokens import Token
-from packager.vector_c.types import Function, Known, Overloads, Pointer, Record, Type, common, lanes_named
+from packager.vector_c.helpers import COMPARISONS
+from packager.vector_c.lanes import Lanes
+from packager.vector_c.operand import Operand
+from packager.vector_c.types import Function, Known, Overloads, Pointer, Record, Type, common
 
-
-@dataclass
-class Operand:
-    """A part of an expression.
-
-    Attributes:
-        first, last: indices of its tokens.
-        type: its type; None if that is no business of ours.
-        name: of a plain name, the name.
-        picked: several lanes of a vector, `v.xy`: a copy of them.
-    """
-
-    first: int
-    last: int
-    type: Known = None
-    name: str = ""
-    picked: bool = False
-
-    @property
-    def vector(self) -> Type | None:
-        return self.type if isinstance(self.type, Type) and self.type.is_vector else None
+_INTEGERS = ("%", "&", "|", "^", "<<", ">>")
+_INTEGERS_ONLY = ("~", *_INTEGERS, *(f"{op}=" for op in _INTEGERS))
 
 
 @dataclass
-class Operations:
-    """Rewrites operations in place.
+class Operations(Lanes):
+    """Rewrites operations in place."""
 
-    Attributes:
-        tokens: all of the source.
-        helpers: where the functions to call come from.
-        refuse: raises an error at a token.
-    """
-
-    tokens: list[Token]
-    helpers: Helpers
-    refuse: Callable[[int, str], NoReturn]
     _counter: int = field(default=0)
-
-    def wrap(self, operand: Operand, before: str, after: str = ")") -> None:
-        """Put text around an operand, outside of what is there."""
-        first, last = self.tokens[operand.first], self.tokens[operand.last]
-        first.before = before + first.before
-        last.after += after
-
-    def drop(self, first: int, last: int) -> None:
-        """Write nothing for tokens."""
-        for token in self.tokens[first : last + 1]:
-            token.out = ""
-
-    def _call(self, function: str, arguments: Sequence[Operand], result: Operand, t: Type) -> None:
-        """Make `result`, which spans the arguments, a call of a helper that gives a `t`."""
-        for argument in arguments:
-            self._pass(argument)
-        before, after = self._made(function, t)
-        self.wrap(result, before, after)
-
-    def _pass(self, argument: Operand) -> None:
-        """Make an operand the argument of a helper."""
-        if argument.vector is not None and in_register(argument.vector):
-            self.wrap(argument, "(", ").simd")
-
-    def _made(self, function: str, t: Type) -> tuple[str, str]:
-        """What stands before and behind the arguments of a helper that gives a `t`."""
-        if in_register(t):
-            return f"(__extension__ ({self.helpers.type(t)}){{.simd = {function}(", ")})"
-        return f"{function}(", ")"
-
-    # -- conversions ------------------------------------------------------------------------------------
-
-    def convert(self, operand: Operand, t: Known, explicit: bool = False) -> None:
-        """Make an operand a vector of type `t`: a scalar goes to all lanes, lanes of another type are converted.
-
-        Args:
-            explicit: by a cast. TVM writes one where it makes numbers of booleans, so that true is 1 then; a mask that
-                is assigned to the integers that it is in OpenCL keeps its -1.
-        """
-        if not isinstance(t, Type):
-            return
-        source = operand.vector
-        if not t.is_vector:
-            if source is not None:
-                self.refuse(operand.first, f"a vector of {source.lanes} lanes ({source}) where {t} is expected")
-            return
-        if isinstance(operand.type, (Pointer, Function)):
-            self.refuse(operand.first, f"a pointer or function where {t} is expected")
-        if source is None:
-            if not isinstance(operand.type, Record):
-                self._call(self.helpers.broadcast(t), (), operand, t)
-        else:
-            if source.lanes != t.lanes:
-                self.refuse(operand.first, f"a vector of {source.lanes} lanes ({source}) where {t} is expected")
-            same = source.scalar == t.scalar
-            if not same or (explicit and source.mask and not t.mask):
-                if source.mask and not t.mask and not explicit and t.kind == "int" and t.bits == source.bits:
-                    return
-                self._call(self.helpers.convert(source, t), (operand,), operand, t)
-        operand.type = t
 
     def _to_mask(self, operand: Operand, mask: Type) -> None:
         """Make an operand a mask of these lanes: true is what is not zero."""
@@ -145,8 +57,7 @@ class Operations:
             op, shared = {"&&": "&", "||": "|"}[op], mask
         elif shared.mask and not (op in "&|^" and a.vector and b.vector):
             shared = shared.plain()
-        if op in ("%", "&", "|", "^", "<<", ">>") and shared.kind == "float":
-            self.refuse(at, f"{shared}: {op} is for vectors of integers")
+        self._check_operator(op, shared, at)
         for side in (a, b):
             self.convert(side, shared)
         self.tokens[at].out = ","
@@ -157,26 +68,41 @@ class Operations:
     def assign(self, op: str, a: Operand, at: int, b: Operand) -> Operand:
         """`a = b`, `a += b`, ..."""
         result = Operand(a.first, b.last, a.type)
+        self._check_written(a, at)
         if a.vector is None or isinstance(b.type, Record):
             if op == "=" and a.vector is None:
                 self.convert(b, a.type)
             return result
-        self._check_written(a, at)
+        self._check_operator(op, a.vector, at)
+        if a.picked is not None:
+            return self.write_lanes(op[:-1], a, at, b)
         self.convert(b, a.vector.plain())
         if op != "=":
-            if op[:-1] in ("%", "&", "|", "^", "<<", ">>") and a.vector.kind == "float":
-                self.refuse(at, f"{a.vector}: {op} is for vectors of integers")
             self.tokens[at].out = ","
             self.wrap(a, "&(")
             self._pass(b)
             self.wrap(result, f"{self.helpers.update(op[:-1], a.vector)}(")
         return result
 
+    def _check_operator(self, op: str, t: Type, at: int) -> None:
+        """Refuse what lanes of a type do not have."""
+        if t.kind == "float" and op in _INTEGERS_ONLY:
+            self.refuse(at, f"{t}: {op} is for vectors of integers")
+
+    def _check_written(self, a: Operand, at: int) -> None:
+        """Refuse to write to what is a copy; of several lanes the place is known."""
+        if a.is_copy and a.picked is None:
+            self.refuse(at, "this writes to a copy that nothing reads")
+
     def prefix(self, op: str, at: int, a: Operand) -> Operand:
         """`op a` for everything but casts."""
         result = Operand(at, a.last)
-        if op in ("++", "--", "&"):
+        if op in ("++", "--"):
             self._check_written(a, at)
+        if op == "&" and a.picked is not None:
+            self.refuse(at, "several lanes have no address")
+        if op == "*" and a.element is not None and isinstance(a.type, Pointer):
+            return self.lane_of_loaded(at, a)
         if op == "*" and isinstance(a.type, (Pointer, Function)):
             result.type = a.type.to if isinstance(a.type, Pointer) else a.type
         elif op == "&":
@@ -184,6 +110,8 @@ class Operations:
         elif a.vector is None or op not in ("+", "-", "~", "!", "++", "--"):
             return result
         elif op in ("++", "--"):
+            if a.picked is not None:
+                return self.step_lanes(op[0], a, at, behind=False)
             self.drop(at, at)
             self.wrap(a, "&(")
             one = self.helpers.broadcast(a.vector)
@@ -193,8 +121,7 @@ class Operations:
             self.drop(at, at)
             result.type = a.vector
         else:
-            if op == "~" and a.vector.kind == "float":
-                self.refuse(at, f"{a.vector}: ~ is for vectors of integers")
+            self._check_operator(op, a.vector, at)
             t = a.vector if op != "-" else a.vector.plain()
             self.drop(at, at)
             result.type = t.as_mask() if op == "!" else t
@@ -205,6 +132,8 @@ class Operations:
         """`a++`, `a--`."""
         result = Operand(a.first, at, a.type)
         self._check_written(a, at)
+        if a.picked is not None:
+            return self.step_lanes(op[0], a, at, behind=True)
         if a.vector is not None:
             self.drop(at, at)
             self.wrap(result, f"{self.helpers.postfix(op[0], a.vector)}(&(", "))")
@@ -241,11 +170,14 @@ class Operations:
         if isinstance(t, Type) and t.is_vector:
             self.drop(first, last)
             self.convert(a, t, explicit=True)
+            result.is_copy = True
+        elif isinstance(t, Pointer) and isinstance(t.to, Type) and t.to.is_vector and a.type == t.to.lane:
+            result.element = a.element  # no pointer, but an element
         return result
 
     def construct(self, t: Type, first: int, last: int, closing: int, items: Sequence[Operand]) -> Operand:
         """`t(items)` and `(t)(items)`; the name, with parentheses if it has some, is tokens `first` to `last`."""
-        result = Operand(first, closing, t)
+        result = Operand(first, closing, t, is_copy=True)
         self.drop(first, last)
         if len(items) == 1:
             self.convert(items[0], t, explicit=True)
@@ -263,50 +195,6 @@ class Operations:
         before, after = self._made(function, t)
         self.tokens[name].out = before[:-1]
         self.tokens[closing].after += after[1:]
-
-    # -- parts ------------------------------------------------------------------------------------------
-
-    def member(self, a: Operand, at: int, field_type: Known) -> Operand:
-        """`a.name` and `a->name`, the name at token `at`."""
-        result = Operand(a.first, at)
-        through = isinstance(a.type, Pointer)
-        t = a.type.to if isinstance(a.type, Pointer) else a.type
-        name = self.tokens[at].text
-        if isinstance(t, Record):
-            result.type = t.fields.get(name)
-            return result
-        if not isinstance(t, Type) or not t.is_vector:
-            result.type = field_type if t is None else None
-            return result
-        lanes = lanes_named(name, t.lanes)
-        if lanes is None or max(lanes) >= t.lanes:
-            self.refuse(at, f"{t} has no {name!r}; its lanes are s0 to s{t.lanes - 1:x}")
-        if len(lanes) == 1:
-            self.tokens[at].out = f"lane[{lanes[0]}]"
-            result.type = t.lane
-        elif through:
-            self.refuse(at, f"->{name}: several lanes of a pointer; write (*pointer).{name}")
-        else:
-            self.drop(at - 1, at)
-            result.type = Type(t.scalar, len(lanes))
-            self._call(self.helpers.swizzle(t, lanes), (a,), result, result.type)
-            result.picked = True
-        return result
-
-    def _check_written(self, a: Operand, at: int) -> None:
-        """Refuse to write to a copy."""
-        if a.picked:
-            self.refuse(at, "several lanes can be read at once, not written; write one after the other")
-
-    def subscript(self, a: Operand, opening: int, closing: int) -> Operand:
-        """`a[...]`: an element, or a lane."""
-        result = Operand(a.first, closing)
-        if a.vector is not None:
-            self.tokens[opening].before = ".lane" + self.tokens[opening].before
-            result.type = a.vector.lane
-        elif isinstance(a.type, Pointer):
-            result.type = a.type.to
-        return result
 
     # -- calls ------------------------------------------------------------------------------------------
 
@@ -340,7 +228,7 @@ class Operations:
             self._rename(callee.first, marks[-1], name, arguments, shared)
             result.type = shared
             return result
-        return self._by_lane(callee, marks, arguments, self._shared(callee, vectors))
+        return self._by_lane(callee, marks, arguments, self._shared(callee, vectors), function)
 
     def _shared(self, callee: Operand, vectors: Sequence[Type]) -> Type:
         """The type in which the arguments of a function of numbers meet."""
@@ -349,25 +237,40 @@ class Operations:
             if t.lanes != shared.lanes:
                 self.refuse(callee.first, f"{callee.name}: vectors of {shared.lanes} and of {t.lanes} lanes")
             shared = common(shared, t)
-        return shared
+        return shared.plain()
 
-    def _by_lane(self, callee: Operand, marks: Sequence[int], arguments: Sequence[Operand], t: Type) -> Operand:
-        """A function of numbers, such as expf, that gets vectors: called once for each lane."""
+    def _by_lane(
+        self, callee: Operand, marks: Sequence[int], arguments: Sequence[Operand], shared: Type,
+        function: Function | None,
+    ) -> Operand:  # fmt: skip
+        """A function of numbers, such as expf, that gets vectors: called once for each lane.
+
+        Its arguments and its result have the types it is declared with; without, all have the `shared` one.
+        """
         self._counter += 1
         names = [f"mblob_{self._counter}_{i}" for i in range(len(arguments))]
         result, step = f"mblob_{self._counter}_r", f"mblob_{self._counter}_i"
-        v = self.helpers.type(t)
-        for argument in arguments:
-            self.convert(argument, t.plain())
-        function = self.tokens[callee.first]
+        declared = [*function.parameters] if function is not None else []
+        declared += [None] * (len(arguments) - len(declared))
+        types = [_lanes_of(t, shared) for t in declared]
+        made = _lanes_of(function.result if function is not None else None, shared)
+        for argument, t in zip(arguments, types):
+            self.convert(argument, t)
+        vectors = [self.helpers.type(t) for t in types]
+        name = self.tokens[callee.first]
         lanes = ", ".join(f"{name}.lane[{step}]" for name in names)
-        body = f"{v} {result}; for (int {step} = 0; {step} < {t.lanes}; ++{step})"
-        call = f"{result}.lane[{step}] = {function.text}({lanes}); {result};"
-        function.out = f"(__extension__ ({{ {v} {names[0]} = "
-        for mark, name in zip(marks[1:-1], names[1:]):
-            self.tokens[mark].out = f"); {v} {name} = ("
+        body = f"{self.helpers.type(made)} {result}; for (int {step} = 0; {step} < {made.lanes}; ++{step})"
+        call = f"{result}.lane[{step}] = {name.text}({lanes}); {result};"
+        name.out = f"(__extension__ ({{ {vectors[0]} {names[0]} = "
+        for mark, vector, variable in zip(marks[1:-1], vectors[1:], names[1:]):
+            self.tokens[mark].out = f"); {vector} {variable} = ("
         self.tokens[marks[-1]].out = f"); {body} {call} }}))"
-        return Operand(callee.first, marks[-1], t.plain())
+        return Operand(callee.first, marks[-1], made)
+
+
+def _lanes_of(t: Known, shared: Type) -> Type:
+    """A vector of numbers of type `t`, as wide as `shared`, which it is if that type is none we follow."""
+    return Type(t.scalar, shared.lanes) if isinstance(t, Type) and not t.is_vector else shared
 
 
 def _called(t: Known, arguments: Sequence[Operand]) -> Function | None:

@@ -7,6 +7,7 @@ line.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -18,7 +19,7 @@ from packager.vector_c.own_names import own_names
 from packager.vector_c.packed_bytes import unpack
 from packager.vector_c.scope import Names
 from packager.vector_c.statements import Statements
-from packager.vector_c.tokens import place, tokenize, written
+from packager.vector_c.tokens import NO_NAMES, place, tokenize, written
 
 
 @dataclass
@@ -43,12 +44,13 @@ class Rewritten:
         return with_operators(self.helpers) if cxx else self.helpers.text()
 
 
-def rewrite(source: str, file: str) -> Rewritten | None:
+def rewrite(source: str, file: str, files: Mapping[str, str] = NO_NAMES) -> Rewritten | None:
     """Rewrite a source.
 
     Args:
         source: C or C++, preprocessed or not. What is hidden in directives stays as it is.
         file: what messages call it.
+        files: what they call those that line markers name otherwise.
 
     Returns:
         None if it uses no vector types, or gives all their names a meaning of its own.
@@ -62,7 +64,7 @@ def rewrite(source: str, file: str) -> Rewritten | None:
     helpers = Helpers()
 
     def refuse(at: int, why: str) -> NoReturn:
-        raise BuildError(f"{place(source, tokens[at].start, file)}: {why}")
+        raise BuildError(f"{place(source, tokens[at].start, file, files)}: {why}")
 
     Statements(Operations(tokens, helpers, refuse), names).walk()
     if not names.used:

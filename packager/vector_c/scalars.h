@@ -82,6 +82,18 @@ class mblob_half {
   mblob_half &operator-=(float x) { return *this = *this - x; }
   mblob_half &operator*=(float x) { return *this = *this * x; }
   mblob_half &operator/=(float x) { return *this = *this / x; }
+  mblob_half &operator++() { return *this += 1; }
+  mblob_half &operator--() { return *this -= 1; }
+  mblob_half operator++(int) {
+    mblob_half old = *this;
+    *this += 1;
+    return old;
+  }
+  mblob_half operator--(int) {
+    mblob_half old = *this;
+    *this -= 1;
+    return old;
+  }
 };
 #else
 #error "half (16-bit float) in C needs gcc 12 or clang for this target; compile as C++ (fmt='cc') or use another cc="

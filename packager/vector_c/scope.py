@@ -118,6 +118,7 @@ class Names:
 
     def name_type(self, name: str, t: Known) -> None:
         """A name for a type, in the innermost scope."""
+        t = Type(name) if name in SCALARS else t  # <stdint.h> has words for it that not all targets agree on
         self.scopes[-1].aliases[name] = t
         self.scopes[-1].names.pop(name, None)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from packager.vector_c.declarators import Declarator
 from packager.vector_c.expressions import Expressions
 from packager.vector_c.keywords import ATTRIBUTES, QUALIFIERS
-from packager.vector_c.operations import Operand, Operations
+from packager.vector_c.operand import Operand
+from packager.vector_c.operations import Operations
 from packager.vector_c.scope import Names, Scope
 from packager.vector_c.specifiers import Specifiers
 from packager.vector_c.tokens import past_brackets

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 _TOKEN = re.compile(
     r"""(?P<space>(?:\s|\\\n|//(?:[^\n\\]|\\.|\\\n)*|/\*.*?\*/)+)
@@ -14,6 +16,9 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _DIRECTIVE = re.compile(r"[ \t]*(?:#|%:)(?:[^\n\\]|\\.|\\\n)*", re.DOTALL)
+
+
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass
@@ -70,12 +75,12 @@ def written(tokens: list[Token], tail: str) -> str:
 _MARKER = re.compile(r'^#(?:line)? *(\d+)(?: "((?:[^"\\]|\\.)*)")?.*$', re.MULTILINE)
 
 
-def place(source: str, offset: int, file: str) -> str:
-    """`file:line` of an offset, as line markers count."""
+def place(source: str, offset: int, file: str, names: Mapping[str, str] = NO_NAMES) -> str:
+    """`file:line` of an offset, as line markers count; `names` says what to call files of theirs."""
     line, start = 1, 0
     for marker in _MARKER.finditer(source, 0, offset):
         line, file, start = int(marker[1]), marker[2] or file, marker.end() + 1
-    return f"{file}:{line + source.count(chr(10), start, offset)}"
+    return f"{names.get(file, file)}:{line + source.count(chr(10), start, offset)}"
 
 
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
