@@ -11,8 +11,7 @@
 #include "device/device.h"
 #include "dtype.h"
 #include "error.h"
-
-#define NDIM_LIMIT 64
+#include "tensor_check.h"
 
 struct array {
   DLTensor view; /* first: a handle points here */
@@ -42,56 +41,10 @@ size_t mb_array_references(const DLTensor *handle) {
   return atomic_load(&((const struct array *)(const void *)handle)->references);
 }
 
-/* ---- sizes --------------------------------------------------------------------------------------------- */
-
-static int check_shape(const int64_t *shape, int ndim) {
-  if (ndim < 0 || ndim > NDIM_LIMIT)
-    return mb_fail(MBLOB_E_ARGUMENT, "ndim is %d, expected 0 to %d", ndim, NDIM_LIMIT);
-  if (ndim && !shape) return mb_fail(MBLOB_E_ARGUMENT, "shape is NULL, expected %d extents", ndim);
-  for (int i = 0; i < ndim; i++)
-    if (shape[i] < 0)
-      return mb_fail(MBLOB_E_ARGUMENT, "shape[%d] is %lld, expected at least 0", i, (long long)shape[i]);
-  return MBLOB_OK;
-}
-
-bool mb_data_size(const DLTensor *t, size_t *out) {
-  if (check_shape(t->shape, t->ndim) || !mb_dtype_check(t->dtype.code, t->dtype.bits, t->dtype.lanes))
-    return false;
-  size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
-  bool empty = false, large = false;
-  for (int32_t i = 0; i < t->ndim; i++) {
-    empty |= t->shape[i] == 0;
-    large |= __builtin_mul_overflow(size, t->shape[i], &size);
-  }
-  *out = empty ? 0 : size;
-  if (empty || (!large && size <= PTRDIFF_MAX)) return true;
-  (void)mb_fail(MBLOB_E_ARGUMENT, "the shape is impossible: it has more bytes than memory can");
-  return false;
-}
-
-/* Of a tensor whose bytes were counted, so that extents cannot overflow. */
-static bool is_compact(const DLTensor *t) {
-  int64_t expected = 1;
-  for (int32_t i = t->ndim; t->strides && i-- > 0; expected *= t->shape[i])
-    if (t->shape[i] != 1 && t->strides[i] != expected) return false;
-  return true;
-}
-
-/* Whether all of it can be read, and how many bytes that is; recorded if not. */
-static bool is_copyable(const DLTensor *t, size_t *size) {
-  if (mb_device_check(t->device) || !mb_data_size(t, size)) return false;
-  if (*size && !is_compact(t)) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "the strides are not those of compact rows");
-    return false;
-  }
-  if (*size && !t->data) (void)mb_fail(MBLOB_E_ARGUMENT, "data is NULL, expected %zu bytes", *size);
-  return !*size || t->data;
-}
-
 /* ---- making and freeing ---------------------------------------------------------------------- */
 
 static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice device, struct array **out) {
-  int status = check_shape(shape, ndim);
+  int status = mb_shape_check(shape, ndim);
   if (status) return status;
   struct array *array = calloc(1, sizeof(*array) + (size_t)ndim * sizeof(int64_t));
   if (!array) return mb_fail_memory(sizeof(*array));
@@ -104,8 +57,8 @@ static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice 
 
 static int alloc_data(struct array *array) {
   size_t size = 0;
-  if (!mb_data_size(&array->view, &size)) return MBLOB_E_ARGUMENT;
-  return mb_device_allocate(array->view.device, size, 0, &array->view.data);
+  int status = mb_tensor_size(&array->view, &size);
+  return status ? status : mb_device_allocate(array->view.device, size, 0, &array->view.data);
 }
 
 static int allocate(const int64_t *shape, int ndim, DLDataType dtype, DLDevice device, DLTensor **out) {
@@ -158,7 +111,8 @@ static DLTensor host_bytes(const void *data) {
 /* Between `t` and `nbytes` others; the one is `from`, the other `to`. */
 static int copy_bytes(const DLTensor *t, size_t nbytes, const DLTensor *from, const DLTensor *to, void *stream) {
   size_t size = 0;
-  if (!is_copyable(t, &size)) return mblob_last_error_info()->status;
+  int status = mb_tensor_check(t, &size);
+  if (status) return status;
   if (size != nbytes) return mb_fail(MBLOB_E_ARGUMENT, "the array has %zu bytes, the copy %zu", size, nbytes);
   return mb_device_copy_tensor(from, to, size, stream);
 }
@@ -177,13 +131,14 @@ int TVMArrayCopyToBytes(TVMArrayHandle handle, void *data, size_t nbytes) {
 
 int mb_array_copy(const DLTensor *from, const DLTensor *to, void *stream) {
   size_t size = 0;
-  if (is_copyable(from, &size)) {
-    int status = copy_bytes(to, size, from, to, stream);
-    if (status) mb_error_prefix("to");
+  int status = mb_tensor_check(from, &size);
+  if (status) {
+    mb_error_prefix("from");
     return status;
   }
-  mb_error_prefix("from");
-  return mblob_last_error_info()->status;
+  status = copy_bytes(to, size, from, to, stream);
+  if (status) mb_error_prefix("to");
+  return status;
 }
 
 int TVMArrayCopyFromTo(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle stream) {
@@ -200,9 +155,8 @@ int TVMArrayFromDLPack(DLManagedTensor *from, TVMArrayHandle *out) {
   if (MB_IS_NULL(out)) return -1;
   *out = NULL;
   if (MB_IS_NULL(from)) return -1;
-  int status = is_copyable(&from->dl_tensor, &size)
-                   ? mb_array_view(&from->dl_tensor, from, release_import, out)
-                   : mblob_last_error_info()->status;
+  int status = mb_tensor_check(&from->dl_tensor, &size);
+  if (!status) status = mb_array_view(&from->dl_tensor, from, release_import, out);
   return mb_named_result(__func__, status);
 }
 

@@ -3,7 +3,6 @@
 #define MB_ARRAY_H
 
 #include <mblob.h>
-#include <stdbool.h>
 
 /* Only for handles that TVMArrayAlloc, TVMArrayFromDLPack or a result gave. */
 void mb_array_retain(DLTensor *array);
@@ -13,9 +12,6 @@ size_t mb_array_references(const DLTensor *array);
  * `release(owner)` is called when the last reference goes; on failure the owner stays the caller's. */
 int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner), DLTensor **out);
 
-/* Bytes of compact data, bits rounded up over all lanes of an element; false (recorded) if the tensor has an
- * ndim, a shape or an element type that cannot be, or too many bytes. */
-bool mb_data_size(const DLTensor *t, size_t *out);
 /* Copy all elements, from any device to any; both are compact and of the same number of bytes. */
 int mb_array_copy(const DLTensor *from, const DLTensor *to, void *stream);
 

@@ -9,7 +9,9 @@
 #include "array.h"
 #include "device/device.h"
 #include "device/names.h"
+#include "dtype.h"
 #include "error.h"
+#include "tensor_check.h"
 
 static DLDevice device_of(int device_type, int device_id) {
   return (DLDevice){(DLDeviceType)device_type, device_id};
@@ -62,7 +64,8 @@ int TVMDeviceAllocDataSpaceWithScope(DLDevice dev, int ndim, const int64_t *shap
   *out_data = NULL;
   const DLTensor t = {.device = dev, .ndim = ndim, .dtype = dtype, .shape = (int64_t *)(uintptr_t)shape};
   int status = check_scope(dev, mem_scope);
-  if (!status && !mb_data_size(&t, &size)) status = MBLOB_E_ARGUMENT;
+  if (!status && !mb_dtype_check(dtype.code, dtype.bits, dtype.lanes)) status = MBLOB_E_ARGUMENT;
+  if (!status) status = mb_tensor_size(&t, &size);
   if (!status) status = mb_device_allocate(dev, size, 0, out_data);
   return mb_named_result(__func__, status);
 }

@@ -5,10 +5,10 @@
 
 #include "byte_order.h"
 #include "error.h"
+#include "tensor_check.h"
 
 #define NDARRAY_MAGIC UINT64_C(0xDD5E40F096B4A13F)
 #define PARAMS_MAGIC UINT64_C(0xF7E58D4F05049CB7)
-#define NDIM_LIMIT 64     /* dimensions; TVM has no limit, numpy's is 64 */
 #define SMALLEST_ARRAY 40 /* bytes of a record without dimensions and data */
 
 static bool bad(const struct mb_cursor *c, uint64_t at, const char *text) {
@@ -18,7 +18,7 @@ static bool bad(const struct mb_cursor *c, uint64_t at, const char *text) {
 
 struct shape {
   uint32_t ndim;
-  int64_t extents[NDIM_LIMIT];
+  int64_t extents[MB_NDIM_LIMIT];
 };
 
 /* Lanes do not count in the byte count and bits are rounded up to bytes, as TVM's writer does. */
@@ -68,7 +68,7 @@ bool mb_array_read(struct mb_cursor *c, DLTensor *out) {
     return false;
   if (device != kDLCPU) return bad(c, start, "array: not stored for the cpu");
   if (!mb_read_u32(c, &shape.ndim, "array.ndim")) return false;
-  if (shape.ndim > NDIM_LIMIT) return bad(c, start, "array: more than 64 dimensions");
+  if (shape.ndim > MB_NDIM_LIMIT) return bad(c, start, "array: more than 64 dimensions");
   if (!mb_read_u32(c, &dtype, "array.dtype")) return false;
   DLDataType type = {(uint8_t)dtype, (uint8_t)(dtype >> 8), (uint16_t)(dtype >> 16)};
   if (!read_shape(c, start, (type.bits + 7u) / 8u, &shape, &bytes) ||

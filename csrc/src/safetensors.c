@@ -6,8 +6,7 @@
 #include "byte_order.h"
 #include "error.h"
 #include "json.h"
-
-#define NDIM_LIMIT 64
+#include "tensor_check.h"
 
 /* Every dtype of the format, as mblob/safetensors.py has them. A bool takes a byte; elements of 4 and 6 bits
  * are packed without gaps. */
@@ -63,12 +62,12 @@ static bool read_type(struct mb_json *j, DLDataType *out) {
 }
 
 static bool read_shape(struct mb_json *j, DLTensor *out) {
-  int64_t shape[NDIM_LIMIT];
+  int64_t shape[MB_NDIM_LIMIT];
   int32_t ndim = 0;
   if (!mb_json_begin_array(j)) return false;
   while (mb_json_next_element(j)) {
     uint64_t extent;
-    if (ndim == NDIM_LIMIT) return mb_json_fail(j, "shape: more than 64 dimensions");
+    if (ndim == MB_NDIM_LIMIT) return mb_json_fail(j, "shape: more than 64 dimensions");
     if (!mb_json_uint(j, &extent)) return false;
     if (extent > (uint64_t)INT64_MAX) return mb_json_fail(j, "shape: a dimension of 2^63 or more");
     shape[ndim++] = (int64_t)extent;

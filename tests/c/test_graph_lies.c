@@ -100,6 +100,22 @@ static void nesting_is_bounded(mblob_module *kernels) {
   free(text);
 }
 
+/* The product of the extents would be too large for a number. */
+static void what_has_no_bytes_has_any_extents(mblob_module *kernels) {
+  static const struct node nodes[] = {
+      {.name = "a", .shape = "[4611686018427387904, 4611686018427387904, 0]"},
+      {.name = "flat", .function = "add_one", .inputs = {0}, .input_count = 1, .storage = 1, .flatten = 1,
+       .shape = "[4611686018427387904, 4, 0]"}};
+  char *json = graph_json(nodes, 2, (int[]){1, -1});
+  mblob_module *m = create(json, kernels);
+  free(json);
+  CALL(m, "run", "");
+  DLTensor *out = ask(m, "get_output", 0, kTVMNDArrayHandle).v_handle;
+  CHECK(out->ndim == 3 && out->shape[0] == INT64_C(1) << 62);
+  TVMArrayFree(out);
+  mblob_module_release(m);
+}
+
 /* Not inlined: gcc 12 takes the text for one whose scope has ended (-Wdangling-pointer). */
 __attribute__((noinline)) static void each_lie_is_named(const char *json, mblob_module *kernels) {
   static const struct {
@@ -191,6 +207,7 @@ int main(int argc, char **argv) {
   RUN(every_string, json, kernels);
   RUN(every_character, json, kernels);
   RUN(nesting_is_bounded, kernels);
+  RUN(what_has_no_bytes_has_any_extents, kernels);
   printf("  %d refused, %d failed when they ran, %d ran\n", refused, failed, ran);
   CHECK(refused > 1000 && ran > 20);
   free(json);

@@ -10,49 +10,6 @@
 #include "error.h"
 #include "function_table.h"
 
-int mb_tensor_size(const DLTensor *t, size_t *out) {
-  size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
-  bool empty = false, large = false;
-  for (int32_t i = 0; i < t->ndim; i++) {
-    if (t->shape[i] < 0)
-      return mb_fail(MBLOB_E_ARGUMENT, "tensor: dimension %d is %lld, expected at least 0", (int)i,
-                     (long long)t->shape[i]);
-    empty |= t->shape[i] == 0;
-    large |= __builtin_mul_overflow(size, t->shape[i], &size); /* exact, also where size_t is narrower */
-  }
-  if (empty) size = 0;
-  if (!empty && (large || size > PTRDIFF_MAX))
-    return mb_fail(MBLOB_E_ARGUMENT, "tensor: its shape has more bytes than memory can");
-  *out = size;
-  return MBLOB_OK;
-}
-
-static bool is_compact(const DLTensor *t) {
-  int64_t expected = 1;
-  for (int32_t i = t->ndim; t->strides && i-- > 0;) {
-    if (t->shape[i] == 0) return true;
-    if (t->shape[i] != 1 && t->strides[i] != expected) return false;
-    if (__builtin_mul_overflow(expected, t->shape[i], &expected)) return false;
-  }
-  return true;
-}
-
-int mb_tensor_check(const DLTensor *t, size_t *size) {
-  int status = mb_device_check(t->device);
-  if (status) {
-    mb_error_prefix("the tensor");
-    return status;
-  }
-  if (t->ndim < 0 || t->ndim > MB_NDIM_LIMIT || (t->ndim && !t->shape))
-    return mb_fail(MBLOB_E_ARGUMENT, "the tensor has %d dimensions, expected 0 to %d", (int)t->ndim,
-                   MB_NDIM_LIMIT);
-  status = mb_tensor_size(t, size);
-  if (status) return status;
-  if (!is_compact(t)) return mb_fail(MBLOB_E_ARGUMENT, "the tensor is not contiguous; pass a compact copy");
-  if (*size && !t->data) return mb_fail(MBLOB_E_ARGUMENT, "the tensor has no data");
-  return MBLOB_OK;
-}
-
 int mb_tensor_is_on(const char *what, DLDevice device, const DLTensor *given) {
   char want[MB_DEVICE_TEXT], have[MB_DEVICE_TEXT];
   bool host = mb_device_is_host((int)device.device_type);

@@ -1,16 +1,12 @@
-/* tensors.h - what executors do with tensors: sizes, checks, copies, text. */
+/* tensors.h - what executors do with tensors: checks against what is expected, copies, text. */
 #ifndef MB_TENSORS_H
 #define MB_TENSORS_H
 
 #include <mblob.h>
 #include <stdbool.h>
 
-#define MB_NDIM_LIMIT 64 /* dimensions of a tensor */
+#include "tensor_check.h"
 
-/* Bytes of compact data. MBLOB_E_ARGUMENT for a negative dimension or more bytes than there are. */
-int mb_tensor_size(const DLTensor *t, size_t *out);
-/* The same for a caller's tensor, which must be on a device that is there, compact, and have data unless it is empty. */
-int mb_tensor_check(const DLTensor *t, size_t *size);
 /* `given` must be on that device, to be used there without a copy; kinds of host memory are one. */
 int mb_tensor_is_on(const char *what, DLDevice device, const DLTensor *given);
 /* `given` must have dtype and shape of `expected`; the error names `what`. Both were checked. */

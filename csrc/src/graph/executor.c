@@ -139,7 +139,8 @@ static int make_views(struct mb_graph_executor *x, const struct mb_graph_source 
     if (e->size > x->pool_sizes[e->storage]) x->pool_sizes[e->storage] = e->size;
     if (!x->flat) continue;
     x->flat_extents[i] = 1;
-    for (int32_t k = 0; k < e->ndim; k++) x->flat_extents[i] *= e->shape[k]; /* its bytes were checked */
+    for (int32_t k = 0; k < e->ndim; k++) /* only what has no bytes can have too many elements: then there are none */
+      if (__builtin_mul_overflow(x->flat_extents[i], e->shape[k], &x->flat_extents[i])) x->flat_extents[i] = 0;
     x->flat[i] = x->views[i];
     x->flat[i].ndim = 1;
     x->flat[i].shape = &x->flat_extents[i];

@@ -9,8 +9,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "json.h"
-
-#define NDIM_LIMIT 64 /* dimensions of an entry */
+#include "tensor_check.h"
 
 /* Each reader returns false after an error: of the JSON (in `j`), or recorded (`status`). */
 struct reader {
@@ -91,7 +90,7 @@ static bool read_shape(struct reader *r, struct mb_numbers *ends) {
   struct mb_numbers *extents = &r->text->extents;
   size_t start = extents->count;
   if (!read_list(r, extents, read_number)) return false;
-  if (extents->count - start > NDIM_LIMIT) return mb_json_fail(&r->j, "a shape of more than 64 dimensions");
+  if (extents->count - start > MB_NDIM_LIMIT) return mb_json_fail(&r->j, "a shape of more than 64 dimensions");
   return add(r, ends, extents->count);
 }
 
