@@ -185,15 +185,6 @@ static int call_init(const struct const_loader *loader, const struct symbol *sym
   return status;
 }
 
-/* A library that the runtime of the symbol needs is not there. Said as MBLOB_E_LOADER it would send the lookup on, to
- * the very function that was not initialised. */
-static int fails_for_good(void) {
-  char *text = strdup(mblob_last_error());
-  int status = text ? mblob_set_error(MBLOB_E_INCOMPATIBLE, text) : mb_fail_memory(0);
-  free(text);
-  return status;
-}
-
 static int run_init(const struct const_loader *loader, const struct symbol *symbol) {
   char *name = NULL;
   mblob_function *init = NULL;
@@ -202,7 +193,9 @@ static int run_init(const struct const_loader *loader, const struct symbol *symb
   if (!status && init) status = call_init(loader, symbol, name, init);
   if (status) mb_error_prefix(name);
   free(name);
-  return status == MBLOB_E_LOADER ? fails_for_good() : status;
+  /* A library that the runtime of the symbol needs is not there. MBLOB_E_LOADER would say that this module cannot be
+   * opened, and who searches module by module would go on, to the very function that was not initialised. */
+  return status == MBLOB_E_LOADER ? mb_error_restatus(MBLOB_E_INCOMPATIBLE) : status;
 }
 
 /* Once per symbol; other threads wait for it. What failed is tried again at the next lookup. */

@@ -133,6 +133,8 @@ void mb_error_prefix(const char *context) {
   state.info.message = state.message = text;
 }
 
+int mb_error_restatus(int status) { return state.info.status = status; }
+
 uint64_t mb_error_serial(void) { return state.serial; }
 
 uint32_t mblob_abi_version(void) { return MBLOB_ABI_VERSION; }

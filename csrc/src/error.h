@@ -25,6 +25,8 @@ void mb_set_kernel_error(const char *text);
 void mb_error_prefix(const char *context);
 /* Rises with each failure on this thread: tells whether a callee recorded one. */
 uint64_t mb_error_serial(void);
+/* Let the current failure count as another; the text stays. The status. */
+int mb_error_restatus(int status);
 
 /* A failure kept to be reported again, on any thread. */
 struct mb_saved_error {

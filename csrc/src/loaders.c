@@ -294,6 +294,7 @@ int mb_loader_find(mblob_module *module, const char *name, mblob_function **out,
   uint64_t before = mb_error_serial();
   status = module->loader.function(module->self, name, &target);
   if (status) {
+    *closed = status == MBLOB_E_LOADER && module->is_created; /* it has nothing to open; what it stands for cannot be */
     if (mb_error_serial() == before)
       (void)mb_fail(status, "the loader of '%s' failed at function '%s'", module->type_key, name);
     return mblob_last_error_info()->status;

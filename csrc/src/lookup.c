@@ -68,7 +68,7 @@ static int find_kernel(struct mb_library *library, const char *name, mblob_funct
   return row && !row->packed ? MBLOB_OK : make_kernel(library, name, name, row, out);
 }
 
-/* `*closed`: the module cannot be opened (recorded), which says nothing about the name. */
+/* `*closed`: as of mb_loader_find. */
 static int find_own(mblob_module *module, const char *name, mblob_function **out, bool *closed) {
   *out = NULL;
   *closed = false;
@@ -92,8 +92,7 @@ struct search {
 static int look(struct search *search, mblob_module *module) {
   bool closed = false;
   int status = find_own(module, search->name, &search->found, &closed);
-  /* Modules made in code have nothing to open, and say MBLOB_E_LOADER instead. */
-  if (!closed && status != MBLOB_E_LOADER) return status;
+  if (!closed) return status;
   if (!search->passed) mb_error_save(&search->error);
   search->passed = true;
   return MBLOB_OK;

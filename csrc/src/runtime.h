@@ -155,7 +155,8 @@ bool mb_no_loader(const char *function, const mblob_loader *loader);
 bool mb_module_needs_loader(const mblob_module *module);
 /* MBLOB_OK if there is a loader for the module's key, else MBLOB_E_LOADER. */
 int mb_loader_check(const mblob_module *module);
-/* The function that the module's loader has under `name`; opens the module first. `*closed`: that was not possible. */
+/* The function that the module's loader has under `name`; opens the module first. `*closed`: that was not possible
+ * (recorded), which says nothing about the name: a search passes by such a module. */
 int mb_loader_find(mblob_module *module, const char *name, mblob_function **out, bool *closed);
 
 /* ---- libraries (library.c, link.c) ----------------------------------------------------------- */
