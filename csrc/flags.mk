@@ -7,7 +7,7 @@ COMPILE := -std=gnu11 -D_FILE_OFFSET_BITS=64 -fPIC -fvisibility=hidden -pthread 
 # noseparate-code: two pages less of padding.
 LINK := -pthread -Wl,-soname,$(SONAME) -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,-z,noseparate-code
 # Files of src/ in which calls, runs and checksums spend their time; the others are compiled for size (-Os in place of -O2).
-FAST := function.c thread_pool.c crc32.c sha256.c workspace.c backend.c environment.c return_value.c map.c graph/run.c graph/parallel.c vm/interpreter.c vm/operations.c bytes.c elf_hash.c elf_relocations.c float16.c
+FAST := function.c thread_pool.c crc32.c sha256.c workspace.c backend.c environment.c return_value.c map.c graph/run.c graph/parallel.c vm/interpreter.c bytes.c elf_hash.c elf_relocations.c float16.c
 LDLIBS := -ldl
 # Plug-ins: plugins/NAME/*.c, plugins/common/*.c and these files of src/ make libmblob-NAME.so. They link no libmblob.
 PLUGIN_SHARED := bytes.c json.c map.c sha256.c

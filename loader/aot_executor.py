@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from loader.benchmark import BenchmarkResult, benchmark_model
-from loader.tensor import CPU
-from mblob.devices import Device
+from loader.benchmark import TimedModel
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -30,7 +29,7 @@ class CallTime:
     seconds: float
 
 
-class AotModule:
+class AotModule(TimedModel):
     """A model with its inputs and outputs: `AotModule(mod["default"](mblob.cpu(0)))`.
 
     One thread at a time may use it; executors of one factory are independent.
@@ -74,27 +73,11 @@ class AotModule:
             self.set_input(**inputs)
         self._run()
 
-    def benchmark(
-        self,
-        device: Device = CPU,
-        func_name: str = "run",
-        repeat: int = 5,
-        number: int = 5,
-        min_repeat_ms: int | None = None,
-        end_to_end: bool = False,
-        **inputs: Any,
-    ) -> BenchmarkResult:
-        """Time runs of the model.
-
-        Args:
-            device: taken for TVM's sake; the model runs where it was made.
-            func_name: "run".
-            repeat, number: as many measurements, of as many runs each.
-            min_repeat_ms: more runs per measurement until one takes this long.
-            end_to_end: with the copies of `inputs` in and of all outputs out.
-        """
-        del device
-        return benchmark_model(self, self._run, func_name, repeat, number, min_repeat_ms, end_to_end, inputs)
+    def _run_once(self, parallel: int | None) -> Callable[[], object]:
+        if parallel is not None:
+            raise ValueError("benchmark: parallel is for graph executors; this model is compiled as a whole")
+        run: Callable[[], object] = self._run
+        return run
 
     def profile(self, repeat: int = 1, **inputs: Any) -> list[CallTime]:
         """Where the time of `repeat` runs went, as far as it can be seen from outside.

@@ -1,132 +1,114 @@
-"""Timing, with results in the shape of TVM's."""
+"""`benchmark` of executors: one list of parameters for all of them, TVM's."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+
+from mblob.benchmark import BenchmarkResult, measure
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, Protocol
-else:
-    Protocol = object
+    from typing import Any
+
+    from mblob.devices import Device
 
 
 @dataclass(frozen=True)
-class BenchmarkResult:
-    """Seconds of one run.
+class Asked:
+    """What `benchmark` shall time: its parameters of these names."""
 
-    Attributes:
-        results: one mean per measurement.
-    """
-
-    results: Sequence[float]
-
-    @property
-    def mean(self) -> float:
-        """Mean of the measurements."""
-        return sum(self.results) / len(self.results)
-
-    @property
-    def median(self) -> float:
-        """Median of the measurements."""
-        ordered, half = sorted(self.results), len(self.results) // 2
-        return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-
-    @property
-    def min(self) -> float:
-        """The shortest."""
-        return min(self.results)
-
-    @property
-    def max(self) -> float:
-        """The longest."""
-        return max(self.results)
-
-    @property
-    def std(self) -> float:
-        """Standard deviation over all measurements."""
-        mean = self.mean
-        return float((sum((r - mean) ** 2 for r in self.results) / len(self.results)) ** 0.5)
-
-    def __str__(self) -> str:
-        names = ("mean", "median", "max", "min", "std")
-        head = "".join(f"{name + ' (ms)':^14}" for name in names)
-        row = "".join(f"{getattr(self, name) * 1e3:^14.4f}" for name in names)
-        return f"Execution time summary:\n{head}\n{row}"
+    func_name: str | None
+    args: Sequence[Any]
+    inputs: Mapping[str, Any]
+    end_to_end: bool
+    parallel: int | None
 
 
-class Model(Protocol):
-    """What executors that keep inputs and outputs have in common."""
+class Timed:
+    """An executor that can be timed; it says what a run is."""
 
-    def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None: ...
-    def get_num_outputs(self) -> int: ...
-    def get_output(self, index: Any, out: Any = None) -> Any: ...
+    def _timed_run(self, asked: Asked) -> Callable[[], object]:
+        """Take the inputs, and give what one run calls; with `end_to_end` it copies them in and all outputs out."""
+        raise NotImplementedError
+
+    def _wait(self) -> None:
+        """Wait for what runs only began."""
+
+    def benchmark(
+        self,
+        device: Device | None = None,
+        *args: Any,
+        func_name: str | None = None,
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: int | None = None,
+        limit_zero_time_iterations: int = 100,
+        end_to_end: bool = False,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        parallel: int | None = None,
+        **inputs: Any,
+    ) -> BenchmarkResult:
+        """Time runs.
+
+        Args:
+            device: taken for TVM's sake; the model runs where it was made.
+            args: inputs of a function of a virtual machine; of other executors `func_name` may stand there.
+            func_name: "run", or a function of a virtual machine ("main").
+            repeat, number: as many measurements, of as many runs each.
+            min_repeat_ms: more runs per measurement until one takes this long.
+            limit_zero_time_iterations: taken for TVM's sake; no run takes no time by the clock used here.
+            end_to_end: with the copies of inputs in and of all outputs out.
+            cooldown_interval_ms: a rest after every `repeats_to_cooldown` measurements.
+            parallel: as of `GraphModule.run`, the only one that has it.
+            inputs: by name; they stay set. Without any, those that are set are used.
+
+        Raises:
+            ValueError: fewer than one measurement or run, no such function or input, or one that does not fit.
+        """
+        del device, limit_zero_time_iterations
+        once = self._timed_run(Asked(func_name, args, inputs, end_to_end, parallel))
+        return measure(
+            once, repeat, number, (min_repeat_ms or 0) / 1e3, finish=self._wait,
+            cooldown=cooldown_interval_ms / 1e3, cooldown_every=repeats_to_cooldown,
+        )  # fmt: skip
 
 
-def benchmark_model(
-    model: Model, run: Callable[[], None], func_name: str, repeat: int, number: int,
-    min_repeat_ms: int | None, end_to_end: bool, inputs: Mapping[str, Any], finish: Callable[[], None] | None = None,
-) -> BenchmarkResult:  # fmt: skip
-    """Time `run` of a model with `inputs`; with `end_to_end` their copies in and those of all outputs out, too.
+class TimedModel(Timed):
+    """One with inputs and outputs of its own and one function, `run`."""
 
-    Raises:
-        ValueError: `func_name` is not "run"; fewer than one measurement or call; an input that the model has not.
-    """
-    from loader.tensor import empty
+    def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None:
+        raise NotImplementedError
 
-    if func_name != "run":
-        raise ValueError(f"benchmark: expected func_name 'run', found {func_name!r}")
-    model.set_input(**inputs)
-    outputs = [model.get_output(i) for i in range(model.get_num_outputs())] if end_to_end else []
-    copies = [empty(t.shape, t.dtype) for t in outputs]
-    del outputs  # views would keep what the model might let go
+    def get_num_outputs(self) -> int:
+        raise NotImplementedError
 
-    def once() -> None:
-        if end_to_end:
-            model.set_input(**inputs)
-        run()
-        for i, tensor in enumerate(copies):
-            model.get_output(i, tensor)
+    def get_output(self, index: Any, out: Any = None) -> Any:
+        raise NotImplementedError
 
-    return measure(once, repeat, number, (min_repeat_ms or 0) / 1e3, finish=finish)
+    def _run_once(self, parallel: int | None) -> Callable[[], object]:
+        """What runs the model, with what `set_input` set."""
+        raise NotImplementedError
 
+    def _timed_run(self, asked: Asked) -> Callable[[], object]:
+        from loader.tensor import empty
 
-def measure(
-    once: Callable[[], None],
-    repeat: int,
-    number: int,
-    least: float = 0.0,
-    warm_up: bool = True,
-    finish: Callable[[], None] | None = None,
-) -> BenchmarkResult:
-    """Call `once` `number` times for each of `repeat` measurements; more often until one takes `least` seconds.
+        given = [*asked.args, *([asked.func_name] if asked.func_name is not None else [])]
+        if given not in ([], ["run"]):
+            raise ValueError(f"benchmark: expected func_name 'run', found {', '.join(map(repr, given))}")
+        run = self._run_once(asked.parallel)
+        self.set_input(**asked.inputs)
+        if not asked.end_to_end:
+            return run
+        outputs = [self.get_output(i) for i in range(self.get_num_outputs())]
+        copies = [empty(t.shape, t.dtype) for t in outputs]
+        del outputs  # views would keep what the model might let go
 
-    Args:
-        finish: called at the end of each measurement, as part of it: waits for what `once` only began.
-        warm_up: one call before all of these, which is not measured: the first one has costs of its own.
+        def once() -> None:
+            self.set_input(**asked.inputs)
+            run()
+            for i, tensor in enumerate(copies):
+                self.get_output(i, tensor)
 
-    Raises:
-        ValueError: fewer than one measurement or call.
-    """
-    if repeat < 1 or number < 1:
-        raise ValueError(f"expected repeat and number of at least 1, found {repeat} and {number}")
-    if warm_up:
-        once()
-        if finish:
-            finish()
-    results = []
-    for _ in range(repeat):
-        while True:
-            start = time.perf_counter()
-            for _ in range(number):
-                once()
-            if finish:
-                finish()
-            taken = time.perf_counter() - start
-            if taken >= least:
-                break
-            number *= 2
-        results.append(taken / number)
-    return BenchmarkResult(tuple(results))
+        return once

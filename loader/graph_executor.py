@@ -12,15 +12,17 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
+from functools import partial
 
-from loader.benchmark import BenchmarkResult, benchmark_model
+from loader.benchmark import TimedModel
 from loader.functions import get_global_func
 from loader.tensor import CPU, Tensor, as_tensor
+from mblob.benchmark import BenchmarkResult
 from mblob.devices import Device
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from mblob.module import Module
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["BenchmarkResult", "GraphModule", "GraphModuleDebug", "NodeTime", "create", "create_debug"]
 
 
-class GraphModule:
+class GraphModule(TimedModel):
     """A model with memory of its own, ready to run.
 
     One call at a time: other threads wait. The tensors that `get_input` and `get_output` give are views of the model's
@@ -166,36 +168,14 @@ class GraphModule:
         result = self.module["run_from_inputs"](device, *pairs)
         return [result(i) for i in range(result())]
 
-    def benchmark(
-        self,
-        device: Device = CPU,
-        func_name: str = "run",
-        repeat: int = 5,
-        number: int = 5,
-        min_repeat_ms: int | None = None,
-        end_to_end: bool = False,
-        parallel: int | None = None,
-        **inputs: Any,
-    ) -> BenchmarkResult:
-        """Time runs of the model.
-
-        Args:
-            device: taken for TVM's sake; the model runs where it was made.
-            func_name: "run".
-            repeat, number: as many measurements, of as many runs each.
-            min_repeat_ms: more runs per measurement until one takes this long.
-            end_to_end: with the copies of `inputs` in and of all outputs out.
-            parallel: as of `run`.
-        """
-        del device
-        return benchmark_model(
-            self, lambda: self.run(parallel=parallel), func_name, repeat, number, min_repeat_ms, end_to_end, inputs,
-            finish=self.synchronize,
-        )  # fmt: skip
+    def _run_once(self, parallel: int | None) -> Callable[[], object]:
+        return self._run if parallel is None else partial(self._run, parallel)
 
     def synchronize(self) -> None:
         """Wait until devices have done what `run` gave them; `get_output` with `numpy()` waits by itself."""
         self.module["synchronize"]()
+
+    _wait = synchronize
 
     # -- parameters -------------------------------------------------------------------------------------
 
@@ -255,11 +235,40 @@ class GraphModuleDebug(GraphModule):
         self.module["debug_get_output"](node, tensor)
         return tensor
 
-    def run_individual(self, number: int, repeat: int = 1, min_repeat_ms: int = 0) -> list[list[float]]:
-        """Seconds of one run of each node alone: for each node, `repeat` means of `number` runs."""
-        data = self.module["run_individual"](number, repeat, min_repeat_ms)
-        (nodes,) = struct.unpack_from("<q", data)
-        return [list(struct.unpack_from(f"<{repeat}d", data, 8 + 8 * repeat * i)) for i in range(nodes)]
+    def run_individual(
+        self,
+        number: int,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+    ) -> list[list[float]]:
+        """Seconds of one run of each node alone: for each node, `repeat` means of `number` runs.
+
+        The parameters are those of `benchmark`.
+        """
+        data = self.module["run_individual"](
+            number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown
+        )
+        (nodes,) = struct.unpack_from("=q", data)
+        return [list(struct.unpack_from(f"={repeat}d", data, 8 + 8 * repeat * i)) for i in range(nodes)]
+
+    def run_individual_node(
+        self,
+        index: str | int,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+    ) -> BenchmarkResult:
+        """The same of one node, by position or name, on what is there of the nodes before it."""
+        data = self.module["run_individual_node"](
+            index, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown
+        )
+        return BenchmarkResult(struct.unpack(f"={repeat}d", data))
 
     def profile(self, repeat: int = 1, **inputs: Any) -> list[NodeTime]:
         """Time of each operator in `repeat` runs of the whole model."""

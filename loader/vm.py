@@ -6,15 +6,17 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from loader.benchmark import BenchmarkResult, measure
+from loader.benchmark import Asked, Timed
 from loader.functions import get_global_func
-from loader.tensor import CPU, Tensor, as_tensor, empty
+from loader.tensor import CPU, Tensor, as_tensor, empty, load_param_dict
 from mblob.devices import Device
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 KEY, ADT_KEY = "VMExecutable", "runtime.ADT"
@@ -119,7 +121,7 @@ class Executable:
         return [name(func_name, i) for i in range(self.mod["get_function_arity"](func_name))]
 
     def load_late_bound_consts(self, path: str | os.PathLike[str]) -> None:
-        """Read constants that were saved apart from the program; needed before a machine is made of it.
+        """Read constants that were saved apart from the program; needed before it runs.
 
         Raises:
             FormatError: the file is no parameter dictionary, or lacks a constant.
@@ -134,6 +136,21 @@ class Executable:
         """
         pairs = [word for name, value in constants.items() for word in (name, as_tensor(value, lists=True))]
         self.mod["load_late_bound_consts_from_map"](*pairs)
+
+    def move_late_bound_consts(self, path: str | os.PathLike[str], byte_limit: int) -> None:
+        """Write constants of at least `byte_limit` bytes to a file, for `load_late_bound_consts`.
+
+        `save` gives the code without them from then on. The program itself keeps them: its machines run on.
+
+        Raises:
+            IncompatibleError: the bytecode is of TVM 0.8 or before, whose constants are always in it.
+            OSError: the file cannot be written; nothing has changed then.
+        """
+        self.mod["move_late_bound_consts"](os.fspath(path), byte_limit)
+
+    def get_late_bound_consts(self, byte_limit: int) -> dict[str, Tensor]:
+        """The same with the constants as arrays by name, for `load_late_bound_consts_from_map`."""
+        return load_param_dict(self.mod["get_late_bound_consts"](byte_limit))
 
 
 @dataclass(frozen=True)
@@ -157,7 +174,7 @@ class InstructionTime:
     seconds: float
 
 
-class VirtualMachine:
+class VirtualMachine(Timed):
     """Runs a program. One thread at a time may use it; machines of one program are independent.
 
     Args:
@@ -257,43 +274,23 @@ class VirtualMachine:
         """Call a function, as `invoke` does; `get_outputs` has what it returned."""
         self._call("invoke_stateful", func_name, args, kwargs)
 
-    def benchmark(
-        self,
-        device: Device = CPU,
-        *args: Any,
-        func_name: str = "main",
-        repeat: int = 5,
-        number: int = 5,
-        min_repeat_ms: int | None = None,
-        end_to_end: bool = False,
-        **kwargs: Any,
-    ) -> BenchmarkResult:
-        """Time calls of a function.
-
-        Args:
-            device: taken for TVM's sake; the program runs where the machine is.
-            args, kwargs: its inputs, which stay set; without any, those that are set.
-            repeat, number: as many measurements, of as many calls each.
-            min_repeat_ms: more calls per measurement until one takes this long.
-            end_to_end: with the copies of the inputs in and of all outputs out.
-        """
-        del device
+    def _timed_run(self, asked: Asked) -> Callable[[], object]:
+        name = asked.func_name or "main"
+        if asked.parallel is not None:
+            raise ValueError("benchmark: parallel is for graph executors; a program runs in its order")
 
         def set_inputs() -> None:
-            if args or kwargs:
-                self.set_input(func_name, *args, **kwargs)
-
-        set_inputs()
+            if asked.args or asked.inputs:
+                self.set_input(name, *asked.args, **asked.inputs)
 
         def once() -> None:
-            if end_to_end:
-                set_inputs()
-            self.invoke_stateful(func_name)
-            if end_to_end:
-                for value in self.get_outputs():
-                    _copied(value)
+            set_inputs()
+            self.invoke_stateful(name)
+            for value in self.get_outputs():
+                _copied(value)
 
-        return measure(once, repeat, number, (min_repeat_ms or 0) / 1e3)
+        set_inputs()
+        return once if asked.end_to_end else partial(self.invoke_stateful, name)
 
     def profile(
         self, *args: Any, func_name: str = "main", repeat: int = 1, **kwargs: Any

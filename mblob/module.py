@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from mblob.benchmark import BenchmarkResult
+    from mblob.devices import Device
+
 
 ENTRY_NAME = "__tvm_main__"
 LIBRARY = "library"  # type key of the linked code itself, which a blob writes as "_lib"
@@ -250,6 +253,44 @@ class Module:
             restype, argtypes: ctypes types, as of a ctypes function.
         """
         return self._node.symbol(name, restype, argtypes)
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+    ) -> Callable[..., BenchmarkResult]:
+        """What times a function: `mod.time_evaluator("vadd", number=100)(a, b, c).mean`.
+
+        Executors are waited for; kernels for devices are timed until they are launched.
+
+        Args:
+            dev, limit_zero_time_iterations: taken for TVM's sake.
+            number, repeat: as many calls for each of as many measurements, after one call that is not measured.
+            min_repeat_ms: more calls per measurement until one takes this long.
+            cooldown_interval_ms: a rest after every `repeats_to_cooldown` measurements.
+
+        Raises:
+            AttributeError: no such function.
+        """
+        from mblob.benchmark import measure
+
+        del dev, limit_zero_time_iterations
+        function = self.get_function(func_name, query_imports=True)
+        wait = self.get_function("synchronize") if self.implements_function("synchronize") else None
+
+        def evaluate(*args: Any) -> BenchmarkResult:
+            return measure(
+                lambda: function(*args), repeat, number, min_repeat_ms / 1e3, finish=wait,
+                cooldown=cooldown_interval_ms / 1e3, cooldown_every=repeats_to_cooldown,
+            )  # fmt: skip
+
+        return evaluate
 
     # -- packing --------------------------------------------------------------------------------------
 

@@ -265,7 +265,7 @@ def measure_runs(model: Model, args: argparse.Namespace) -> dict[str, float]:
     Raises:
         UsageError: what inputs are only tells when the model runs: one does not fit.
     """
-    from loader.benchmark import measure
+    from mblob.benchmark import measure
     from mblob.errors import MblobError
 
     try:

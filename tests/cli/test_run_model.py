@@ -177,11 +177,11 @@ def test_a_machine_names_functions_and_arrays_that_do_not_fit(pack, error_line, 
     np.save(tmp_path / "long.npy", np.zeros((2, 64), "f4"))
     done = pack("run", golden / "vm_mlp.so", "data=long.npy")
     assert done.returncode == 2
-    assert "instruction 1 (ReshapeTensor): shape [2,64] cannot become [1,64]" in error_line(done)
+    assert "(ReshapeTensor of input 'data' (float32[2,64])): shape [2,64] cannot become [1,64]" in error_line(done)
     np.save(tmp_path / "wide.npy", np.zeros((1, 64)))
     done = pack("run", golden / "vm_mlp.so", "data=wide.npy")
     assert done.returncode == 2
-    assert "instruction 10 (InvokePacked 'vm_mod_fused_nn_contrib_dense_pack_add_nn_relu'): " in error_line(done)
+    assert "dense_pack_add_nn_relu' of input 'data' (float64[1,64])): " in error_line(done)
     assert "p0.dtype is expected to be float32" in error_line(done)
     done = pack("run", golden / "vm_mlp.so", "data=long.npy", "--name", "other")
     assert done.returncode == 2

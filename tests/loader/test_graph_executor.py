@@ -247,6 +247,15 @@ def test_a_debug_model_shows_what_is_inside(library: Path) -> None:
     assert [len(row) for row in times] == [2] * 6
     assert times[0] == [0, 0]
     assert all(t > 0 for t in times[3] + times[4])
+    one = gm.run_individual_node("scaled", number=2, repeat=3)
+    assert len(one.results) == 3
+    assert one.min > 0
+    assert gm.run_individual_node(0, repeat=2).results == (0, 0)  # an input runs nothing
+    with pytest.raises(ValueError, match="no node 6, the graph has 6"):
+        gm.run_individual_node(6)
+    for wrong in ({"number": 0}, {"repeat": 0}, {"min_repeat_ms": -1}, {"repeats_to_cooldown": 0}):
+        with pytest.raises(ValueError, match="expected at least 1"):
+            gm.run_individual_node(3, **wrong)
     rows = gm.profile(5, x=W)
     assert [(r.node, r.name, r.function) for r in rows] == [(3, "scaled", "scale"), (4, "sum", "plus")]
     assert all(0 < r.seconds < 1 for r in rows)
@@ -263,6 +272,28 @@ def test_a_benchmark_has_the_shape_of_tvms(model: Any) -> None:
     assert result.min <= result.mean <= result.max
     assert result.std >= 0
     assert "mean (ms)" in str(result)
+    rested = model.benchmark(mblob.cpu(0), "run", repeat=2, number=1, parallel=2, cooldown_interval_ms=1)
+    assert len(rested.results) == 2
+    with pytest.raises(ValueError, match="expected func_name 'run', found 'main'"):
+        model.benchmark(func_name="main")
+    with pytest.raises(ValueError, match="no input 'z'"):
+        model.benchmark(z=W)
+    with pytest.raises(ValueError, match="repeats_to_cooldown of at least 1"):
+        model.benchmark(repeats_to_cooldown=0)
+
+
+def test_functions_of_modules_are_timed(model: Any, library: Path) -> None:
+    times = model.module.time_evaluator("run", mblob.cpu(0), number=3, repeat=2)()
+    assert len(times.results) == 2
+    assert times.min > 0
+    kernels = mblob.load_module(library).imported_modules[0]
+    out = np.zeros((2, 3), "f")
+    assert kernels.time_evaluator("plus", number=1)(W, B, out).mean > 0
+    np.testing.assert_array_equal(out, W + B)
+    with pytest.raises(AttributeError, match="nothing"):
+        kernels.time_evaluator("nothing")
+    with pytest.raises(ValueError, match="expected repeat and number of at least 1"):
+        kernels.time_evaluator("plus", number=0)(W, B, out)
 
 
 def test_a_value_too_large_for_any_machine_is_named(library: Path) -> None:

@@ -225,10 +225,14 @@ def test_an_input_that_only_a_kernel_refuses_names_instruction_kernel_and_argume
     machine = mblob.vm.VirtualMachine(mblob.load_module(golden / "vm_mlp.so"), CPU)
     flat = machine.run(known["data"].reshape(1, 8, 8))
     np.testing.assert_allclose(flat.numpy(), known["out"], rtol=1e-5)
-    where = r"function 'main', instruction 10 \(InvokePacked 'vm_mod_fused_nn_contrib_dense_pack_add_nn_relu'\): "
+    where = (
+        r"function 'main', instruction 10 \(InvokePacked 'vm_mod_fused_nn_contrib_dense_pack_add_nn_relu' "
+        r"of input 'data' \(float64\[1,64\]\)\): "
+    )
     with pytest.raises(mblob.KernelError, match=where + r".*p0\.dtype is expected to be float32"):
         machine.run(known["data"].astype("float64"))
-    with pytest.raises(ValueError, match=r"instruction 1 \(ReshapeTensor\): shape \[1,1,8,9\] cannot become \[1,64\]$"):
+    where = r"instruction 1 \(ReshapeTensor of input 'data' \(float32\[1,1,8,9\]\)\): "
+    with pytest.raises(ValueError, match=where + r"shape \[1,1,8,9\] cannot become \[1,64\]$"):
         machine.run(np.zeros((1, 1, 8, 9), "float32"))
 
 
@@ -240,7 +244,7 @@ def test_late_constants_from_arrays(load: Any) -> None:
     with pytest.raises(mblob.FormatError, match="there is no constant 'zero'"):
         executable.load_late_bound_consts_from_map({"w": W})
     with pytest.raises(ValueError, match="constant 'w' is kept in a file of its own"):
-        mblob.vm.VirtualMachine(executable, CPU)  # none was bound
+        mblob.vm.VirtualMachine(executable, CPU).run(X, Y)  # none was bound
     for wrong, text in (
         (("w", W, "zero"), "pairs of a name and a tensor; found 3 arguments"),
         ((W, "w"), "argument 0: expected a string"),

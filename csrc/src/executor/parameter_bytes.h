@@ -6,6 +6,9 @@
 #include "executor/stored_arrays.h"
 #include "native.h"
 
+/* The lowest `bytes` bytes of a number, little endian, as all of these formats have them. */
+void mb_put_number(FILE *out, uint64_t value, int bytes);
+
 /* Bytes on the heap; NULL when memory is out. */
 char *mb_parameter_bytes(const struct mb_stored_arrays *arrays, size_t *size);
 

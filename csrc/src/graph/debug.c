@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "error.h"
 #include "graph/debug.h"
@@ -99,36 +100,78 @@ static int time_step(struct mb_graph_executor *x, uint32_t step, int64_t number,
   }
 }
 
+/* How nodes are timed alone: the arguments that TVM's functions for it have in common, in their order. */
+struct timing {
+  int64_t number, repeat, least_ms;
+  int64_t zero_limit; /* TVM repeats what took no time; this clock has nanoseconds */
+  int64_t cooldown_ms, cooldown_every;
+};
+
+static int read_timing(const struct mb_call *call, int first, struct timing *out) {
+  *out = (struct timing){1, 1, 0, 100, 0, 1};
+  int64_t *const values[] = {&out->number, &out->repeat, &out->least_ms, &out->zero_limit, &out->cooldown_ms, &out->cooldown_every};
+  int status = mb_call_expect(call, first + 1, first + 6);
+  for (int i = first; !status && i < call->count; i++) status = mb_call_int(call, i, values[i - first]);
+  if (status) return status;
+  if (out->number < 1 || out->repeat < 1 || out->repeat > 1 << 20 || out->least_ms < 0 || out->cooldown_ms < 0 ||
+      out->cooldown_every < 1)
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "number %lld, repeat %lld, min_repeat_ms %lld, cooldown_interval_ms %lld, repeats_to_cooldown %lld: "
+                   "expected at least 1, 1 (at most 2^20), 0, 0 and 1",
+                   (long long)out->number, (long long)out->repeat, (long long)out->least_ms, (long long)out->cooldown_ms,
+                   (long long)out->cooldown_every);
+  return MBLOB_OK;
+}
+
+/* `repeat` measurements of a step. */
+static int time_alone(struct mb_graph_executor *x, uint32_t step, const struct timing *timing, double *seconds) {
+  int status = MBLOB_OK;
+  for (int64_t k = 0; !status && k < timing->repeat; k++) {
+    status = time_step(x, step, timing->number, 1e-3 * (double)timing->least_ms, &seconds[k]);
+    if (timing->cooldown_ms && k % timing->cooldown_every == 0)
+      (void)nanosleep(&(struct timespec){timing->cooldown_ms / 1000, timing->cooldown_ms % 1000 * 1000000}, NULL);
+  }
+  return status;
+}
+
+static int return_bytes(struct mb_call *call, void *bytes, size_t size) {
+  TVMByteArray result = {bytes, size};
+  return mb_return_set(call->result, (TVMValue){.v_handle = &result}, kTVMBytes);
+}
+
 /* (number, repeat = 1, min_repeat_ms = 0, ...): each operator alone, in order. As TVM 0.11 and later: bytes,
  * an int64 count of nodes, then `repeat` doubles of seconds for each; 0 for nodes that run nothing. */
 MB_GRAPH_METHOD(run_individual) {
-  int64_t number = 1, repeat = 1, least_ms = 0;
-  int status = mb_call_expect(call, 1, 6);
-  if (!status) status = mb_call_int(call, 0, &number);
-  if (!status && call->count > 1) status = mb_call_int(call, 1, &repeat);
-  if (!status && call->count > 2) status = mb_call_int(call, 2, &least_ms);
+  struct timing timing;
+  int status = read_timing(call, 0, &timing);
   if (status) return status;
-  if (number < 1 || repeat < 1 || repeat > 1 << 20 || least_ms < 0)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "number %lld, repeat %lld, min_repeat_ms %lld: expected at least 1, 1 and 0",
-                   (long long)number, (long long)repeat, (long long)least_ms);
-  int64_t nodes = x->graph.node_count;
-  size_t row = (size_t)repeat * sizeof(double), size = sizeof(nodes);
-  if (__builtin_mul_overflow(row, (size_t)nodes, &row) || __builtin_add_overflow(size, row, &size))
+  size_t count = 0;
+  if (__builtin_mul_overflow((size_t)timing.repeat, (size_t)x->graph.node_count, &count) ||
+      count >= SIZE_MAX / sizeof(double))
     return mb_fail_memory(SIZE_MAX);
-  char *bytes = calloc(1, size);
-  if (!bytes) return mb_fail_memory(size);
-  memcpy(bytes, &nodes, sizeof(nodes));
+  double *seconds = calloc(count + 1, sizeof(*seconds)); /* behind the count of nodes */
+  if (!seconds) return mb_fail_memory(count * sizeof(*seconds));
+  memcpy(seconds, &(int64_t){x->graph.node_count}, sizeof(int64_t));
   for (uint32_t i = 0; !status && i < x->step_count; i++)
-    for (int64_t k = 0; !status && k < repeat; k++) {
-      double seconds = 0;
-      status = time_step(x, i, number, 1e-3 * (double)least_ms, &seconds);
-      size_t place = (size_t)x->steps[i].node * (size_t)repeat + (size_t)k;
-      memcpy(bytes + sizeof(nodes) + place * sizeof(double), &seconds, sizeof(seconds));
-    }
-  TVMByteArray result = {bytes, size};
-  if (!status) status = mb_return_set(call->result, (TVMValue){.v_handle = &result}, kTVMBytes);
-  free(bytes);
+    status = time_alone(x, i, &timing, seconds + 1 + (size_t)x->steps[i].node * (size_t)timing.repeat);
+  if (!status) status = return_bytes(call, seconds, (count + 1) * sizeof(*seconds));
+  free(seconds);
+  return status;
+}
+
+/* (node, number, repeat = 1, ...): the same of one node, on what was there before it: `repeat` doubles. */
+MB_GRAPH_METHOD(run_individual_node) {
+  struct timing timing;
+  uint32_t node = 0, step = 0;
+  int status = read_timing(call, 1, &timing);
+  if (!status) status = find_node(&x->graph, call, 0, &node);
+  if (status) return status;
+  double *seconds = calloc((size_t)timing.repeat, sizeof(*seconds));
+  if (!seconds) return mb_fail_memory((size_t)timing.repeat * sizeof(*seconds));
+  while (step < x->step_count && x->steps[step].node != node) step++;
+  if (step < x->step_count) status = time_alone(x, step, &timing, seconds);
+  if (!status) status = return_bytes(call, seconds, (size_t)timing.repeat * sizeof(*seconds));
+  free(seconds);
   return status;
 }
 
@@ -176,5 +219,6 @@ const struct mb_method mb_graph_debug_methods[] = {{"execute_node", execute_node
                                                    {"get_node_output", get_node_output},
                                                    {"debug_get_output", debug_get_output},
                                                    {"run_individual", run_individual},
+                                                   {"run_individual_node", run_individual_node},
                                                    {"profile", profile},
                                                    {NULL, NULL}};

@@ -23,6 +23,7 @@ static void close_executable(void *object) {
   vm_executable_reset(exec);
   free(exec->version);
   free(exec->owned);
+  free(exec->rewritten);
   (void)pthread_mutex_destroy(&exec->lock);
   free(exec);
 }
@@ -104,7 +105,6 @@ static int vm_load_executable(void *object, struct mb_call *call) {
   struct vm_executable *exec = object;
   mblob_module *machine = NULL;
   int status = mb_call_expect(call, 0, 0);
-  if (!status) status = vm_late_bound_check(exec);
   if (!status) status = vm_machine_create(exec, &machine);
   if (!status) mb_call_return_module(call, machine);
   return status;
@@ -119,10 +119,14 @@ static int get_lib(void *object, struct mb_call *call) {
 }
 
 static int save(void *object, struct mb_call *call) {
-  const struct vm_executable *exec = object;
-  TVMByteArray code = {(const char *)exec->code, (size_t)exec->code_size};
+  struct vm_executable *exec = object;
   int status = mb_call_expect(call, 0, 0);
-  return status ? status : mb_return_set(call->result, (TVMValue){.v_handle = &code}, kTVMBytes);
+  if (status) return status;
+  pthread_mutex_lock(&exec->lock);
+  TVMByteArray code = {(const char *)exec->code, (size_t)exec->code_size};
+  status = mb_return_set(call->result, (TVMValue){.v_handle = &code}, kTVMBytes);
+  pthread_mutex_unlock(&exec->lock);
+  return status;
 }
 
 static int function_argument(const struct vm_executable *exec, const struct mb_call *call,
@@ -195,6 +199,8 @@ static int get_primitive_names(void *object, struct mb_call *call) {
 static const struct mb_method methods[] = {{"vm_load_executable", vm_load_executable},
                                            {"load_late_bound_consts", vm_load_late_bound_consts},
                                            {"load_late_bound_consts_from_map", vm_load_late_bound_consts_from_map},
+                                           {"move_late_bound_consts", vm_move_late_bound_consts},
+                                           {"get_late_bound_consts", vm_get_late_bound_consts},
                                            {"get_lib", get_lib},
                                            {"save", save},
                                            {"get_function_arity", get_function_arity},

@@ -12,6 +12,7 @@
 #include "vm/opcodes.h"
 
 #define VM_REGISTER_LIMIT (1u << 20) /* of one function */
+#define VM_LATE_BOUND 1u             /* tag of a constant that is only named */
 
 struct vm_instruction {
   enum vm_opcode opcode;
@@ -39,8 +40,10 @@ struct vm_executable {
   char *version;          /* of the TVM that wrote it */
   const char *written_as; /* first release with this form of the bytecode: "0.14" */
   void *owned;            /* the code, if it is no payload */
-  const uint8_t *code;
+  const uint8_t *code; /* as it was read, or `rewritten` without constants that were moved; with the lock */
   uint64_t code_size;
+  uint64_t *constant_places; /* where each starts in the code, and where the last one ends */
+  char *rewritten;
   bool has_devices; /* false: fields name DLDeviceTypes */
   DLDevice *devices;
   size_t device_count;
@@ -52,7 +55,7 @@ struct vm_executable {
   struct vm_function *functions;
   size_t function_count;
   struct mb_map by_name; /* to functions */
-  pthread_mutex_t lock;  /* constants that are bound late */
+  pthread_mutex_t lock;  /* constants that are bound late, and the code without them */
 };
 
 /* Read and check `size` bytes (vm/reader.c). `entry`: for errors. A mblob_status; `out` is to be freed
@@ -81,6 +84,10 @@ char *vm_list_primitives(const struct vm_executable *exec);
 int vm_load_late_bound_consts(void *executable, struct mb_call *call);
 int vm_load_late_bound_consts_from_map(void *executable, struct mb_call *call);
 int vm_late_bound_check(struct vm_executable *exec);
+/* vm/move_constants.c: methods of executables. (path, byte_limit) writes constants of at least so many bytes to a
+ * dictionary, which `load_late_bound_consts` reads; (byte_limit) gives its bytes. `save` gives the code without them. */
+int vm_move_late_bound_consts(void *executable, struct mb_call *call);
+int vm_get_late_bound_consts(void *executable, struct mb_call *call);
 
 /* vm/executable.c */
 extern const struct mb_class mb_vm_executable_class;

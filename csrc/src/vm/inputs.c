@@ -149,6 +149,8 @@ static int copy_outputs(const struct vm_machine *m, const struct vm_slots *slots
 static int run(struct vm_machine *m, size_t function, const struct vm_value *values) {
   struct vm_slots *slots = &m->slots[function];
   int status = vm_machine_check_devices(m->exec);
+  if (!status && !m->complete) status = vm_late_bound_check(m->exec);
+  m->complete = !status;
   if (!status) status = vm_machine_run(m, function, values);
   if (!status && slots->outputs) {
     status = copy_outputs(m, slots);

@@ -1,7 +1,6 @@
 /* The loop of the virtual machine: calls and jumps. Calls of the program are frames on the heap, not C
  * recursion. */
 #define _GNU_SOURCE
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "error.h"
@@ -133,19 +132,6 @@ static int step(struct vm_machine *m) {
   return status;
 }
 
-/* Put in front of the error where it happened. */
-static void locate(const struct vm_machine *m) {
-  const struct vm_frame *frame = &m->frames[m->frame_count - 1];
-  const struct vm_instruction *instruction = &frame->function->code[frame->pc];
-  char text[256], primitive[128] = "";
-  if (instruction->opcode == VM_INVOKE_PACKED)
-    (void)snprintf(primitive, sizeof(primitive), " '%.100s'",
-                   m->exec->primitives.names[frame->function->fields[instruction->fields]]);
-  (void)snprintf(text, sizeof(text), "function '%.64s', instruction %zu (%s%s)", frame->function->name,
-                 frame->pc, vm_opcodes[instruction->opcode].name, primitive);
-  mb_error_prefix(text);
-}
-
 int vm_machine_run(struct vm_machine *m, size_t index, const struct vm_value *args) {
   int status = push_frame(m, index, 0);
   m->executed = 0;
@@ -154,7 +140,7 @@ int vm_machine_run(struct vm_machine *m, size_t index, const struct vm_value *ar
     m->registers[i] = shared(args[i]);
   while (!status && m->frame_count) {
     status = m->profile ? vm_profile_step(m, step) : step(m);
-    if (status) locate(m);
+    if (status) status = vm_locate(m, index, args, status);
   }
   while (m->frame_count) pop_frame(m);
   return status;

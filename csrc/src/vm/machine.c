@@ -112,7 +112,7 @@ int vm_machine_alone(void *machine, struct mb_call *call, vm_machine_body body) 
 static const struct mb_class machine_class = {
     .type_key = "VirtualMachine", .methods = vm_machine_methods, .close = close_machine};
 
-int vm_machine_create(const struct vm_executable *exec, mblob_module **out) {
+int vm_machine_create(struct vm_executable *exec, mblob_module **out) {
   struct vm_machine *m = calloc(1, sizeof(*m));
   *out = NULL;
   if (!m) return mb_fail_memory(sizeof(*m));

@@ -27,7 +27,8 @@ struct vm_slots {          /* per function */
 
 struct vm_machine {
   mblob_module *module; /* of the executable, counted */
-  const struct vm_executable *exec;
+  struct vm_executable *exec;
+  bool complete; /* no constant is missing, and none ever will be */
   mblob_function **primitives; /* borrowed of the module's imports */
   DLTensor **constants;        /* counted; NULL until they are first used */
   struct vm_pool *pool;
@@ -59,10 +60,16 @@ void vm_register_set(struct vm_value *place, struct vm_value value);
 int vm_register_array(const struct vm_value *registers, int64_t i, DLTensor **out);
 int vm_register_scalar(const struct vm_value *registers, int64_t i, int64_t *out);
 
+/* ---- locate.c -------------------------------------------------------------------------------- */
+
+/* Put in front of an error of the instruction that runs where it is, and which of the `args` of the function `called` it
+ * reads. The status: a wrong kind of value that came from there is MBLOB_E_ARGUMENT. */
+int vm_locate(const struct vm_machine *m, size_t called, const struct vm_value *args, int status);
+
 /* ---- machine.c ------------------------------------------------------------------------------- */
 
-/* A module that runs `exec`, whose primitives are found and whose constants are all there. */
-int vm_machine_create(const struct vm_executable *exec, mblob_module **out);
+/* A module that runs `exec`, whose primitives are found. Constants that are bound late may come later. */
+int vm_machine_create(struct vm_executable *exec, mblob_module **out);
 /* MBLOB_E_INCOMPATIBLE if the program needs a device that is no host memory. */
 int vm_machine_check_devices(const struct vm_executable *exec);
 /* The same for `device` of a caller. */

@@ -44,6 +44,8 @@ VM_METHOD(init) {
   return status;
 }
 
+VM_METHOD(load_late_bound_consts) { return vm_load_late_bound_consts(m->exec, call); }
+
 /* ---- inputs and outputs ---------------------------------------------------------------------- */
 
 VM_METHOD(set_input) {
@@ -180,6 +182,7 @@ VM_METHOD(set_limits) {
 }
 
 const struct mb_method vm_machine_methods[] = {{"init", init},
+                                               {"load_late_bound_consts", load_late_bound_consts},
                                                {"set_input", set_input},
                                                {"set_one_input", set_one_input},
                                                {"set_outputs", set_outputs},

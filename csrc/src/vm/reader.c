@@ -15,7 +15,6 @@
 #include "vm/executable.h"
 
 #define MAGIC UINT64_C(0xD225DE2F4214151D)
-#define LATE_BOUND 1u /* tag of a constant that is only named */
 
 static const struct layout {
   int minor; /* of the first 0.x release */
@@ -103,7 +102,7 @@ static bool read_constant(struct mb_cursor *c, struct mb_stored_array *out, bool
   uint64_t start = c->pos;
   if (tags && !mb_read_u32(c, &tag, "constant.tag")) return false;
   if (tag == 0) return mb_stored_array_read(c, out);
-  if (tag != LATE_BOUND) return bad(c, start, "a constant has an unknown tag");
+  if (tag != VM_LATE_BOUND) return bad(c, start, "a constant has an unknown tag");
   if (!mb_read_string(c, &name, "constant.name")) return false;
   out->name = strndup((const char *)name.data, name.size);
   return out->name || no_memory(name.size);
@@ -114,8 +113,13 @@ static bool read_constants(struct mb_cursor *c, struct vm_executable *exec, cons
   if (!mb_read_count(c, &count, layout->tags ? 12 : 40, "constants")) return false;
   exec->constants = calloc(count ? count : 1, sizeof(*exec->constants));
   if (!exec->constants) return no_memory(count * sizeof(*exec->constants));
-  while (exec->constant_count < count)
+  exec->constant_places = calloc(count + 1, sizeof(*exec->constant_places));
+  if (!exec->constant_places) return no_memory(count * sizeof(*exec->constant_places));
+  exec->constant_places[0] = c->pos;
+  while (exec->constant_count < count) {
     if (!read_constant(c, &exec->constants[exec->constant_count++], layout->tags)) return false;
+    exec->constant_places[exec->constant_count] = c->pos;
+  }
   if (!layout->const_devices) return true;
   if (!mb_read_count(c, &devices, 8, "constants.devices")) return false;
   if (devices != count) return bad(c, c->pos - 8, "counts of constants and of their devices differ");
@@ -204,11 +208,13 @@ void vm_executable_reset(struct vm_executable *exec) {
   free(exec->functions);
   for (size_t i = 0; i < exec->constant_count; i++) mb_stored_array_clear(&exec->constants[i]);
   free(exec->constants);
+  free(exec->constant_places);
   free(exec->devices);
   vm_names_free(&exec->globals);
   vm_names_free(&exec->primitives);
   exec->functions = NULL;
   exec->constants = NULL;
+  exec->constant_places = NULL;
   exec->devices = NULL;
   exec->function_count = exec->constant_count = exec->device_count = 0;
   exec->has_devices = false;

@@ -1,0 +1,107 @@
+"""Constants that leave a program, as TVM's move_late_bound_consts does it, and come back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from tests.loader import vm_programs
+from tests.loader.vm_programs import Late
+
+CPU = mblob.cpu(0)
+X, Y, W = np.ones(4, "float32"), np.array([1, 2, 3, 4], "float32"), np.arange(4, dtype="float32")
+EXPECTED = (X + W) * Y
+
+
+def executable(module: Any) -> mblob.vm.Executable:
+    return mblob.vm.Executable(module)
+
+
+@pytest.mark.parametrize("release", [r for r in vm_programs.RELEASES if int(r.split(".")[1]) >= 9])
+def test_moved_constants_are_in_the_file_and_not_in_the_code(load: Any, tmp_path: Path, release: str) -> None:
+    exe = executable(load(vm_programs.arithmetic(), release))
+    whole, lib = exe.save()
+    machine = mblob.vm.VirtualMachine(exe, CPU)
+    path = tmp_path / "consts"
+    exe.move_late_bound_consts(path, W.nbytes)
+    kept = mblob.load_param_dict(path.read_bytes())
+    assert {name: value.numpy().tolist() for name, value in kept.items()} == {"const_0": W.tolist()}
+    code = exe.save()[0]
+    assert W.tobytes() in whole
+    assert W.tobytes() not in code
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("consts")] == ["consts"]
+    np.testing.assert_array_equal(machine.run(X, Y).numpy(), EXPECTED)  # the program itself has lost nothing
+    other = mblob.vm.Executable.load_exec(code, lib)
+    with pytest.raises(ValueError, match="constant 'const_0' is kept in a file of its own"):
+        mblob.vm.VirtualMachine(other, CPU).run(X, Y)
+    other.load_late_bound_consts(path)
+    np.testing.assert_array_equal(mblob.vm.VirtualMachine(other, CPU).run(X, Y).numpy(), EXPECTED)
+
+
+def test_constants_as_arrays_of_all_sizes_and_again(load: Any) -> None:
+    exe = executable(load(vm_programs.arithmetic()))
+    lib = exe.lib
+    assert exe.get_late_bound_consts(2**40) == {}
+    assert exe.save()[0] == vm_programs.arithmetic().code()
+    some = exe.get_late_bound_consts(16)
+    names = ["const_0", "const_1", "const_2"]
+    assert set(some) == {"const_0"}
+    found = mblob.vm.Executable.load_exec(exe.save()[0], lib)
+    with pytest.raises(ValueError, match="constant 'const_0' is kept in a file of its own"):
+        found.get_late_bound_consts(0)
+    found.load_late_bound_consts_from_map(some)
+    everything = found.get_late_bound_consts(0)  # those that were bound late keep their names
+    assert sorted(everything) == names[: len(everything)]
+    assert len(everything) > 1
+    last = mblob.vm.Executable.load_exec(found.save()[0], lib)
+    last.load_late_bound_consts_from_map(everything)
+    np.testing.assert_array_equal(mblob.vm.VirtualMachine(last, CPU).run(X, Y).numpy(), EXPECTED)
+
+
+def test_names_that_meet_are_refused(load: Any) -> None:
+    program = vm_programs.arithmetic()
+    program.constants = [*program.constants[:1], Late("const_0"), *program.constants[2:]]
+    exe = executable(load(program))
+    exe.load_late_bound_consts_from_map({"const_0": np.int64(0)})
+    before = exe.save()[0]
+    with pytest.raises(mblob.FormatError, match="two constants would be called 'const_0'"):
+        exe.get_late_bound_consts(0)
+    assert exe.save()[0] == before
+
+
+def test_what_fails_changes_nothing(load: Any, tmp_path: Path) -> None:
+    exe = executable(load(vm_programs.arithmetic()))
+    before = exe.save()[0]
+    with pytest.raises(OSError, match="no/such/folder"):
+        exe.move_late_bound_consts(tmp_path / "no/such/folder", 0)
+    with pytest.raises(ValueError, match="byte_limit -1, expected at least 0"):
+        exe.get_late_bound_consts(-1)
+    with pytest.raises(OSError, match=r"folder: Is a directory"):
+        (tmp_path / "folder").mkdir()
+        exe.move_late_bound_consts(tmp_path / "folder", 0)
+    assert exe.save()[0] == before
+    assert [p.name for p in tmp_path.iterdir() if p.suffix == ".tmp"] == []
+
+
+@pytest.mark.parametrize("release", ["0.7.0", "0.8.0"])
+def test_bytecode_that_has_no_names_for_constants(load: Any, release: str) -> None:
+    exe = executable(load(vm_programs.arithmetic(), release))
+    with pytest.raises(mblob.IncompatibleError, match=r"bytecode of 0\.\d .*has no constants that are bound late"):
+        exe.get_late_bound_consts(0)
+
+
+def test_a_model_of_tvm_without_its_weights(golden: Path, tmp_path: Path) -> None:
+    exe = executable(mblob.load_module(golden / "vm_mlp.so"))
+    size = len(exe.save()[0])
+    exe.move_late_bound_consts(tmp_path / "weights", 1024)
+    code, lib = exe.save()
+    assert len(code) < size - 60_000
+    other = mblob.vm.Executable.load_exec(code, lib)
+    other.load_late_bound_consts(tmp_path / "weights")
+    with np.load(golden / "mlp_llvm.npz") as known:
+        found = mblob.vm.VirtualMachine(other, CPU).run(known["data"]).numpy()
+        np.testing.assert_allclose(found, known["out"], rtol=1e-5)
