@@ -44,7 +44,6 @@ int mb_tensor_check(const DLTensor *t, size_t *size) {
   if (!status && !mb_dtype_check(t->dtype.code, t->dtype.bits, t->dtype.lanes)) status = MBLOB_E_ARGUMENT;
   if (!status) status = mb_tensor_size(t, size);
   if (status || !*size) return status;
-  if (!is_compact(t))
-    return mb_fail(MBLOB_E_ARGUMENT, "the strides are not those of compact rows; pass a contiguous copy");
+  if (!is_compact(t)) return mb_fail(MBLOB_E_ARGUMENT, "the strides are not those of compact rows");
   return t->data ? MBLOB_OK : mb_fail(MBLOB_E_ARGUMENT, "data is NULL, expected %zu bytes", *size);
 }

@@ -76,6 +76,18 @@ int call_callback_keep(void) {
   return -1;
 }
 
+/* A counted copy of a tensor: its own memory may go with the Python object. */
+static bool copy_array(const DLTensor *tensor, void **out) {
+  bool ok = call_tvm.array_alloc(tensor->shape, tensor->ndim, tensor->dtype.code, tensor->dtype.bits, tensor->dtype.lanes,
+                                 (int)tensor->device.device_type, tensor->device.device_id, out) == 0;
+  if (ok && call_tvm.copy_from_to((void *)(uintptr_t)tensor, *out, NULL) != 0) {
+    call_tvm.array_free(*out);
+    ok = false;
+  }
+  if (!ok) PyErr_Format(PyExc_RuntimeError, "result of a Python function: %s", mblob_last_error());
+  return ok;
+}
+
 /* Give `result` to the caller of the function. The runtime copies text and takes references of its own. */
 static bool set_result(PyObject *result, TVMRetValueHandle ret) {
   if (result == Py_None) return true;
@@ -83,10 +95,11 @@ static bool set_result(PyObject *result, TVMRetValueHandle ret) {
   if (name == NULL) return false;
   call_frame frame;
   bool ok = call_frame_init(&frame, name, 1) && call_convert_argument(&frame, 0, result);
+  void *array = NULL;
   if (ok && frame.slots[0].is_tensor) {
-    ok = call_frame_error(&frame, 0, PyExc_TypeError,
-                          "a Python function called by a kernel cannot return an array; "
-                          "write into one that the kernel passes");
+    ok = copy_array(&frame.slots[0].tensor, &array);
+    frame.values[0].v_handle = array;
+    frame.codes[0] = kTVMNDArrayHandle;
   }
   if (ok) {
     TVMValue value = frame.values[0];
@@ -96,6 +109,7 @@ static bool set_result(PyObject *result, TVMRetValueHandle ret) {
       ok = false;
     }
   }
+  if (array != NULL) call_tvm.array_free(array); /* the caller has a reference of its own */
   call_frame_release(&frame);
   Py_DECREF(name);
   return ok;

@@ -96,9 +96,16 @@ def test_an_exception_object_is_let_go_after_it_was_raised(lib: mblob.Module) ->
     assert gone() is None
 
 
-def test_a_callback_cannot_return_an_array(lib: mblob.Module) -> None:
-    with pytest.raises(TypeError, match="cannot return an array"):
-        lib["call_it"](lambda: np.zeros(3))
+def test_a_callback_returns_a_copy_of_an_array(lib: mblob.Module) -> None:
+    given = np.arange(6, dtype="int16").reshape(2, 3)
+    for array in (given, mblob.array(given)):
+        found = lib["call_it"](lambda array=array: array)
+        assert isinstance(found, mblob.Tensor)
+        np.testing.assert_array_equal(found.numpy(), given)
+        found.numpy()[:] = -1
+    assert given.tolist() == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(ValueError, match="not contiguous"):
+        lib["call_it"](lambda: given[:, ::-1])
 
 
 def test_functions_and_modules_pass_through_callbacks(lib: mblob.Module) -> None:

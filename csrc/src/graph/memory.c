@@ -117,8 +117,8 @@ static int place_parameters(struct mb_graph_executor *x, const struct mb_graph_s
 
 static void release_module(void *module) { mblob_module_release(module); }
 
-/* What `_lookup_linked_param(storage id)` gave: data in the library, or nothing. */
-static int place_linked(struct mb_graph_executor *x, uint32_t entry, mblob_function *lookup) {
+/* What `_lookup_linked_param(storage id)` gave: data in the library, or nothing. `*is_found`: it gave something. */
+static int place_linked(struct mb_graph_executor *x, uint32_t entry, mblob_function *lookup, bool *is_found) {
   TVMValue id = {.v_int64 = (int64_t)x->graph.storage_ids[x->graph.entries[entry].storage]}, found;
   int code = kTVMArgInt, found_code = kTVMNullptr;
   int status = mblob_function_call(lookup, &id, &code, 1, &found, &found_code);
@@ -131,11 +131,12 @@ static int place_linked(struct mb_graph_executor *x, uint32_t entry, mblob_funct
   status = mb_array_view(&view, x->kernels, release_module, &array);
   if (status) return status;
   (void)mblob_module_retain(x->kernels);
+  *is_found = true;
   return place_parameter(x, entry, array);
 }
 
 /* The caller's lookup: (module, storage id, tensor of that shape, device) -> array, or nothing. */
-static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_function *lookup) {
+static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_function *lookup, bool *is_found) {
   uint64_t id = x->graph.storage_ids[x->graph.entries[entry].storage];
   TVMValue args[] = {{.v_handle = x->kernels},
                      {.v_int64 = (int64_t)id},
@@ -157,6 +158,7 @@ static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_fu
   if (!status)
     status = mb_tensor_match(mb_graph_label(&x->graph, "graph: parameter", entry, label), &x->views[entry],
                              found.v_handle);
+  *is_found = !status;
   if (!status) return place_parameter(x, entry, found.v_handle);
   mb_array_release(found.v_handle);
   return status;
@@ -168,8 +170,8 @@ static int place_linked_parameters(struct mb_graph_executor *x, const struct mb_
   for (uint32_t i = 0; !status && (own || source->lookup) && i < x->graph.input_count; i++) {
     uint32_t entry = x->graph.inputs[i];
     if (x->is_parameter[i]) continue;
-    status = source->lookup ? place_looked_up(x, entry, source->lookup) : place_linked(x, entry, own);
-    x->is_parameter[i] = x->memory[entry].kind == MB_SHARED;
+    status = source->lookup ? place_looked_up(x, entry, source->lookup, &x->is_parameter[i])
+                            : place_linked(x, entry, own, &x->is_parameter[i]);
   }
   return status;
 }
