@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 
 from loader.benchmark import TimedModel
+from loader.tensor import as_tensor
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -52,10 +53,9 @@ class AotModule(TimedModel):
         Raises:
             ValueError: no such input, or another shape or dtype than the model takes.
         """
-        if key is not None:
-            self._set_input(key, value)
-        for name, array in params.items():
-            self._set_input(name, array)
+        given: list[tuple[str | int, Any]] = [*params.items()] if key is None else [(key, value), *params.items()]
+        for name, array in given:
+            self._set_input(name, as_tensor(array, lists=True, what=f"set_input: input {name!r}: "))
 
     def set_input_zero_copy(self, key: str | int, value: Any) -> None:
         """Use the array's memory as the input from now on; it must be aligned to 64 bytes (`mblob.empty`)."""

@@ -66,7 +66,7 @@ class GraphModule(TimedModel):
             self._set_one(name, given)
 
     def _set_one(self, key: str | int, value: Any) -> None:
-        self._set_input(key, as_tensor(value, lists=True))
+        self._set_input(key, as_tensor(value, lists=True, what=f"set_input: input {key!r}: "))
         self._bound.pop(("input", self._input_index(key)), None)
 
     def _input_index(self, key: str | int) -> int:
@@ -79,7 +79,7 @@ class GraphModule(TimedModel):
             ValueError: no such input, another dtype or shape, strides, or data that is not aligned enough
                 (`mblob.empty` and `mblob.array` give aligned memory).
         """
-        tensor = _in_place(value)
+        tensor = _in_place(value, f"set_input_zero_copy: input {key!r}: ")
         self.module["set_input_zero_copy"](key, tensor)
         self._bound["input", self._input_index(key)] = tensor
 
@@ -111,7 +111,7 @@ class GraphModule(TimedModel):
         if out is None:
             found: Tensor = self._get_output(index)
             return found
-        tensor = _in_place(out)
+        tensor = _in_place(out, f"get_output: output {index!r}: ")
         self._get_output(index, tensor)
         return tensor
 
@@ -121,7 +121,7 @@ class GraphModule(TimedModel):
         Raises:
             ValueError: as `set_input_zero_copy`; or the output is an input, or has the bytes of another one.
         """
-        tensor = _in_place(value)
+        tensor = _in_place(value, f"set_output_zero_copy: output {key!r}: ")
         if tensor.readonly:
             raise ValueError(f"set_output_zero_copy: the array for output {key!r} is read-only")
         self.module["set_output_zero_copy"](key, tensor)
@@ -164,7 +164,7 @@ class GraphModule(TimedModel):
         """Set inputs, run, and give copies of all outputs."""
         pairs: list[Any] = []
         for name, value in inputs.items():
-            pairs += [name, as_tensor(value, lists=True)]
+            pairs += [name, as_tensor(value, lists=True, what=f"run_from_inputs: input {name!r}: ")]
         result = self.module["run_from_inputs"](device, *pairs)
         return [result(i) for i in range(result())]
 
@@ -231,7 +231,7 @@ class GraphModuleDebug(GraphModule):
 
     def debug_get_output(self, node: str | int, out: Any) -> Tensor:
         """Run from the beginning to this node and copy its first output to `out`."""
-        tensor = _in_place(out)
+        tensor = _in_place(out, f"debug_get_output: node {node!r}: ")
         self.module["debug_get_output"](node, tensor)
         return tensor
 
@@ -308,11 +308,11 @@ def _info(text: str) -> tuple[Shapes, Types]:
     return {name: tuple(shape) for name, shape in found["shape"].items()}, found["dtype"]
 
 
-def _in_place(value: Any) -> Tensor:
-    """A tensor over the very memory of `value`."""
+def _in_place(value: Any, what: str) -> Tensor:
+    """A tensor over the very memory of `value`; `what` begins errors."""
     if isinstance(value, Tensor):
         return value
     strided = not getattr(getattr(value, "flags", None), "c_contiguous", True)
     if strided:
-        raise ValueError("the array is not contiguous, so its memory cannot be used as it is")
-    return as_tensor(value)
+        raise ValueError(f"{what}the array is not contiguous, so its memory cannot be used as it is")
+    return as_tensor(value, what=what)

@@ -335,6 +335,7 @@ def _argument(value: Any, key: str | int, func_name: str) -> Any:
 
     Raises:
         OverflowError: a number is outside of the type that numbers become.
+        TypeError: it is no array, number, or list or tuple of such.
     """
     if isinstance(value, ADT):
         return value.module
@@ -347,7 +348,7 @@ def _argument(value: Any, key: str | int, func_name: str) -> Any:
         import numpy as np
 
         return np.asarray(value)
-    return value
+    return as_tensor(value, what=f"{func_name}: input {key!r}: ")
 
 
 def _scalar(value: float, dtype: str, key: str | int, func_name: str) -> Any:

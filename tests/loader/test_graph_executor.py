@@ -265,6 +265,64 @@ def test_a_debug_model_shows_what_is_inside(library: Path) -> None:
         mblob.load_module(library)["debug_create"]("other", mblob.cpu(0))
 
 
+LINKED = r"""
+#include <tvm/runtime/c_backend_api.h>
+
+static _Alignas(64) const float near[6] = {1, 2, 3, 4, 5, 6};
+static _Alignas(64) const struct { float before, far[6]; } off = {0, {.5f, .5f, .5f, .5f, .5f, .5f}};
+#define ARGUMENTS TVMValue *args, int *codes, int n, TVMValue *ret, int *ret_code, void *self
+#define PACKED(name) TVM_DLL int name(ARGUMENTS); int name(ARGUMENTS)
+#define FLOATS(i) ((float *)((DLTensor *)args[i].v_handle)->data)
+
+PACKED(_lookup_linked_param) {
+  const void *found = args[0].v_int64 == 1 ? (const void *)near : args[0].v_int64 == 2 ? (const void *)off.far : NULL;
+  ret->v_handle = (void *)found;
+  *ret_code = found ? kTVMOpaqueHandle : kTVMNullptr;
+  return 0;
+}
+PACKED(scale) { for (int i = 0; i < 6; ++i) FLOATS(2)[i] = FLOATS(0)[i] * FLOATS(1)[i]; return 0; }
+PACKED(plus) { for (int i = 0; i < 6; ++i) FLOATS(2)[i] = FLOATS(0)[i] + FLOATS(1)[i]; return 0; }
+"""
+
+
+def test_linked_parameters_are_parameters_aligned_or_not(tmp_path: Path) -> None:
+    mblob.csource_module(LINKED).export_library(tmp_path / "linked.so")
+    lib = mblob.load_module(tmp_path / "linked.so")
+    model = graph_executor.create(graph(), lib)
+    assert model.get_input_info() == ({"x": (2, 3)}, {"x": "float32"})
+    model.run(x=W)
+    np.testing.assert_array_equal(model.get_output(0).numpy(), W * np.arange(1, 7).reshape(2, 3) + 0.5)
+    model.get_input("w").numpy()[:] = 0  # the executor's own copy
+    model.run()
+    np.testing.assert_array_equal(model.get_output(0).numpy(), np.full((2, 3), 0.5))
+    np.testing.assert_array_equal(graph_executor.create(graph(), lib).get_input("w").numpy().ravel(), range(1, 7))
+
+
+def test_a_function_of_the_caller_looks_parameters_up(library: Path) -> None:
+    asked: list[Any] = []
+
+    def lookup(module: Any, storage: int, like: Any, device: Any) -> Any:
+        asked.append((module.type_key, storage, like.shape, device))
+        return {1: W, 2: mblob.array(B)}.get(storage)
+
+    mblob.register_func("test.graph.lookup", override=True)(lookup)
+    kernels = mblob.load_module(library).imported_modules[0]
+    create = mblob.get_global_func("tvm.graph_executor.create")
+    model = GraphModule(create(json.dumps(graph()), kernels, mblob.get_global_func("test.graph.lookup"), mblob.cpu(0)))
+    assert asked == [("library", i, (2, 3), mblob.cpu(0)) for i in range(3)]
+    model.run(x=W)
+    np.testing.assert_array_equal(model.get_output(0).numpy(), W * W + B)
+    assert list(model.get_input_info()[0]) == ["x"]
+
+
+def test_what_is_no_array_is_named_with_its_input(model: Any) -> None:
+    for wrong in (None, "text", object()):
+        with pytest.raises(TypeError, match=f"set_input: input 'x': expected an array, found {type(wrong).__name__}"):
+            model.set_input("x", wrong)
+    with pytest.raises(ValueError, match="set_output_zero_copy: output 0: the array is not contiguous"):
+        model.set_output_zero_copy(0, np.zeros((3, 2), "f").T)
+
+
 def test_a_benchmark_has_the_shape_of_tvms(model: Any) -> None:
     result = model.benchmark(repeat=3, number=4, end_to_end=True, x=W)
     assert len(result.results) == 3
