@@ -6,20 +6,27 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from mblob import index as ix
-from mblob.digest import ALGORITHMS, hasher
+from mblob.digest import ALGORITHMS
 from mblob.errors import FormatError
 from mblob.grammar import GRAMMARS, Grammars, read_payload
 from mblob.model import Blob, Entry, check_tree
 from mblob.module import LIBRARY
 from mblob.payload_source import Payload
+from mblob.sink import BytesSink as BytesSink
+from mblob.sink import Sink
 from mblob.wire import Cursor, encode_string, encode_u64, encode_u64s
+
+if TYPE_CHECKING:
+    from mblob.payload_copy import Copier
 
 SYMBOL = "__tvm_dev_mblob"
 LIB_KEY = "_lib"
 TREE_KEY = "_import_tree"
+LARGE_PAYLOAD = 1 << 20  # bytes from which padding to LARGE_ALIGN is nothing
+LARGE_ALIGN = 1 << 16
 LEVELS = ("off", "header", "full")
 
 
@@ -177,26 +184,6 @@ def _compare(blob: memoryview, found: Blob) -> None:
 # -- writing --------------------------------------------------------------------------------------------
 
 
-class Sink(Protocol):
-    """Where a blob goes: bytes in order, and one patch of its first bytes at the end."""
-
-    def write(self, data: memoryview | bytes, /) -> object: ...
-    def patch(self, offset: int, data: bytes, /) -> object: ...
-
-
-class BytesSink:
-    """A blob in memory."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def write(self, data: memoryview | bytes, /) -> None:
-        self.data += data
-
-    def patch(self, offset: int, data: bytes, /) -> None:
-        self.data[offset : offset + len(data)] = data
-
-
 @dataclass(frozen=True)
 class OutEntry:
     """A module to write.
@@ -226,27 +213,36 @@ def write(
     digest: str = "crc32",
     target: str = "",
     producer: str = "",
+    hashing: str = "auto",
 ) -> int:
     """Write a blob and return its size in bytes (what `st_size` must be).
 
     A root library alone is written as count 0, without a tree, as TVM does. Each payload is consumed once, in
     order, and never held.
 
+    Args:
+        hashing: where digests are taken, as of `mblob.payload_copy.Copier`.
+
     Raises:
         ValueError: an unknown digest. What the payloads raise.
     """
     if digest not in ALGORITHMS:
         raise ValueError(f"digest: expected one of {', '.join(ALGORITHMS)}, found {digest!r}")
-    return _Writer(sink, entries, row_ptr, child, ALGORITHMS[digest]).run(index, target, producer)
+    from mblob.payload_copy import Copier  # threads and queues: readers need none
+
+    with Copier(sink, ALGORITHMS[digest] if index else 0, hashing) as copier:
+        return _Writer(sink, entries, row_ptr, child, ALGORITHMS[digest], copier).run(index, target, producer)
 
 
 class _Writer:
     """One blob being written: position, structure bytes so far, records of what is written."""
 
     def __init__(
-        self, sink: Sink, entries: Sequence[OutEntry], row_ptr: Sequence[int], child: Sequence[int], algorithm: int
-    ) -> None:
+        self, sink: Sink, entries: Sequence[OutEntry], row_ptr: Sequence[int], child: Sequence[int], algorithm: int,
+        copier: Copier,
+    ) -> None:  # fmt: skip
         self.sink = sink
+        self.copier = copier
         self.entries = entries
         self.row_ptr = row_ptr
         self.child = child
@@ -262,13 +258,9 @@ class _Writer:
 
     def copy(self, payload: Payload) -> tuple[int, bytes]:
         """Write a payload; its size and digest."""
-        h = hasher(self.algorithm)
-        start = self.pos
-        for piece in payload.chunks():
-            h.update(piece)
-            self.sink.write(piece)
-            self.pos += len(piece)
-        return self.pos - start, h.digest()
+        size, value = self.copier.copy(payload)
+        self.pos += size
+        return size, value
 
     def run(self, index: bool, target: str, producer: str) -> int:
         alone = len(self.entries) == 1 and self.entries[0].payload is None
@@ -295,11 +287,19 @@ class _Writer:
         self.sink.patch(0, encode_u64(self.pos - 8))
         return self.pos
 
+    def padding(self, e: OutEntry) -> int:
+        """Bytes in front of a bulk payload. A large one starts at a multiple of LARGE_ALIGN where that aligns its data
+        too: there its file can be copied by reference."""
+        assert e.payload is not None
+        if (e.payload.size or 0) >= LARGE_PAYLOAD and not e.align_at % e.alignment:
+            return -self.pos % max(LARGE_ALIGN, e.alignment)
+        return -(self.pos + e.align_at) % e.alignment
+
     def append_index(self, alone: bool, target: str, producer: str) -> None:
         stream_size = self.pos
         for i, e in enumerate(self.entries):
             if self.records[i].bulk and e.payload is not None:
-                self.put(bytes(-(self.pos + e.align_at) % e.alignment))
+                self.put(bytes(self.padding(e)))
                 offset = self.pos
                 size, value = self.copy(e.payload)
                 self.records[i] = replace(

@@ -12,8 +12,12 @@ ALGORITHMS = {"none": 0, "crc32": 1, "sha256": 2}
 SIZES = {0: 0, 1: 4, 2: 32}
 
 
+_ZEROS = memoryview(bytes(CHUNK))
+
+
 class Hasher(Protocol):
     def update(self, data: memoryview | bytes, /) -> None: ...
+    def zeros(self, count: int, /) -> None: ...
     def digest(self) -> bytes: ...
 
 
@@ -26,12 +30,34 @@ class Crc32:
     def update(self, data: memoryview | bytes, /) -> None:
         self.value = zlib.crc32(data, self.value)
 
+    def zeros(self, count: int, /) -> None:
+        self.value = crc32_of_zeros(self.value, count)
+
     def digest(self) -> bytes:
         return self.value.to_bytes(4, "little")
 
 
+class _Sha256:
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def update(self, data: memoryview | bytes, /) -> None:
+        self._hash.update(data)
+
+    def zeros(self, count: int, /) -> None:
+        while count > 0:
+            self._hash.update(_ZEROS[:count])
+            count -= CHUNK
+
+    def digest(self) -> bytes:
+        return self._hash.digest()
+
+
 class _NoDigest:
     def update(self, data: memoryview | bytes, /) -> None:
+        pass
+
+    def zeros(self, count: int, /) -> None:
         pass
 
     def digest(self) -> bytes:
@@ -43,8 +69,33 @@ def hasher(algorithm: int) -> Hasher:
     if algorithm == 1:
         return Crc32()
     if algorithm == 2:
-        return hashlib.sha256()
+        return _Sha256()
     return _NoDigest()
+
+
+_POLYNOMIAL = 0xEDB88320  # reflected: the highest bit is the coefficient of x^0
+
+
+def _times(a: int, b: int) -> int:
+    """The product of two polynomials modulo the CRC's."""
+    product = 0
+    while a:
+        if a & 0x80000000:
+            product ^= b
+        a = a << 1 & 0xFFFFFFFF
+        b = b >> 1 ^ (_POLYNOMIAL if b & 1 else 0)
+    return product
+
+
+def crc32_of_zeros(crc: int, count: int) -> int:
+    """`zlib.crc32(bytes(count), crc)` in time that grows with the logarithm of `count`: holes of files are not read."""
+    power, step = 0x80000000, 0x00800000  # x^0, and x^8: what one byte of zeros multiplies by
+    while count:
+        if count & 1:
+            power = _times(power, step)
+        step = _times(step, step)
+        count >>= 1
+    return _times(crc ^ 0xFFFFFFFF, power) ^ 0xFFFFFFFF
 
 
 def digest_of(algorithm: int, data: memoryview) -> bytes:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from mblob.errors import ChangedError, MblobError
+from mblob.sink import STEP
 
-CHUNK = 256 << 10  # bytes read per step; larger buffers are slower than `cp` under memory pressure
+MORE = 1 << 62  # bytes, of a file that does not say how many it has
 
 
 class Payload(Protocol):
@@ -37,15 +40,89 @@ class BytesPayload:
         yield self.data
 
 
+class OpenFile:
+    """A regular file while it is read.
+
+    Attributes:
+        fd: its descriptor.
+        size: bytes it had when it was opened; 0 of files of /proc too, which are read to their end.
+    """
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._path = path
+        self._before = os.fstat(fd)
+        self.fd = fd
+        self.size = self._before.st_size
+
+    def extents(self) -> Iterator[tuple[int, int, bool]]:
+        """(offset, bytes, is a hole) of the parts of the file, in order."""
+        if not self.size:
+            yield 0, MORE, False
+            return
+        at = 0
+        sparse = self._before.st_blocks * 512 < self.size
+        while at < self.size:
+            start, end = self._data_at(at) if sparse else (at, self.size)
+            if start > at:
+                yield at, start - at, True
+            if end > start:
+                yield start, end - start, False
+            at = end
+
+    def _data_at(self, at: int) -> tuple[int, int]:
+        """Where the next data starts and ends; all is data where the file system does not tell."""
+        try:
+            start = min(os.lseek(self.fd, at, os.SEEK_DATA), self.size)
+            return start, min(os.lseek(self.fd, start, os.SEEK_HOLE), self.size) if start < self.size else start
+        except OSError as exc:
+            return (self.size, self.size) if exc.errno == errno.ENXIO else (at, self.size)
+
+    def read(self, view: memoryview, at: int) -> int:
+        """Fill a buffer from an offset; how many bytes, less only at the end of the file.
+
+        Raises:
+            OSError: naming the file.
+        """
+        try:
+            done = 0
+            while done < len(view) and (n := os.preadv(self.fd, [view[done:]], at + done)):
+                done += n
+            return done
+        except OSError as exc:
+            raise OSError(exc.errno, f"the payload cannot be read: {exc.strerror}", str(self._path)) from None
+
+    def fail(self, at: int) -> None:
+        """The file ended at an offset; that is an error unless it was opened as one that says nothing of its size."""
+        if self.size:
+            self.check(at)
+
+    def check(self, end: int | None = None) -> None:
+        """Refuse what was read if the file is not as it was.
+
+        Args:
+            end: where reading met its end, if that was too early.
+
+        Raises:
+            ChangedError: saying how it changed.
+        """
+        before, after = self._before, os.fstat(self.fd)
+        if end is None and (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns):
+            return
+        what = "somebody wrote to it"
+        if after.st_size != before.st_size:
+            what = f"{before.st_size} bytes at first, then {after.st_size}"
+        elif end is not None:
+            what = f"{before.st_size} bytes at first, then it ended at {end}"
+        raise ChangedError(f"{self._path}: changed while it was read: {what}; pack again when nobody does")
+
+
 class FilePayload:
     """A regular file, read in pieces when it is written and never whole.
 
-    Raises (from `chunks` and `size`):
+    Raises (from all methods):
         FileNotFoundError, OSError: it cannot be read.
         ChangedError: it changed while it was read.
     """
-
-    # Files of /proc say that they are empty, so a size of 0 is none: they are read to their end.
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -54,26 +131,24 @@ class FilePayload:
     def size(self) -> int | None:
         return self.path.stat().st_size or None
 
+    @contextmanager
+    def opened(self) -> Iterator[OpenFile]:
+        """The file, open; when the block ends well, it is checked to be what it was."""
+        with self.path.open("rb", buffering=0) as raw:
+            file = OpenFile(self.path, raw.fileno())
+            yield file
+            file.check()
+
     def chunks(self) -> Iterator[memoryview | bytes]:
-        with self.path.open("rb", buffering=0) as file:
-            before = os.fstat(file.fileno())
-            buffer = bytearray(CHUNK)
-            view = memoryview(buffer)
-            left = before.st_size
-            if not left:
-                while n := file.readinto(view):
-                    yield view[:n]
-            while left and (n := file.readinto(view[: min(left, CHUNK)])):
+        buffer = memoryview(bytearray(STEP))
+        with self.opened() as file:
+            at, left = 0, file.size or MORE
+            while left and (n := file.read(buffer[: min(left, STEP)], at)):
+                yield buffer[:n]
+                at += n
                 left -= n
-                yield view[:n]
-            after = os.fstat(file.fileno())
-            if left or (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-                what = (
-                    f"{before.st_size} bytes at first, then {after.st_size}"
-                    if after.st_size != before.st_size
-                    else "somebody wrote to it"
-                )
-                raise ChangedError(f"{self.path}: changed while it was read: {what}; pack again when nobody does")
+            if left:
+                file.fail(at)
 
 
 class IterPayload:

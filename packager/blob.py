@@ -11,6 +11,7 @@ from mblob import classic, order
 from mblob.grammar import GRAMMARS
 from mblob.library import Library
 from mblob.module import LIBRARY, Module
+from mblob.sink import Sink
 from packager.errors import BuildError
 from packager.nodes import HostNode, check_serializable, is_host, node_of, out_entry
 from packager.progress import watched
@@ -62,18 +63,29 @@ class BlobWriter:
 
     Attributes:
         contents: what.
-        index, digest, target: as of `mblob.classic.write`.
+        index, digest, target, hashing: as of `mblob.classic.write`.
     """
 
     contents: Contents
     index: bool
     digest: str
     target: str
+    hashing: str = "auto"
 
     @property
     def is_needed(self) -> bool:
         """Whether the library gets a blob at all. As TVM, a library alone has none; with an index it has one."""
         return self.index or not self.contents.is_library_alone
+
+    @property
+    def known_size(self) -> int | None:
+        """Bytes of all payloads; None if one of them does not know, and can perhaps be read only once.
+
+        Raises:
+            OSError: a payload's file cannot be looked at.
+        """
+        sizes = [e.payload.size for e in self.contents.entries if e.payload is not None]
+        return None if None in sizes else sum(size or 0 for size in sizes)
 
     @property
     def unbounded_keys(self) -> list[str]:
@@ -86,7 +98,7 @@ class BlobWriter:
         """Whether the footer of the blob depends on every byte of it."""
         return self.index and self.digest != "none"
 
-    def write(self, sink: classic.Sink) -> int:
+    def write(self, sink: Sink) -> int:
         """Stream the blob and return its size in bytes.
 
         Raises:
@@ -95,7 +107,7 @@ class BlobWriter:
         c = self.contents
         return classic.write(
             watched(sink), c.entries, c.row_ptr, c.child, index=self.index, digest=self.digest,
-            target=self.target, producer=f"mblob {mblob.__version__}",
+            target=self.target, producer=f"mblob {mblob.__version__}", hashing=self.hashing,
         )  # fmt: skip
 
 

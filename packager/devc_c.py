@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mblob.classic import SYMBOL
+from mblob.sink import PlainSink
 from packager.errors import BuildError
 
 BYTES_PER_LINE = 20
@@ -29,7 +30,7 @@ _TAIL = """#ifdef __cplusplus
 """
 
 
-class _HexSink:
+class _HexSink(PlainSink):
     """Turns a blob into lines of hexadecimal numbers. The 8 bytes of the length prefix are patched at the end,
     so the text is made of bytes that are kept until then."""
 

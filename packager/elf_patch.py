@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,9 +16,11 @@ from mblob.elf_records import NT_GNU_BUILD_ID, PT_LOAD, Symbol
 from mblob.errors import ToolchainError
 from packager.blob import BlobWriter
 from packager.elf_writer import PLACEHOLDER_SIZE
-from packager.output import FileSink
+from packager.file_sink import FileSink
 
 COPY = 256 << 10  # bytes per step of a copy
+WHOLE = 16 << 20  # bytes of a blob without digests that are all read for the build-id
+SAMPLE, SAMPLED, SAMPLES = 4096, 1 << 20, 1 << 14  # bytes read, out of how many at least; how often at most
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,10 @@ class Patch:
         for s in (old, *twins):
             self.symbol(moved(s.offset), size=size, value=value)
 
-    def segment_sizes(self, index: int, size: int) -> None:
-        """p_filesz and p_memsz."""
+    def segment_place(self, index: int, offset: int, size: int) -> None:
+        """p_offset, p_filesz and p_memsz."""
         at = self._elf.e_phoff + index * self._elf.e_phentsize
+        self._put(at, 8, 4, offset)
         self._put(at, 32, 16, size)
         self._put(at, 40, 20, size)
 
@@ -145,9 +149,13 @@ class Patch:
 
 
 @contextmanager
-def new_library(output: Path, stub_path: Path) -> Iterator[int]:
-    """A descriptor of a new file to write and read, which gets the mode of the linker's output."""
-    fd = os.open(output, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+def new_library(output: Path, stub_path: Path, *, has_blob: bool = False) -> Iterator[int]:
+    """A descriptor of a new file to write and read, which gets the mode of the linker's output.
+
+    Args:
+        has_blob: a blob is being written to it already.
+    """
+    fd = os.open(output, os.O_RDWR | os.O_CREAT | (0 if has_blob else os.O_TRUNC), 0o666)
     try:
         yield fd
         os.fchmod(fd, stub_path.stat().st_mode & 0o7777)
@@ -162,11 +170,25 @@ def write_blob(fd: int, blob: BlobWriter, limit: int | None, machine: str) -> tu
         IncompatibleError: it has more than `limit` bytes.
     """
     start = os.lseek(fd, 0, os.SEEK_CUR)
-    sink = FileSink(fd, limit, f"a 32-bit library ({machine})", checksum=not blob.has_digests)
+    whole = not blob.has_digests and blob.digest != "none"
+    sink = FileSink(fd, limit, f"a 32-bit library ({machine})", checksum=whole)
     size = blob.write(sink)
     if blob.has_digests:  # the footer holds a checksum of the digests
         return size, os.pread(fd, 64, start + size - 64)
-    return size, sink.crc.to_bytes(4, "little") + size.to_bytes(8, "little")
+    crc = sink.crc if whole else _crc_of_samples(fd, start, size)
+    return size, crc.to_bytes(4, "little") + size.to_bytes(8, "little")
+
+
+def _crc_of_samples(fd: int, start: int, size: int) -> int:
+    """What tells blobs without digests apart: all of a small one, of a large one a page out of each MiB, and its end.
+
+    Reading all of it would cost what leaving out the digests saved.
+    """
+    step, width = (COPY, COPY) if size <= WHOLE else (max(SAMPLED, -(-size // SAMPLES)), SAMPLE)
+    crc = 0
+    for at in range(0, size, step):
+        crc = zlib.crc32(os.pread(fd, min(width, size - at), start + at), crc)
+    return zlib.crc32(os.pread(fd, min(COPY, size), start + size - min(COPY, size)), crc)
 
 
 def write_all(fd: int, data: memoryview | bytes) -> None:

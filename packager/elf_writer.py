@@ -31,7 +31,7 @@ from mblob.elf_records import (
 )
 from mblob.file_kind import ELF_MAGIC
 from packager.objects import Machine
-from packager.output import FileSink
+from packager.file_sink import FileSink
 
 PAYLOAD_ALIGN = 1 << 16  # also the largest page of any Linux machine
 PLACEHOLDER_SIZE = 4096

@@ -11,6 +11,7 @@ from typing import Any
 from mblob.digest import ALGORITHMS
 from mblob.errors import MblobError, UnreadableWarning
 from mblob.module import Module
+from mblob.payload_copy import HASHING
 from packager import foreign, link, output
 from packager import system_lib as system_library
 from packager.blob import contents_of
@@ -33,6 +34,7 @@ def export_library(
     embed: str = "auto",
     index: bool = True,
     digest: str = "crc32",
+    hashing: str = "auto",
     cc: str | Sequence[str] | None = None,
     target: str | None = None,
     options: str | Sequence[str] | None = None,
@@ -64,6 +66,8 @@ def export_library(
         index: write the index behind the modules; False leaves TVM's own bytes, in which nothing tells where a payload
             of a type key that mblob does not know ends: TVM opens such a library if it has a loader, mblob does not.
         digest: of each payload, in the index: "crc32", "sha256" or "none".
+        hashing: where digests are taken: in the "loop" that copies, on a second "thread", or "auto": on a thread where
+            there is another processor and the payload is large.
         cc: the compiler command; by default $CC, cc, gcc or clang.
         target: a triple to build for.
         options: options of every compilation and of the link.
@@ -93,7 +97,7 @@ def export_library(
     """
     if not isinstance(mod, Module):
         raise BuildError(f"export_library: expected a Module, found {type(mod).__name__}")
-    _check(dialect, embed, digest)
+    _check(dialect, embed, digest, hashing)
     check_prefix(prefix, system_lib)
     if kwargs and fcompile is None:
         raise TypeError(f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)")
@@ -107,7 +111,7 @@ def export_library(
         )
     request = Request(
         mod, contents_of(mod), fpack_imports, _addons(addons), embed, index, digest, cc, target, as_options(options),
-        system_lib, prefix, given_plugins(carry),
+        system_lib, prefix, given_plugins(carry), hashing,
     )  # fmt: skip
     check_options(request.options)
     carried = (node for nodes in request.carry for node in nodes)
@@ -136,13 +140,14 @@ def _warn_of_unreadable(request: Request) -> None:
         )
 
 
-def _check(dialect: str, embed: str, digest: str) -> None:
+def _check(dialect: str, embed: str, digest: str, hashing: str) -> None:
     if dialect == "ffi":
         raise MblobError("dialect='ffi' is not available in this version of mblob, use dialect='classic'")
     for name, value, known in (
         ("dialect", dialect, ("classic", "ffi")),
         ("embed", embed, EMBEDDINGS),
         ("digest", digest, tuple(ALGORITHMS)),
+        ("hashing", hashing, HASHING),
     ):
         if value not in known:
             raise BuildError(f"{name}: expected one of {', '.join(known)}, found {value!r}")

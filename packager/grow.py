@@ -12,6 +12,7 @@ from pathlib import Path
 from mblob.elf_records import PF_R, PF_W, PT_LOAD, SHF_ALLOC, SHF_X86_64_LARGE
 from mblob.errors import ToolchainError
 from packager.blob import BlobWriter
+from packager.early import EarlyBlob
 from packager.elf_patch import Patch, Stub, new_library, read_stub, write_all, write_blob
 from packager.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, BlobSection
 
@@ -55,11 +56,13 @@ def check(stub: Stub) -> int:
     )
 
 
-def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter) -> int:
+def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter, early: EarlyBlob | None = None) -> int:
     """Write `output`: the stub with the blob in place of its placeholder. Returns the blob's size.
 
     Args:
         stub_path: what the linker made.
+        early: the blob, if it is being written to `output` already. It stays where it is if the stub fits in front of
+            it, and is written anew if not.
 
     Raises:
         ToolchainError: the stub does not have the shape this needs.
@@ -69,28 +72,49 @@ def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter) -> int:
     elf = stub.elf
     segment = check(stub)
     start = elf.offset_of(stub.symbol.st_value, PLACEHOLDER_SIZE, symbol)
+    if early is not None and not _fits(stub, segment, start, early.offset):
+        early.cancel()
+        early = None
     old_end = start + PLACEHOLDER_SIZE
     limit = None
     if elf.bits == 32:
         limit = 0xFFFFFFFF - max(stub.symbol.st_value, len(stub.data)) - PAYLOAD_ALIGN
-    with new_library(output, stub_path) as fd:
+    with new_library(output, stub_path, has_blob=early is not None) as fd:
         write_all(fd, memoryview(stub.data)[:start])
-        size, fingerprint = write_blob(fd, blob, limit, elf.machine)
+        if early is not None:
+            place = early.offset
+            size, fingerprint = early.result()
+        else:
+            place = start
+            size, fingerprint = write_blob(fd, blob, limit, elf.machine)
         # What is behind the placeholder is not loaded (.comment, .symtab, names, section headers): it moves by
         # whole cache lines, so that its alignment stays.
-        shift = size - PLACEHOLDER_SIZE
+        shift = place - start + size - PLACEHOLDER_SIZE
         shift += -shift % 64
         os.lseek(fd, old_end + shift, os.SEEK_SET)
         write_all(fd, memoryview(stub.data)[old_end:])
-        _patch_headers(fd, stub, segment, old_end, shift, size).build_id(fingerprint)
+        patch = _patch_headers(fd, stub, segment, (start, place), shift, size)
+        patch.build_id(fingerprint)
     return size
 
 
-def _patch_headers(fd: int, stub: Stub, segment: int, old_end: int, shift: int, size: int) -> Patch:
+def _fits(stub: Stub, segment: int, start: int, place: int) -> bool:
+    """Whether the blob may lie at the offset `place` of the file, where the linker put `start`."""
+    s = stub.elf.segments[segment]
+    alone = s.p_vaddr == stub.symbol.st_value
+    return stub.elf.bits == 64 and alone and start <= place and (place - s.p_vaddr) % max(s.p_align, 1) == 0
+
+
+def _patch_headers(
+    fd: int, stub: Stub, segment: int, places: tuple[int, int], shift: int, size: int
+) -> Patch:  # fmt: skip
+    """Make the headers say what the file is. `places`: offsets of the placeholder in the stub, of the blob in the file."""
     elf = stub.elf
     patch = Patch(fd, elf)
+    start, place = places
+    old_end = start + PLACEHOLDER_SIZE
     lead = stub.symbol.st_value - elf.segments[segment].p_vaddr
-    patch.segment_sizes(segment, lead + size)
+    patch.segment_place(segment, place - lead, lead + size)
     if not lead:  # lld without a read-only segment of its own would leave the blob executable
         patch.segment_flags(segment, PF_R)
 
@@ -104,5 +128,7 @@ def _patch_headers(fd: int, stub: Stub, segment: int, old_end: int, shift: int, 
         if section.sh_offset >= old_end and not section.sh_flags & SHF_ALLOC:
             patch.section(i, offset=moved(section.sh_offset), table=table)
     if stub.section is not None:
-        patch.section(stub.section, size=size, table=table)
+        # The section may start before the blob, in a script of the caller's; it moves with it.
+        offset = elf.sections[stub.section].sh_offset + place - start
+        patch.section(stub.section, offset=offset, size=size, table=table)
     return patch

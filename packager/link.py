@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from packager.compile import (
     probe,
 )
 from packager.devc_c import write_c
+from packager.early import EarlyBlob, started
 from packager.elf_writer import BlobSection, placeholder, section_for, write_object
 from packager.errors import BuildError
 from packager.given_functions import functions_of
@@ -221,19 +222,30 @@ def export_shared(request: Request, output: Path, work: Path) -> None:
     Raises:
         As of `export_library`.
     """
-    inputs = prepare(request, work)
-    blob = request.blob(inputs.tools.triple)
-    packed = request.packed_file(work)
-    if packed is not None or not blob.is_needed:
-        more = [str(packed)] if packed is not None else []
-        inputs.tools.link(link_command(inputs, output, more, request.options), work)
-    else:
-        verify(output, blob, _embed(request, inputs, blob, output, work))
-    check_exports(request.wrapped(), output)
-    carry.check_exported(inputs.plugins, output)
+    with started(output, _early_writer(request)) as early:
+        inputs = prepare(request, work)
+        blob = request.blob(inputs.tools.triple)
+        packed = request.packed_file(work)
+        if packed is not None or not blob.is_needed:
+            more = [str(packed)] if packed is not None else []
+            inputs.tools.link(link_command(inputs, output, more, request.options), work)
+        else:
+            verify(output, blob, _embed(request, inputs, blob, output, work, early))
+        check_exports(request.wrapped(), output)
+        carry.check_exported(inputs.plugins, output)
 
 
-def _embed(request: Request, inputs: Inputs, blob: BlobWriter, output: Path, work: Path) -> int:
+def _early_writer(request: Request) -> Callable[[], BlobWriter] | None:
+    """Makes the writer of a blob that may be copied before the link; None if the linker has to take it."""
+    named = _linkers_named(request.options)
+    if request.embed not in ("auto", "grow") or request.fpack_imports is not None or "mold" in named[-1:]:
+        return None
+    return lambda: request.blob(find(request.cc, request.target).triple)
+
+
+def _embed(
+    request: Request, inputs: Inputs, blob: BlobWriter, output: Path, work: Path, early: EarlyBlob | None
+) -> int:
     """Link with the blob, and return its size."""
     if request.embed == "append":
         if inputs.refers_to_blob:
@@ -258,8 +270,10 @@ def _embed(request: Request, inputs: Inputs, blob: BlobWriter, output: Path, wor
     except _CannotGrow as exc:
         if request.embed == "grow":
             raise ToolchainError(f"embed='grow': {exc}") from None
+        if early is not None:
+            early.cancel()
         return _link_object(request, inputs, blob, output, work)
-    return grow.grow(stub, output, SYMBOL, blob)
+    return grow.grow(stub, output, SYMBOL, blob, early)
 
 
 class _CannotGrow(Exception):
@@ -274,12 +288,17 @@ def _link_stub(request: Request, inputs: Inputs, section: BlobSection, flags: Se
     return stub
 
 
+def _linkers_named(options: Sequence[str]) -> list[str]:
+    """What `-fuse-ld=` names; the last one counts."""
+    return [o.split("=", 1)[1] for o in options if o.startswith("-fuse-ld=")]
+
+
 def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
     """A linked library with the placeholder alone in its last segment.
 
     Which linker a compiler uses is asked only when it fails: the question costs as much as a link.
     """
-    named = [o.split("=", 1)[1] for o in request.options if o.startswith("-fuse-ld=")]
+    named = _linkers_named(request.options)
     linker = next((n for n in ("gold", "mold") if named and n in named[-1]), "")
     if not linker:
         (work / "insert.ld").write_text(grow.LINKER_SCRIPT)

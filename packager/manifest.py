@@ -44,7 +44,7 @@ from packager.errors import BuildError
 from packager.options import as_options
 from packager.toolchain import command_words
 
-_TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix", "name")
+_TEXTS = ("cc", "target", "dialect", "embed", "digest", "hashing", "prefix", "name")
 _FLAGS = ("index", "system_lib")
 _PATHS = ("kernels", "objects", "weights")
 _FILES = ("graph", "params")

@@ -6,12 +6,10 @@ import errno
 import os
 import shutil
 import tempfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mblob.errors import IncompatibleError
 
 
 @contextmanager
@@ -73,39 +71,3 @@ def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
         yield path
     finally:
         _remove(path)
-
-
-class FileSink:
-    """A blob written into an open file from the descriptor's position on.
-
-    Args:
-        fd: open for writing, positioned where the blob starts; borrowed.
-        limit: bytes the blob may have, None for any number.
-        what: the thing that has the limit, for the error.
-        checksum: keep a CRC-32 of what is written in order.
-    """
-
-    def __init__(self, fd: int, limit: int | None = None, what: str = "", *, checksum: bool = False) -> None:
-        self._fd = fd
-        self._start = os.lseek(fd, 0, os.SEEK_CUR)
-        self._limit = limit
-        self._what = what
-        self._checksum = checksum
-        self.size = 0
-        self.crc = 0
-
-    def write(self, data: memoryview | bytes, /) -> None:
-        left = memoryview(data)
-        self.size += len(left)
-        if self._limit is not None and self.size > self._limit:
-            raise IncompatibleError(
-                f"{self._what} holds at most {self._limit} bytes, the packed modules are larger;"
-                " pack for a 64-bit target or ship the large payloads beside the library"
-            )
-        if self._checksum:
-            self.crc = zlib.crc32(left, self.crc)
-        while left:  # one write() takes 2 GiB at most, and may take less
-            left = left[os.write(self._fd, left) :]
-
-    def patch(self, offset: int, data: bytes, /) -> None:
-        os.pwrite(self._fd, data, self._start + offset)

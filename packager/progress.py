@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from mblob.classic import Sink
+from mblob.sink import Sink
 
 Listener = Callable[[int], None]
 
@@ -23,6 +23,11 @@ def listening(listener: Listener) -> Iterator[None]:
         _listener.reset(token)
 
 
+def current_listener() -> Listener | None:
+    """Who listens to this thread."""
+    return _listener.get()
+
+
 class _CountedSink:
     """A sink that tells the listener what it was given."""
 
@@ -33,6 +38,19 @@ class _CountedSink:
     def write(self, data: memoryview | bytes, /) -> None:
         self._sink.write(data)
         self._listener(len(data))
+
+    def skip(self, count: int, /) -> None:
+        self._sink.skip(count)
+        self._listener(count)
+
+    def take(self, fd: int, offset: int, count: int, /) -> int:
+        done = self._sink.take(fd, offset, count)
+        self._listener(done)
+        return done
+
+    @property
+    def room(self) -> int:
+        return self._sink.room
 
     def patch(self, offset: int, data: bytes, /) -> None:
         self._sink.patch(offset, data)

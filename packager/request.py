@@ -37,10 +37,11 @@ class Request:
     system_lib: bool = False
     prefix: str = ""
     carry: tuple[tuple[HostNode, ...], ...] = ()
+    hashing: str = "auto"
 
     def blob(self, triple: str) -> BlobWriter:
         """The writer of the blob for a target."""
-        return BlobWriter(self.contents, self.index, self.digest, triple)
+        return BlobWriter(self.contents, self.index, self.digest, triple, self.hashing)
 
     def type_keys(self) -> frozenset[str] | None:
         """Of the modules in the library; None if the caller's `fpack_imports` writes them."""

@@ -1,0 +1,113 @@
+"""A large blob is copied while compilers run: it needs nothing of theirs, only a place in the file that is known before
+the linker says how much it puts in front of it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from pathlib import Path
+
+from packager.blob import BlobWriter
+from packager.elf_patch import write_blob
+from packager.progress import current_listener, listening
+
+OFFSET = 2 << 20  # of the blob in the file: also the size of a large page; code is rarely more, and the gap is a hole
+WORTH = 64 << 20  # bytes of payloads from which it pays
+
+
+class _Cancelled(Exception):
+    """Nobody wants the blob any more."""
+
+
+class EarlyBlob:
+    """A blob that a thread of its own writes to a file.
+
+    Args:
+        path: the file, which is made.
+    """
+
+    offset = OFFSET
+
+    def __init__(self, path: Path, blob: BlobWriter) -> None:
+        self._path = path
+        self._blob = blob
+        self._cancelled = False
+        self._result: tuple[int, bytes] | BaseException = _Cancelled()
+        self._listener = current_listener()
+        self._told = 0
+        context = copy_context()  # the file is made first, so that its errors are the caller's
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._thread = threading.Thread(target=context.run, args=(self._work,), name="mblob-copy", daemon=True)
+        try:
+            self._thread.start()
+        except BaseException:
+            self._cancelled = True
+            raise
+
+    def _work(self) -> None:
+        try:
+            os.lseek(self._fd, self.offset, os.SEEK_SET)
+            with listening(self._told_of):
+                self._result = write_blob(self._fd, self._blob, None, "")
+        except BaseException as error:  # belongs to whoever asks for the result
+            self._result = error
+        finally:
+            os.close(self._fd)
+
+    def _told_of(self, count: int) -> None:
+        if self._cancelled:
+            raise _Cancelled
+        self._told += count
+        if self._listener is not None:
+            self._listener(count)
+
+    def result(self) -> tuple[int, bytes]:
+        """Wait for the end of the copy: what `write_blob` returns.
+
+        Raises:
+            What it raises.
+        """
+        self._thread.join()
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result
+
+    def cancel(self) -> None:
+        """Stop copying, and remove what was copied."""
+        if self._cancelled:
+            return
+        self._cancelled = True
+        self._thread.join()
+        if self._listener is not None:
+            self._listener(-self._told)
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+
+
+@contextmanager
+def started(path: Path, make: Callable[[], BlobWriter] | None) -> Iterator[EarlyBlob | None]:
+    """The blob on its way to `path`, None if it is better written later. When the block fails, nothing is left.
+
+    Args:
+        make: the blob's writer; None if it has to wait for the link.
+    """
+    blob = make() if make is not None else None
+    early = None
+    try:
+        early = EarlyBlob(path, blob) if blob is not None and _is_worth(blob) else None
+        yield early
+    except BaseException:
+        if early is not None:
+            early.cancel()
+        raise
+
+
+def _is_worth(blob: BlobWriter) -> bool:
+    """Only what can be read twice: the linker may turn out to need another place."""
+    try:
+        return (blob.known_size or 0) >= WORTH
+    except OSError:
+        return False  # which will be told when the payload's turn comes

@@ -1,0 +1,87 @@
+"""A blob written into a file: in whole steps, with holes, and by reference where the file system can."""
+
+from __future__ import annotations
+
+import errno
+import os
+import zlib
+
+from mblob.digest import crc32_of_zeros
+from mblob.errors import IncompatibleError
+from mblob.sink import STEP
+
+PAGE = 4096  # bytes; copy_file_range to an offset that is no multiple takes half as long again as read and write
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class FileSink:
+    """A blob written into an open file from the descriptor's position on, where the file has nothing yet.
+
+    Args:
+        fd: open for writing, positioned where the blob starts; borrowed.
+        limit: bytes the blob may have, None for any number.
+        what: the thing that has the limit, for the error.
+        checksum: keep a CRC-32 of what is written in order.
+    """
+
+    def __init__(self, fd: int, limit: int | None = None, what: str = "", *, checksum: bool = False) -> None:
+        self._fd = fd
+        self._start = os.lseek(fd, 0, os.SEEK_CUR)
+        self._limit = limit
+        self._what = what
+        self._checksum = checksum
+        self._can_take = hasattr(os, "copy_file_range") and not checksum
+        self.size = 0
+        self.crc = 0
+
+    @property
+    def _at(self) -> int:
+        return self._start + self.size
+
+    @property
+    def room(self) -> int:
+        """Bytes up to the next multiple of STEP in the file: writes that end there save half a page each."""
+        return STEP - self._at % STEP
+
+    def _check(self, count: int) -> None:
+        if self._limit is not None and count > self._limit - self.size:
+            raise IncompatibleError(
+                f"{self._what} holds at most {self._limit} bytes, the packed modules are larger;"
+                " pack for a 64-bit target or ship the large payloads beside the library"
+            )
+
+    def write(self, data: memoryview | bytes, /) -> None:
+        left = memoryview(data)
+        self._check(len(left))
+        if self._checksum:
+            self.crc = zlib.crc32(left, self.crc)
+        while left:  # write() may take less
+            done = os.write(self._fd, left[: self.room])
+            self.size += done
+            left = left[done:]
+
+    def skip(self, count: int, /) -> None:
+        self._check(count)
+        if self._checksum:
+            self.crc = crc32_of_zeros(self.crc, count)
+        os.lseek(self._fd, count, os.SEEK_CUR)
+        self.size += count
+
+    def take(self, fd: int, offset: int, count: int, /) -> int:
+        if not self._can_take or self._at % PAGE or offset % PAGE:
+            return 0
+        self._check(count)
+        try:
+            done = os.copy_file_range(fd, self._fd, count, offset)
+        except OSError as exc:
+            # Two file systems, an old kernel, a filter of system calls. Whatever it is, reading and writing will
+            # tell, and say which of the two files it was.
+            if exc.errno in _NO_ROOM:
+                raise
+            self._can_take = False
+            return 0
+        self.size += done
+        return done
+
+    def patch(self, offset: int, data: bytes, /) -> None:
+        os.pwrite(self._fd, data, self._start + offset)
