@@ -12,14 +12,13 @@ from mblob.digest import ALGORITHMS
 from mblob.errors import MblobError, UnreadableWarning
 from mblob.module import Module
 from mblob.payload_copy import HASHING
-from packager import foreign, link, output
-from packager import system_lib as system_library
+from packager import link, output
 from packager.blob import contents_of
 from packager.carry import given_plugins
 from packager.errors import BuildError
 from packager.inputs import check_output, files_in, files_of
 from packager.options import as_options, check_options
-from packager.request import EMBEDDINGS, Request, check_prefix
+from packager.request import EMBEDDINGS, STATIC_SUFFIXES, Request, check_prefix
 
 
 def export_library(
@@ -118,9 +117,14 @@ def export_library(
     check_output(path, [*files_of(mod), *(("an addon", addon) for addon in request.addons), *files_in(carried)])
     _warn_of_unreadable(request)
     with output.replacing(path) as temporary, output.workspace(workspace_dir) as work:
+        # What most exports do not need is imported by those that do.
         if fcompile is not None:
+            from packager import foreign
+
             return foreign.export(request, fcompile, temporary, work, kwargs)
         if system_lib:
+            from packager import system_lib as system_library
+
             system_library.export(request, temporary, work)
         elif path.suffix == ".tar":
             link.export_tar(request, temporary, work)
@@ -165,7 +169,7 @@ _OTHER_FILES = (".o", ".a", ".c", ".cc", ".cpp", ".cu", ".h", ".gz", ".bz2", ".x
 
 def _check_suffix(path: Path, system_lib: bool) -> None:
     if system_lib:
-        if path.suffix not in system_library.SUFFIXES:
+        if path.suffix not in STATIC_SUFFIXES:
             raise BuildError(
                 f"{path}: expected .o (one object), .a (an archive) or .tar (objects) for a system library, which is"
                 " linked into a program"

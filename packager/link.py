@@ -12,7 +12,7 @@ from mblob.archive import is_archive
 from mblob.classic import SYMBOL
 from mblob.errors import ToolchainError
 from mblob.plugin_table import Plugin
-from packager import append, carry, grow, objects
+from packager import append, carry, grow, objects, reach
 from packager.blob import BlobWriter, verify
 from packager.carry import Carried
 from packager.compile import (
@@ -44,8 +44,6 @@ from packager.request import Request
 from packager.slot_shims import generate as generate_shims
 from packager.toolchain import Toolchain, find
 from packager.wrappers import Wrapped, announcement, rows_of, table
-
-MOLD_LIMIT = (1 << 31) - (1 << 26)  # above it mold 1.x writes unwind tables that wrap around, and says nothing
 
 
 @dataclass(frozen=True)
@@ -253,7 +251,7 @@ def _embed(
                 f"embed='append': an object refers to {SYMBOL}, whose address would change after the link;"
                 " use embed='grow' or 'object'"
             )
-        mold = inputs.tools.linker_name(request.options, work) == "mold"
+        mold = inputs.tools.linker(request.options, work).name == "mold"
         stub = _link_stub(request, inputs, append.MOLD_SECTION if mold else append.SECTION, [], work)
         return append.append(stub, output, SYMBOL, blob)
     if request.embed == "c":
@@ -305,7 +303,7 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
         try:
             return _link_stub(request, inputs, grow.SECTION, ["-Wl,-T,insert.ld"], work)
         except ToolchainError:
-            linker = inputs.tools.linker_name(request.options, work)
+            linker = inputs.tools.linker(request.options, work).name
             if linker not in ("gold", "mold"):
                 raise
     if linker == "mold":
@@ -317,14 +315,18 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
 
 def _link_object(request: Request, inputs: Inputs, blob: BlobWriter, output: Path, work: Path) -> int:
     """Link with the whole blob as an object."""
+
+    def check(size: int) -> None:
+        if size > reach.LIMIT:
+            reach.check_linker(size, inputs.machine, inputs.tools.linker(request.options, work))
+
+    check(blob.known_size or 0)  # before all of it is written, if it is known
     section = section_for(inputs.machine)
     size = write_object(work / "devc.o", inputs.machine, SYMBOL, section, blob.write, has_index=request.index)
-    if size > MOLD_LIMIT and inputs.tools.linker_name(request.options, work) == "mold":
-        raise ToolchainError(
-            f"mold cannot link {size} bytes of packed modules without damage to unwind tables;"
-            " use -fuse-ld=bfd, gold or lld"
-        )
+    check(size)
     inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
+    if size > reach.LIMIT:
+        reach.check_unwinding(output, inputs.tools.linker(request.options, work))
     return size
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_TRIES = 200  # of removing a folder
 
 
 @contextmanager
@@ -27,11 +30,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     if real.exists() and not real.is_file():
         code = errno.EISDIR if real.is_dir() else errno.EINVAL
         raise OSError(code, "the output is not a regular file", str(path))
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=f".{real.name[:100]}.", dir=real.parent))
-    except OSError as exc:
-        raise OSError(exc.errno, f"the output cannot be written: {exc.strerror}", str(path)) from None
-    try:
+    with _temporary_folder(real.parent, f".{os.fsdecode(os.fsencode(real.name)[:100])}.", str(path)) as folder:
         temporary = folder / real.name
         try:
             yield temporary
@@ -44,17 +43,48 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             if exc.errno is not None and exc.filename in (None, str(temporary)):
                 raise OSError(exc.errno, f"the output cannot be written: {exc.strerror}", str(path)) from exc
             raise
+
+
+@contextmanager
+def _temporary_folder(parent: Path, prefix: str, output: str | None = None) -> Iterator[Path]:
+    """A new folder, which is gone when the block ends, at whatever moment a signal arrives.
+
+    It has its name before it exists, and is removed twice: an exception that a signal raises may come before the first
+    statement of a function that removes it. (Nor is it a TemporaryDirectory, whose finalizer keeps state at interpreter
+    exit that an interrupt can trip over.)
+
+    Args:
+        output: what is written there, for errors.
+    """
+    folder = parent / (prefix + secrets.token_hex(8))
+    try:
+        try:
+            try:
+                folder.mkdir(0o700)
+            except OSError as exc:
+                if output is None:
+                    raise
+                raise OSError(exc.errno, f"the output cannot be written: {exc.strerror}", output) from None
+            yield folder
+        finally:
+            _remove(folder)
     finally:
         _remove(folder)
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder of ours, even when another signal arrives meanwhile."""
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    """Remove a folder of ours, however many signals arrive meanwhile; the last one is raised behind that."""
+    caught: BaseException | None = None
+    for _ in range(_TRIES):
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+            time.sleep(0.01)  # a compiler that was just ended may have written another file
+        except BaseException as exc:
+            caught = exc
+    if caught is not None:
+        raise caught
 
 
 @contextmanager
@@ -65,9 +95,5 @@ def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
         path.mkdir(parents=True, exist_ok=True)
         yield path
         return
-    # Not TemporaryDirectory: its finalizer keeps state at interpreter exit that an interrupt can trip over.
-    path = Path(tempfile.mkdtemp(prefix="mblob-"))
-    try:
-        yield path
-    finally:
-        _remove(path)
+    with _temporary_folder(Path(tempfile.gettempdir()), "mblob-") as made:
+        yield made

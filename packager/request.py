@@ -16,6 +16,7 @@ from packager.wrappers import Wrapped, packed_forms
 
 _RUNTIME = ("TVM", "__TVM", "__tvm_", "mblob_", "__mblob_")
 PREFIX_LIMIT = 128  # characters
+STATIC_SUFFIXES = (".o", ".a", ".tar")  # of system libraries
 EMBEDDINGS = ("auto", "grow", "object", "c", "append")
 
 

@@ -29,8 +29,6 @@ from packager.registration import CONTEXT, REGISTER, Registration, functions_of
 from packager.rename import rename_symbols, require_symbols
 from packager.request import Request
 
-SUFFIXES = (".o", ".a", ".tar")
-
 Known = tuple[HostFile, Contents]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import tempfile
@@ -83,14 +84,43 @@ class Toolchain:
                 if file.read(4) != ELF_MAGIC:
                     raise ToolchainError("the link failed: its output is no ELF file", command=command, output=output)
 
-    def linker_name(self, options: Sequence[str], cwd: Path) -> str:
-        """Which linker the compiler uses with these options: "bfd", "gold", "lld", "mold", or "" if unknown."""
+    def linker(self, options: Sequence[str], cwd: Path) -> Linker:
+        """The linker that the compiler uses with these options."""
         _, output = Processes().run((*self.cc, *options, "-Wl,--version"), cwd)
-        head = output[:200]
-        for mark, name in (("mold", "mold"), ("LLD", "lld"), ("GNU gold", "gold"), ("GNU ld", "bfd")):
-            if mark in head:
-                return name
-        return ""
+        for pattern, name in _LINKERS:
+            if found := re.search(pattern, output, re.MULTILINE):
+                return Linker(name, found[1])
+        return Linker("", "")
+
+
+# What linkers answer to --version; compilers print their own command line around it.
+_LINKERS = (
+    (r"^mold (\d[\d.]*)", "mold"),
+    (r"^(?:\w+ )?LLD (\d[\d.]*)", "lld"),
+    (r"^GNU gold .*?(\d[\d.]*)$", "gold"),
+    (r"^GNU ld .*?(\d[\d.]*)$", "bfd"),
+)
+
+
+@dataclass(frozen=True)
+class Linker:
+    """A linker, as it says itself.
+
+    Attributes:
+        name: "bfd", "gold", "lld", "mold", or "" if it is another.
+        version: such as "14.0.6", "" if it does not say.
+    """
+
+    name: str
+    version: str
+
+    @property
+    def major(self) -> int:
+        """The first number of the version, 0 if there is none."""
+        return int(self.version.split(".")[0] or 0)
+
+    def __str__(self) -> str:
+        return f"{self.name or 'the linker'} {self.version}".rstrip()
 
 
 def cxx_siblings(cc: Command) -> list[Command]:
