@@ -74,15 +74,14 @@ class Processes:
     @staticmethod
     def _end(process: subprocess.Popen[bytes]) -> None:
         """End a process and all that it started; compilers get a moment to remove their temporary files."""
-        for number, patience in ((signal.SIGTERM, 2.0), (signal.SIGKILL, None)):
-            if process.poll() is not None:
-                break
+        if process.poll() is not None:
+            return
+        # Twice SIGKILL: what a compiler started may live longer than it does.
+        for number, patience in ((signal.SIGTERM, 2.0), (signal.SIGKILL, None), (signal.SIGKILL, None)):
             with suppress(OSError):
                 os.killpg(process.pid, number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(patience)
-        with suppress(OSError):  # what a compiler started may live longer than it does
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True)
