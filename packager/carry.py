@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -272,15 +272,19 @@ def _check_plugins(plugins: Sequence[tuple[Plugin, str]]) -> None:
 
 
 def _warn_of_unused(plugins: Sequence[tuple[Plugin, str]], keys: Collection[str]) -> None:
-    """Tell of plug-ins that open nothing in the library, nor bring a device: a key is misspelt, or a module is missing."""
+    """Tell of plug-ins that open nothing in the library, nor bring a device: a key is misspelt, a module missing."""
     for plugin, label in plugins:
         if plugin.devices or any(key in keys for key in plugin.type_keys):
             continue
         warnings.warn(
-            f"carry: {label}: plug-in {plugin.name!r} opens {', '.join(map(repr, plugin.type_keys)) or 'no key'}, and no"
-            f" module here has that key; there are {', '.join(map(repr, sorted(keys)))}",
+            f"carry: {label}: plug-in {plugin.name!r} opens {_listed(plugin.type_keys)}, and no module here has that key;"
+            f" there are {_listed(sorted(keys))}",
             stacklevel=2,
         )
+
+
+def _listed(keys: Iterable[str]) -> str:
+    return ", ".join(map(repr, keys)) or "no key"
 
 
 def check_needs(carried: Carried, others: Sequence[Known]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -76,7 +77,8 @@ def _hipcc(command: Command, task: Task) -> list[Command]:
 
 def _clang_hip(command: Command, task: Task) -> list[Command]:
     target = [f"--offload-arch={a}" for a in task.archs]
-    flags = ("-x", "hip", "--cuda-device-only", "-O2", *target, *task.options)
+    # A bundle of one would need a tool that Debian has in another package.
+    flags = ("-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-O2", *target, *task.options)
     return [(*command, *flags, "-o", task.output, str(task.source))]
 
 
@@ -96,12 +98,31 @@ def _says_standard(options: Sequence[str]) -> bool:
     return any(o.startswith("-cl-std=") for o in options)
 
 
+_NEWER = 8  # releases of the translator that are tried after clang's own: they read its code, older ones do not
+
+
 def _llvm_spirv(clang: Command) -> Command:
-    """The translator to SPIR-V, of clang's own release if that has a number; () where clang is left to itself."""
-    version = re.search(r"-\d+$", clang[0])
-    names = ([f"llvm-spirv{version[0]}"] if version else []) + ["llvm-spirv"]
+    """The translator to SPIR-V, of clang's own release if it is there (Debian's name has the number).
+
+    () where there is none: clang is left to itself.
+    """
+    names = ["llvm-spirv"]
+    release = _release(clang)
+    if release:
+        own, *newer = (f"llvm-spirv-{release + i}" for i in range(_NEWER))
+        names = [own, *names, *newer]
     found = next((path for path in map(shutil.which, names) if path), None)
     return (found,) if found else ()
+
+
+def _release(clang: Command) -> int:
+    """Its number, 0 if it does not tell."""
+    try:
+        said = subprocess.run([*clang, "-dumpversion"], capture_output=True, text=True, errors="replace", timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = re.match(r"\d+", said.stdout.strip())
+    return int(match[0]) if match and not said.returncode else 0
 
 
 Lines = Callable[[Command, Task], "list[Command]"]
@@ -143,8 +164,8 @@ LANGUAGES = {
         "AMD's ROCm (Debian: hipcc)", ("hsaco",), r"(gfx[0-9a-f]+(?::[\w+:-]+)?)", "gfx90a",
     ),
     "opencl": Language(
-        ".cl", ("spv",), {"clang": _clang_opencl}, "CLANG", (), "clang and llvm-spirv (Debian: clang, llvm-spirv-15)",
-        (), "", "",
+        ".cl", ("spv",), {"clang": _clang_opencl}, "CLANG", (),
+        "clang and llvm-spirv of the same release (Debian 12: clang, llvm-spirv-14)", (), "", "",
     ),
 }  # fmt: skip
 

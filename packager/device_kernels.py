@@ -1,18 +1,20 @@
 """The kernels of device code and the types of their arguments, as far as the code itself tells them for certain.
 
 CUDA, HIP and OpenCL sources tell all of it; PTX tells sizes, and which 64-bit parameters are addresses where they are
-used as such. What is not certain is None, with the reason.
+used as such; cubins and AMD's code objects tell names. What is not certain is None, with the reason.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mblob.dtype import DataType
 from mblob.elf import ElfFile
 from mblob.elf_records import STB_GLOBAL, STT_FUNC
+from mblob.file_kind import ELF_MAGIC
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,44 @@ def names_in_cubin(code: bytes, label: str) -> tuple[str, ...]:
     return tuple(
         s.name for s in symbols if s.is_defined and (s.binding, s.type) == kinds and s.st_other & _STO_CUDA_ENTRY
     )
+
+
+# -- hsaco ----------------------------------------------------------------------------------------------
+
+BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
+_DESCRIPTOR = ".kd"  # behind a kernel's name: the symbol of what a launch reads
+
+
+def names_in_hsaco(code: bytes, label: str) -> tuple[str, ...] | None:
+    """Names of the kernels of an AMD code object, or of the first in a bundle of them; None where none can be seen.
+
+    Args:
+        label: how errors call it.
+
+    Raises:
+        FormatError: a damaged ELF file.
+    """
+    found = _bundled(code) if code.startswith(BUNDLE_MAGIC) else code
+    if not found.startswith(ELF_MAGIC):
+        return None
+    symbols = ElfFile(memoryview(found), label).symtab
+    names = (s.name for s in symbols if s.is_defined and s.binding == STB_GLOBAL and s.name.endswith(_DESCRIPTOR))
+    return tuple(name[: -len(_DESCRIPTOR)] for name in names)
+
+
+def _bundled(code: bytes) -> bytes:
+    """The first code object in a bundle, which has a count, then offset, size and target of each; b"" for none."""
+    at = len(BUNDLE_MAGIC) + 8
+    count = int.from_bytes(code[at - 8 : at], "little")
+    for _ in range(count):
+        if len(code) - at < 24:
+            break
+        offset, size, length = struct.unpack_from("<3Q", code, at)
+        target = code[at + 24 :][:length]
+        if target.startswith(b"hip") and size <= len(code) and offset <= len(code) - size:
+            return code[offset:][:size]
+        at += 24 + length
+    return b""
 
 
 # -- both -----------------------------------------------------------------------------------------------

@@ -14,7 +14,14 @@ from mblob.payload_source import BytesPayload, as_bytes_view
 from mblob.wire import encode_string, encode_u64
 from packager.device_compile import LANGUAGES, Arch, Compile, compile_device
 from packager.device_functions import Seen, complete
-from packager.device_kernels import kernels_of_ptx, kernels_of_source, merged, names_in_cubin
+from packager.device_kernels import (
+    BUNDLE_MAGIC,
+    kernels_of_ptx,
+    kernels_of_source,
+    merged,
+    names_in_cubin,
+    names_in_hsaco,
+)
 from packager.errors import BuildError
 from packager.given import path_or_text
 from packager.nodes import PayloadNode
@@ -28,7 +35,7 @@ SOURCE_SUFFIXES = (
 
 FATBIN_MAGICS = (b"\x50\xed\x55\xba", b"\xba\x55\xed\x50")
 SPIRV_MAGIC = b"\x03\x02\x23\x07"
-BINARIES = (ELF_MAGIC, *FATBIN_MAGICS, SPIRV_MAGIC, b"__CLANG_OFFLOAD_BUNDLE__", b"MTLB")
+BINARIES = (ELF_MAGIC, *FATBIN_MAGICS, SPIRV_MAGIC, BUNDLE_MAGIC, b"MTLB")
 
 Sources = Any  # text, bytes, a path, or a mapping of these by kernel name
 
@@ -107,6 +114,9 @@ def _compiled(
     code, fmt = compile_device(kind, given, how, fmt, arch, options)
     text = given.read_text(errors="replace") if isinstance(given, Path) else given
     told = kernels_of_source(text, kind)
+    if kind == "hip":
+        names = names_in_hsaco(code, "device_module: the code object that was compiled")
+        return code, fmt, Seen(told, names, opaque=True)
     if kind != "cuda":
         return code, fmt, Seen(told, opaque=True)
     if fmt == "cubin":
@@ -181,7 +191,7 @@ def _cuda(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encode
 
 def _hip(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
     code = _read(source)
-    bundle = code.startswith((ELF_MAGIC, b"__CLANG_OFFLOAD_BUNDLE__"))
+    bundle = code.startswith((ELF_MAGIC, BUNDLE_MAGIC))
     return _one_source(source, infos, fmt or ("hsaco" if bundle else "hip"), code)
 
 

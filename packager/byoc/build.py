@@ -50,7 +50,7 @@ def partition_graph(
     Raises:
         BuildError: no graph, params that it does not have, a key without a generator, or a generator that fails (the
             cause is kept), gives no module, or one without the region's function, where that can be seen.
-        MblobError: errors of mblob that predicates and generators raise, with key and operator or region before the text.
+        MblobError: errors of mblob that predicates and generators raise, with key and operator, or region, in front.
     """
     graph = read_graph(graph_json)
     records = as_records(params)

@@ -95,7 +95,7 @@ def test_a_function_that_it_has_not_is_told_with_those_that_it_has(tmp_path: Pat
     module = mblob.blob_module("fuse", b"fuse 1 s 4 1 0 1 1\n+ 0 0\n1", data=False)
     module.export_library(tmp_path / "x.so", carry=[FOLDER / "plugin.c"])
     opened = mblob.load_module(tmp_path / "x.so")
-    with pytest.raises(AttributeError, match="module 'fuse' has no function 'r'; it has: s$"):
+    with pytest.raises(AttributeError, match=r"module 'fuse' has no function 'r'; it has: s$"):
         opened.get_function("r")
 
 

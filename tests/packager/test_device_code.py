@@ -3,8 +3,10 @@ played by scripts, so that command lines and errors are tested everywhere; nvcc 
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 import mblob
 from mblob.grammar import FunctionInfo, decode_payload
 from packager.device_compile import LANGUAGES
+from packager.device_kernels import names_in_hsaco
 from packager.errors import BuildError
 
 CU = """\
@@ -248,6 +251,69 @@ def test_opencl_goes_through_llvm_spirv_where_there_is_one(tool: Tool) -> None:
     mblob.device_module("opencl", CL, compile=True, options=["-cl-std=CL2.0"])
     assert translator.read_text().split()[0] == "device.bc"
     assert clang.read_text().count("-cl-std=CL1.2") == 1
+
+
+def test_the_translator_of_clangs_release_is_found_by_its_number(tool: Tool) -> None:
+    spirv = struct.pack("<5I", 0x07230203, 0x10000, 0, 9, 0)
+    script = tool("clang", spirv).with_name("clang")
+    lines = script.read_text().splitlines()
+    script.write_text("\n".join([lines[0], '[ "$1" = -dumpversion ] && echo 14.0.6', *lines[1:]]))
+    older, newer = tool("llvm-spirv-13", spirv), tool("llvm-spirv-15", spirv)
+    mblob.device_module("opencl", CL, compile=True)
+    assert newer.exists() and not older.exists()
+    own = tool("llvm-spirv-14", spirv)
+    mblob.device_module("opencl", CL, compile=True)
+    assert len(own.read_text().splitlines()) == len(newer.read_text().splitlines()) == 1
+
+
+def test_clang_and_the_translator_make_spirv(require: Callable[[str], str], tmp_path: Path) -> None:
+    """The real ones, of Debian: clang, llvm-spirv-14 and spirv-tools."""
+    said = subprocess.run([require("clang"), "-dumpversion"], capture_output=True, text=True, check=True)
+    require(f"llvm-spirv-{said.stdout.partition('.')[0]}")
+    module = mblob.device_module("opencl", CL, compile="clang", launch=["blockIdx.x", "threadIdx.x"])
+    (shader,) = set(map(bytes, decode_payload("opencl", module.payload)["shaders"].values()))
+    (tmp_path / "x.spv").write_bytes(shader)
+    subprocess.run([require("spirv-val"), tmp_path / "x.spv"], check=True)
+    assert all(name.encode() + b"\0" in shader for name in kernels(module))
+
+
+def test_clang_makes_a_code_object_whose_kernels_are_seen(require: Callable[[str], str]) -> None:
+    """The real one, for an AMD GPU, without ROCm's headers and libraries."""
+    require("clang")
+    require("ld.lld")
+    source = """
+    #define __global__ __attribute__((global))
+    extern "C" __global__ void one(float *x, int n) { if (n) x[0] = 1; }
+    #ifdef TWO
+    extern "C" __global__ void two(float *x) { x[0] = 2; }
+    #endif
+    """
+    options = ["-nogpulib", "-nogpuinc"]
+    made = mblob.device_module("hip", source, compile="clang", arch="gfx90a", options=options)
+    assert kernels(made) == {"one": ["handle", "int32"]}
+    made = mblob.device_module("hip", source, compile="clang", arch="gfx906", options=[*options, "-DTWO"])
+    assert list(kernels(made)) == ["one", "two"]
+    with pytest.raises(BuildError, match="no kernel 'two' in the code, which has: one"):
+        mblob.device_module("hip", source, ["two"], compile="clang", arch="gfx90a", options=options)
+
+
+def test_names_in_a_bundle_are_those_of_its_first_code_object(require: Callable[[str], str], tmp_path: Path) -> None:
+    require("ld.lld")
+    (tmp_path / "x.hip").write_text('extern "C" __attribute__((global)) void one(float *x) { x[0] = 1; }\n')
+    subprocess.run(
+        [require("clang"), "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "--offload-arch=gfx90a",
+         "-nogpulib", "-nogpuinc", tmp_path / "x.hip", "-o", tmp_path / "x.hsaco"],
+        check=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    code = (tmp_path / "x.hsaco").read_bytes()
+    heads = [(0, 0, b"host-x86_64-unknown-linux"), (4096, len(code), b"hipv4-amdgcn-amd-amdhsa--gfx90a")]
+    bundle = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", 2)
+    bundle += b"".join(struct.pack("<3Q", at, size, len(target)) + target for at, size, target in heads)
+    bundle = bundle.ljust(4096, b"\0") + code
+    assert names_in_hsaco(bundle, "x") == ("one",)
+    for lie in (bundle[:-1], bundle[:40], bundle[:24] + b"\xff" * 400, bundle.replace(b"\0\x10\0", b"\0\xff\xff", 1)):
+        assert names_in_hsaco(lie, "x") is None
+    assert names_in_hsaco(b"", "x") is None
 
 
 def test_what_the_compiler_says_is_told(tool: Tool) -> None:
