@@ -277,8 +277,8 @@ def _warn_of_unused(plugins: Sequence[tuple[Plugin, str]], keys: Collection[str]
         if plugin.devices or any(key in keys for key in plugin.type_keys):
             continue
         warnings.warn(
-            f"carry: {label}: plug-in {plugin.name!r} opens {_listed(plugin.type_keys)}, and no module here has that key;"
-            f" there are {_listed(sorted(keys))}",
+            f"carry: {label}: plug-in {plugin.name!r} opens {_listed(plugin.type_keys)}, and no module here has"
+            f" that key; there are {_listed(sorted(keys))}",
             stacklevel=2,
         )
 
