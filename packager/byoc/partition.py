@@ -67,6 +67,8 @@ def partition(
     count = len(graph.nodes)
     nodes = [graph.nodes[v] if v < count else calls[v - count] for v in order]
     nodes = [node for node in nodes if id(node) not in gone]
+    for node in nodes:  # a constant that went with its regions is not waited for
+        node.after = [n for n in node.after if id(n) not in gone]
     moved = {node.name for node in graph.inputs if id(node) in gone}
     rest = Graph(nodes, [n for n in graph.inputs if id(n) not in gone], graph.heads, graph.metadata)
     left = {name: record for name, record in params.items() if name not in moved}

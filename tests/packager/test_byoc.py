@@ -112,6 +112,17 @@ def test_control_dependencies_count(host: Callable[[], mblob.Module], tmp_path: 
     check(graph, module, tmp_path / "x.so", {"x": array(2)})
 
 
+def test_who_waits_for_a_constant_that_goes_with_its_region(host: Callable[[], mblob.Module], tmp_path: Path) -> None:
+    b = Builder()
+    x, w = b.input("x"), b.input("w")
+    made = b.call("bump", b.call("add", x, w))
+    b.nodes[made[0]]["control_deps"] = [w[0]]
+    graph, data = b.json(made), {"x": array(1), "w": array(2)}
+    module = mblob.partition_graph(graph, {"w": data["w"]}, host(), {"one": takes("add")}, codegens=GENERATORS)
+    assert [n.get("control_deps") for n in json.loads(module.get_source())["nodes"]] == [None] * 3
+    check(graph, module, tmp_path / "x.so", data)
+
+
 def test_several_outputs_some_of_them_unused(host: Callable[[], mblob.Module], tmp_path: Path) -> None:
     b = Builder()
     x = b.input("x")
