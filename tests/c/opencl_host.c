@@ -10,11 +10,17 @@ static int set_error(int status, const char *text) {
 
 const char *TVMGetLastError(void) { return message; } /* CHECK tells it */
 
+static void tell_names(struct mblob_module *module, const char *const *names, size_t count) {
+  for (size_t i = 0; i < count; i++) CHECK(*names[i]);
+  (void)module;
+}
+
 static const mblob_host table = {.struct_size = sizeof(mblob_host),
                                  .abi_version = MBLOB_PLUGIN_ABI,
                                  .version = MBLOB_VERSION,
                                  .set_error = set_error,
-                                 .last_error = TVMGetLastError};
+                                 .last_error = TVMGetLastError,
+                                 .names = tell_names};
 
 struct fake_state *fake;
 const mblob_device_api *device;
