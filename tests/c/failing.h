@@ -16,6 +16,13 @@ struct failing {
 };
 static struct failing failing;
 
+/* How many calls are between two that fail: all do, or each so many-th where that takes too long (under valgrind). */
+static inline int failing_step(void) {
+  const char *every = getenv("MBLOB_TEST_FAILING_STEP");
+  const int step = every ? atoi(every) : 1;
+  return step > 0 ? step : 1;
+}
+
 static inline void fails_apart(struct failing which, void (*test)(void)) {
   int status = -1;
   failing = which;

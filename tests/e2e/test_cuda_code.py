@@ -1,5 +1,5 @@
-"""What code of a real nvcc tells of its kernels: PTX, cubins and fatbins for every architecture that it compiles for, with true and
-with lying declarations. No GPU is needed: functions are looked up, not run."""
+"""What code of a real nvcc tells of its kernels: PTX, cubins and fatbins for every architecture that it compiles for,
+with true and with lying declarations. No GPU is needed: functions are looked up, not run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ LIES = {  # what is declared, and what is told of it
     "add": (["handle", "handle", "int32"], "'add' is declared with 3 arguments and takes 4 in the code of module"),
     "all": (["int8"] * 8, "'all': argument 1 is declared int8 and in the code of module .* of 2 bytes"),
     "none": (["handle"], "'none' is declared with 1 arguments and takes 0"),
-    "unused": (["handle", "float64"], "'unused': argument 1 is declared float64 and in the code of module .* of 4 bytes"),
+    "unused": (
+        ["handle", "float64"],
+        "'unused': argument 1 is declared float64 and in the code of module .* of 4 bytes",
+    ),
     "by_value": (["int64", "handle"], "'by_value': argument 0 is declared int64 and in .* a value of 16 bytes"),
     "huge": (["handle", "handle"], "'huge': argument 0 is declared handle and in .* a value of 5000 bytes"),
     "gone": ([], "'gone' is declared and not in the code of module .*, which has: .*unused"),

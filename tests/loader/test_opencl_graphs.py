@@ -1,11 +1,10 @@
-"""Graphs of which some operators run on an OpenCL device and the others on the host, with copies between: the answers are those of the
-host alone, however the graph is split. The host code is what TVM writes: kernels looked up in the environment, the device set before
-the launch, device memory for what lies between two kernels."""
+"""Graphs of which some operators run on an OpenCL device and the others on the host, with copies between: the answers
+are those of the host alone, however the graph is split. The host code is what TVM writes: kernels looked up in the
+environment, the device set before the launch, device memory for what lies between two kernels."""
 
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,8 @@ static int launch(const char *name, TVMValue *values, int *codes, int count) {
   TVMValue ret, device[2] = {{.v_int64 = 4}, {.v_int64 = 0}};
   int code, ints[2] = {kTVMArgInt, kTVMArgInt};
   if (TVMBackendGetFuncFromEnv(__tvm_module_ctx, "__tvm_set_device", &function) ||
-      TVMFuncCall(function, device, ints, 2, &ret, &code) || TVMBackendGetFuncFromEnv(__tvm_module_ctx, name, &function))
+      TVMFuncCall(function, device, ints, 2, &ret, &code) ||
+      TVMBackendGetFuncFromEnv(__tvm_module_ctx, name, &function))
     return -1;
   for (int i = 0; i < 2; i++) values[count].v_int64 = grid[i], codes[count++] = kTVMArgInt;
   return TVMFuncCall(function, values, codes, count, &ret, &code);
@@ -105,9 +105,7 @@ class Split:
     def call(self, function: str, inputs: list[int], device_type: int) -> int:
         attrs = {"func_name": function, "num_inputs": str(len(inputs)), "num_outputs": "1", "flatten_data": "0"}
         ends = [[i, 0, 0] for i in inputs]
-        return self._node(
-            {"op": "tvm_op", "name": f"n{len(self.nodes)}", "attrs": attrs, "inputs": ends}, device_type
-        )
+        return self._node({"op": "tvm_op", "name": f"n{len(self.nodes)}", "attrs": attrs, "inputs": ends}, device_type)
 
     def on(self, value: int, device_type: int) -> int:
         if self.types[value] == device_type:
@@ -138,7 +136,7 @@ class Split:
 
 
 def network(split: random.Random | None, shape: random.Random) -> dict[str, Any]:
-    """A network of 12 operators, the same for the same `shape`; each on the device that `split` chooses, on the host without."""
+    """A network of 12 operators by `shape`; each is where `split` chooses, on the host without."""
     graph = Split()
     values = [graph.input("x"), graph.input("y")]
     for _ in range(12):
@@ -160,7 +158,9 @@ def run(library: mblob.Module, graph: dict[str, Any], devices: list[mblob.Device
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_split_graph_gives_the_answer_of_the_host(seed: int, library: mblob.Module, opencl_device: mblob.Device) -> None:
+def test_a_split_graph_gives_the_answer_of_the_host(
+    seed: int, library: mblob.Module, opencl_device: mblob.Device
+) -> None:
     host = run(library, network(None, random.Random(seed)), [mblob.cpu(0)])
     split = network(random.Random(100 + seed), random.Random(seed))
     assert {1, 4} == set(split["attrs"]["device_index"][1])
@@ -168,8 +168,10 @@ def test_a_split_graph_gives_the_answer_of_the_host(seed: int, library: mblob.Mo
     np.testing.assert_allclose(found, host, rtol=1e-5)
 
 
-def test_without_the_device_its_operators_are_told_what_they_got(library: mblob.Module, opencl_device: mblob.Device) -> None:
+def test_without_the_device_its_operators_are_told_what_they_got(
+    library: mblob.Module, opencl_device: mblob.Device
+) -> None:
     """As in TVM, values of a device that is not given lie on the first one."""
     split = network(random.Random(1), random.Random(1))
-    with pytest.raises((ValueError, mblob.MblobError), match=r"_kernel': argument 0: .* is no memory of an OpenCL device"):
+    with pytest.raises((ValueError, mblob.MblobError), match=r"_kernel': argument 0: .* is no memory of an Op"):
         run(library, split, [mblob.cpu(0)])
