@@ -1,7 +1,7 @@
 """The kernels of device code and the types of their arguments, as far as the code itself tells them for certain.
 
 CUDA, HIP and OpenCL sources tell all of it; PTX tells sizes, and which 64-bit parameters are addresses where they are
-used as such; cubins and AMD's code objects tell names. What is not certain is None, with the reason.
+used as such; cubins tell sizes, AMD's code objects names. What is not certain is None, with the reason.
 """
 
 from __future__ import annotations
@@ -159,11 +159,20 @@ def _is_address(name: str, body: str) -> bool:
 
 # -- cubin ----------------------------------------------------------------------------------------------
 
+_EM_CUDA = 190
 _STO_CUDA_ENTRY = 0x10  # in st_other: a kernel; other global functions are for the device linker
+_SVAL = 4  # the format of attributes that have bytes behind them
+_KPARAM_INFO = 0x17  # of a parameter: u32 index, u16 ordinal, u16 offset, u32 with its size from bit 18 on
+_KPARAM_INFO_V2 = 0x45  # of kernels that take more than 4 KiB: the size is the low 16 bits
 
 
-def names_in_cubin(code: bytes, label: str) -> tuple[str, ...]:
-    """Names of the kernels of a cubin.
+def is_cubin(code: bytes) -> bool:
+    return code[:6] == b"\x7fELF\2\1" and code[18:20] == _EM_CUDA.to_bytes(2, "little")
+
+
+def kernels_of_cubin(code: bytes, label: str) -> dict[str, Kernel | None]:
+    """Kernels of a cubin, by name, with the sizes of their parameters, which is all that it tells; None for one without
+    attributes.
 
     Args:
         label: how errors call it.
@@ -171,11 +180,39 @@ def names_in_cubin(code: bytes, label: str) -> tuple[str, ...]:
     Raises:
         FormatError: no ELF file, or a damaged one.
     """
+    file = ElfFile(memoryview(code), label)
     kinds = (STB_GLOBAL, STT_FUNC)
-    symbols = ElfFile(memoryview(code), label).symtab
-    return tuple(
-        s.name for s in symbols if s.is_defined and (s.binding, s.type) == kinds and s.st_other & _STO_CUDA_ENTRY
+    return {
+        s.name: _cubin_kernel(file, s.name)
+        for s in file.symtab
+        if s.is_defined and (s.binding, s.type) == kinds and s.st_other & _STO_CUDA_ENTRY
+    }
+
+
+def _cubin_kernel(file: ElfFile, name: str) -> Kernel | None:
+    section = file.section(f".nv.info.{name}")
+    if section is None:
+        return None
+    sizes = dict(_sizes_of_parameters(file.contents(section)))
+    count = 1 + max(sizes, default=-1)
+    parameters = (
+        Parameter(None, sizes.get(i, 0), f"a cubin tells its size alone, {sizes.get(i, 0)} bytes") for i in range(count)
     )
+    return Kernel(name, tuple(parameters))
+
+
+def _sizes_of_parameters(info: memoryview) -> Iterable[tuple[int, int]]:
+    """Ordinal and bytes of each parameter, of attributes (u8 format, u8 attribute, u16 value or size of what follows)."""
+    at = 0
+    while len(info) - at >= 4:
+        form, attribute, size = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if form != _SVAL:
+            continue
+        if attribute in (_KPARAM_INFO, _KPARAM_INFO_V2) and size >= 12 and len(info) - at >= 12:
+            ordinal, word = struct.unpack_from("<4xH2xI", info, at)
+            yield ordinal, word >> 18 if attribute == _KPARAM_INFO else word & 0xFFFF
+        at += size
 
 
 # -- hsaco ----------------------------------------------------------------------------------------------

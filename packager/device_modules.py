@@ -16,10 +16,12 @@ from packager.device_compile import LANGUAGES, Arch, Compile, compile_device
 from packager.device_functions import Seen, complete
 from packager.device_kernels import (
     BUNDLE_MAGIC,
+    Kernel,
+    is_cubin,
+    kernels_of_cubin,
     kernels_of_ptx,
     kernels_of_source,
     merged,
-    names_in_cubin,
     names_in_hsaco,
 )
 from packager.errors import BuildError
@@ -95,10 +97,20 @@ def _seen_in(kind: str, source: Sources) -> Seen:
         return Seen()
     code = _read(source)
     text = _text(code.rstrip(b"\0"))
+    if kind == "cuda" and is_cubin(code):
+        return _seen_in_cubin(code, "device_module: the cubin", {})
     if text is None or "\0" in text or code.startswith(BINARIES):
         return Seen(opaque=True)
     ptx = kernels_of_ptx(text) if kind == "cuda" else {}
     return Seen(ptx or kernels_of_source(text, kind), tuple(ptx) or None, exact=bool(ptx))
+
+
+def _seen_in_cubin(code: bytes, label: str, told: Mapping[str, Kernel]) -> Seen:
+    """`told`: by its source."""
+    found = kernels_of_cubin(code, label)
+    sized = {name: kernel for name, kernel in found.items() if kernel is not None}
+    kernels = {**told, **merged(dict(told), sized)} if sized else told
+    return Seen(kernels, tuple(found), exact=bool(sized), opaque=True)
 
 
 def _compiled(
@@ -120,7 +132,7 @@ def _compiled(
     if kind != "cuda":
         return code, fmt, Seen(told, opaque=True)
     if fmt == "cubin":
-        return code, fmt, Seen(told, names_in_cubin(code, "device_module: the cubin that was compiled"), opaque=True)
+        return code, fmt, _seen_in_cubin(code, "device_module: the cubin that was compiled", told)
     if fmt == "fatbin":  # a container that NVIDIA does not describe: what is in it is seen in PTX of the same source
         one = arch[-1] if isinstance(arch, (list, tuple)) else arch
         ptx, _ = compile_device(kind, given, how, "ptx", one, _without_gencode(as_options(options)))

@@ -93,7 +93,7 @@ def test_ptx_tells_what_is_certain() -> None:
     ("kind", "source", "given", "message"),
     [
         ("cuda", PTX, ["doubtful"], r"doubtful: argument 0: PTX does not tell whether .* a number or an address; a"),
-        ("cuda", PTX[PTX.index(".visible .entry d"):].split("\n")[0], None, r"doubtful: argument 0: .*: give arg"),
+        ("cuda", PTX[PTX.index(".visible .entry d") :].split("\n")[0], None, r"doubtful: argument 0: .*: give arg"),
         ("cuda", PTX, ["absent"], r"no kernel 'absent' in the code, which has: k, doubtful, none"),
         ("cuda", PTX, [("k", ["handle"])], r"k: arg_types has 1 types, the kernel takes 3"),
         ("cuda", PTX, [("k", ["handle", "float64", "int32"])], r"k: argument 1: float64 has 8 bytes, .* takes 4"),
@@ -181,6 +181,61 @@ def cubin(*names: str, helpers: tuple[str, ...] = ()) -> bytes:
     rows = [(0,) * 10, (0, 3, 0, 0, 256, len(strings), 0, 0, 1, 0)]
     rows.append((0, 2, 0, 0, 256 + len(strings), len(symbols), 1, 1, 8, 24))
     return head + b"".join(struct.pack("<IIQQQQIIQQ", *row) for row in rows) + strings + symbols
+
+
+def sized_cubin(name: str, *sizes: int) -> bytes:
+    """With one kernel, whose attributes tell these sizes; from 4 KiB on in the other form."""
+    large = sum(sizes) > 4096
+    info = struct.pack("<BBHI", 4, 0x37, 4, 130) + struct.pack("<BBH", 3, 0x1B, 255)
+    for i, size in reversed([*enumerate(sizes)]):
+        word = size | 5 << 24 if large else size << 18 | 0x1F000
+        info += struct.pack("<BBHIHHI", 4, 0x45 if large else 0x17, 12, 0, i, 8 * i, word)
+    names = f"\0.nv.info.{name}\0".encode()
+    code = bytearray(cubin(name))
+    at, count = len(code), 5
+    rows = [code[64 + 64 * i : 128 + 64 * i] for i in range(3)]
+    moved = at + len(names) + len(info)
+    rows.append(bytearray(struct.pack("<IIQQQQIIQQ", 1, 0x70000000, 0, 0, at + len(names), len(info), 0, 0, 4, 0)))
+    rows.append(bytearray(struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, at, len(names), 0, 0, 1, 0)))
+    struct.pack_into("<Q", code, 40, moved)  # e_shoff
+    struct.pack_into("<HH", code, 60, count, 4)  # e_shnum, e_shstrndx
+    return bytes(code) + names + info + b"".join(map(bytes, rows))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_given_types_are_held_against_a_cubin(tool: Tool, compiled: bool) -> None:
+    code = sized_cubin("k", 8, 4, 1)
+    tool("nvcc", code)
+    source: Any = 'extern "C" __global__ void k(int *x, float y, char z) {}' if compiled else code
+    arguments: dict[str, Any] = {"compile": "nvcc", "arch": "sm_90"} if compiled else {}
+    for right in (["handle", "float32", "int8"], ["int64", "int32", "bool"]):
+        made = mblob.device_module("cuda", source, [("k", right)], fmt="cubin", **arguments)
+        assert kernels(made) == {"k": right}
+    for wrong, told in (
+        (["handle", "float64", "int8"], "k: argument 1: float64 has 8 bytes, the kernel takes 4"),
+        (["handle"], "k: arg_types has 1 types, the kernel takes 3"),
+    ):
+        with pytest.raises(BuildError, match=told):
+            mblob.device_module("cuda", source, [("k", wrong)], fmt="cubin", **arguments)
+    with pytest.raises(BuildError, match="no kernel 'other' in the code, which has: k"):
+        mblob.device_module("cuda", source, [("other", [])], fmt="cubin", **arguments)
+    if compiled:
+        assert kernels(mblob.device_module("cuda", source, fmt="cubin", **arguments)) == {
+            "k": ["handle", "float32", "int8"]
+        }
+    else:
+        with pytest.raises(
+            BuildError, match="k: argument 0: a cubin tells its size alone, 8 bytes; .*: give arg_types"
+        ):
+            mblob.device_module("cuda", source)
+
+
+def test_parameters_of_large_kernels(tool: Tool) -> None:
+    code = sized_cubin("k", 5000, 8)
+    with pytest.raises(BuildError, match="k: argument 0: handle has 8 bytes, the kernel takes 5000"):
+        mblob.device_module("cuda", code, [("k", ["handle", "handle"])])
+    with pytest.raises(mblob.FormatError, match="device_module: the cubin: .* needs"):
+        mblob.device_module("cuda", code[:-1], [("k", ["handle", "handle"])])
 
 
 MANGLED = 'extern "C" __global__ void good(int *x) {}\n__global__ void tmpl(int *x) {}'
@@ -317,7 +372,7 @@ def test_names_in_a_bundle_are_those_of_its_first_code_object(require: Callable[
 
 
 def test_what_the_compiler_says_is_told(tool: Tool) -> None:
-    tool("nvcc", fails="k.cu(3): error: identifier \"x\" is undefined")
+    tool("nvcc", fails='k.cu(3): error: identifier "x" is undefined')
     message = r'device_module text \(cu\): does not compile: .*identifier "x"'
     with pytest.raises(mblob.ToolchainError, match=message) as caught:
         mblob.device_module("cuda", CU, compile=True)
