@@ -195,14 +195,13 @@ def _cubin_kernel(file: ElfFile, name: str) -> Kernel | None:
         return None
     sizes = dict(_sizes_of_parameters(file.contents(section)))
     count = 1 + max(sizes, default=-1)
-    parameters = (
-        Parameter(None, sizes.get(i, 0), f"a cubin tells its size alone, {sizes.get(i, 0)} bytes") for i in range(count)
-    )
+    told = "a cubin tells its size alone, {} bytes".format
+    parameters = (Parameter(None, sizes.get(i, 0), told(sizes.get(i, 0))) for i in range(count))
     return Kernel(name, tuple(parameters))
 
 
 def _sizes_of_parameters(info: memoryview) -> Iterable[tuple[int, int]]:
-    """Ordinal and bytes of each parameter, of attributes (u8 format, u8 attribute, u16 value or size of what follows)."""
+    """Ordinal and bytes of each parameter. An attribute: u8 format, u8 attribute, u16 value or size of what follows."""
     at = 0
     while len(info) - at >= 4:
         form, attribute, size = struct.unpack_from("<BBH", info, at)

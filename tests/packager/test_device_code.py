@@ -225,7 +225,7 @@ def test_given_types_are_held_against_a_cubin(tool: Tool, compiled: bool) -> Non
         }
     else:
         with pytest.raises(
-            BuildError, match="k: argument 0: a cubin tells its size alone, 8 bytes; .*: give arg_types"
+            BuildError, match=r"k: argument 0: a cubin tells its size alone, 8 bytes; .*: give arg_types"
         ):
             mblob.device_module("cuda", source)
 
@@ -234,7 +234,7 @@ def test_parameters_of_large_kernels(tool: Tool) -> None:
     code = sized_cubin("k", 5000, 8)
     with pytest.raises(BuildError, match="k: argument 0: handle has 8 bytes, the kernel takes 5000"):
         mblob.device_module("cuda", code, [("k", ["handle", "handle"])])
-    with pytest.raises(mblob.FormatError, match="device_module: the cubin: .* needs"):
+    with pytest.raises(mblob.FormatError, match=r"device_module: the cubin: .* needs"):
         mblob.device_module("cuda", code[:-1], [("k", ["handle", "handle"])])
 
 

@@ -142,9 +142,10 @@ static int check_sizes(const struct mb_cl_launcher *l, const struct mb_kernel *k
     const uint64_t grid = launch->extent[i], block = launch->extent[MB_BLOCK_X + i];
     if (block > d->max_items[i]) return too_large(l, k, launch, names[i], d->max_items[i]);
     if (block > l->max_group / group) return too_large(l, k, launch, "the largest group of this kernel", l->max_group);
-    if (grid > (uint64_t)INT32_MAX / groups) return too_large(l, k, launch, "the largest number of groups", INT32_MAX);
+    if (grid > INT32_MAX || (groups *= grid) > INT32_MAX) /* of two numbers below 2 ^ 31: no overflow */
+      return too_large(l, k, launch, "the largest number of groups", INT32_MAX);
     if (grid > largest / block) return too_large(l, k, launch, "the largest number of work-items of an axis", largest);
-    group *= block, groups *= grid;
+    group *= block;
     out->local[i] = (size_t)block;
     out->global[i] = (size_t)(grid * block);
   }
