@@ -102,14 +102,15 @@ void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_name
   return address_of(name, length, names);
 }
 
-/* Whether any name is the prefix's own. */
+/* Whether any name is the prefix's own. Where no library is of just this prefix, a name that starts with it may be
+ * of one with a shorter prefix: `a__f` is `_f` of the library `a_`. */
 static bool is_announced(const char *prefix) {
   const struct mb_map_item *item = NULL;
   size_t length = strlen(prefix);
-  bool found = false;
   pthread_mutex_lock(&symbols_lock);
+  bool found = length && is_of_longer_prefix(prefix, length - 1);
   for (size_t i = 0; !found && (item = mb_map_next(&symbols, &i));)
-    found = strncmp(item->key, prefix, length) == 0 && !is_of_longer_prefix(item->key, length);
+    found = strncmp(item->key, prefix, length) == 0 && !is_of_longer_prefix(item->key, 0);
   pthread_mutex_unlock(&symbols_lock);
   return found;
 }

@@ -105,6 +105,10 @@ static void keep_libraries_apart(void) {
   announce("x_inner___mblob_system_lib", &fine);
   CHECK(refused("")->status == MBLOB_E_NOT_FOUND && strstr(mblob_last_error(), "without a prefix"));
   CHECK(refused("x")->status == MBLOB_E_NOT_FOUND && refused("x_i")->status == MBLOB_E_NOT_FOUND);
+  announce_kernel("x__low", eight);
+  CHECK(refused("x__")->status == MBLOB_E_NOT_FOUND && refused("x___")->status == MBLOB_E_NOT_FOUND);
+  CHECK(mblob_system_lib("x_", &a) == MBLOB_OK && result_of(a, "_low") == 8);
+  mblob_module_release(a);
   CHECK(mblob_system_lib("x_", &a) == MBLOB_OK && result_of(a, "one") == 7 && result_of(a, "x_one") == 7);
   CHECK(!has(a, "inner_one") && !has(a, "x_inner_one"));
   announce("y___mblob_system_lib", &fine);
