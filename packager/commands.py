@@ -21,8 +21,7 @@ def language(node: SourceNode) -> str:
 
 
 _OWN_CONTEXT = re.compile(r"\bvoid\s*\*\s*__tvm_module_ctx\s*(?:=|;)")
-
-
+_OLD_DEVICE = re.compile(r"\(\(?(?:TVMArray|DLTensor)\s*\*\)\s*\w+\)\[[^]]*\]\.ctx\.device_")
 _OF_TVM = re.compile(r"^#define TVM_EXPORTS$", re.MULTILINE)
 
 
@@ -32,11 +31,18 @@ def _memory_model(node: SourceNode) -> tuple[str, ...]:
 
 
 def source_macros(node: SourceNode) -> list[str]:
-    """Macros that our headers need to know about a source: in C++ whether TVM defined `__tvm_module_ctx` in it."""
-    if language(node) != "c++":
+    """Macros that our headers need to know about a source of TVM's generator.
+
+    In C++ whether it defines `__tvm_module_ctx`; of 0.7 and before, that it calls the device of a DLTensor `ctx`.
+    """
+    if language(node) == "cuda":
         return []
-    own = any("extern" not in line or "=" in line for line in node.text().splitlines() if _OWN_CONTEXT.search(line))
-    return ["MBLOB_OWN_MODULE_CTX"] if own else []
+    text = node.text()
+    made = ["MBLOB_DLTENSOR_CTX"] if _OLD_DEVICE.search(text) else []
+    if language(node) == "c++":
+        lines = (line for line in text.splitlines() if _OWN_CONTEXT.search(line))
+        made += ["MBLOB_OWN_MODULE_CTX"] if any("extern" not in line or "=" in line for line in lines) else []
+    return made
 
 
 def compile_command(

@@ -321,7 +321,7 @@ class Expressions:
         made = Operand(frame.opening, at)
         if frame.items and len(frame.items) == len(frame.commas) + 1:
             last = frame.items[-1]
-            made.type, made.picked, made.is_copy = last.type, last.picked, last.is_copy
+            made.type, made.picked, made.is_copy, made.taken = last.type, last.picked, last.is_copy, last.taken
         return made
 
     def _cxx_cast(self, frame: Frame, callee: Operand, at: int) -> Operand:

@@ -291,6 +291,11 @@ class Helpers:
         name = f"{t.name}_from_{'bool_' if as_bool else ''}{source}"
         return self._define(name, t, f"{self.value(source)} a", body)
 
+    def reinterpret(self, source: Type, t: Type) -> str:
+        """`T f(S)`: the same bits."""
+        body = "__builtin_memcpy(&r, &a, sizeof r);"
+        return self._define(f"{t.name}_bits_of_{source}", t, f"{self.value(source)} a", body)
+
     def swizzle(self, t: Type, lanes: Sequence[int]) -> str:
         """`T' f(T)`: the lanes of these numbers."""
         result = Type(t.scalar, len(lanes), t.mask)

@@ -35,6 +35,7 @@ class Operand:
         picked: what `v.xy` stands for.
         is_copy: a value that nothing else sees, which nobody means to write.
         element: of `(p + i)[2]` the opening bracket.
+        taken: of the address of a copy, `&(a + b)`, what marks it: its `&`, and the cast behind which it stands.
     """
 
     first: int
@@ -44,6 +45,7 @@ class Operand:
     picked: Picked | None = None
     is_copy: bool = False
     element: int | None = None
+    taken: tuple[Operand, tuple[int, ...]] | None = None
 
     @property
     def vector(self) -> Type | None:

@@ -101,12 +101,15 @@ class Operations(Lanes):
             self._check_written(a, at)
         if op == "&" and a.picked is not None:
             self.refuse(at, "several lanes have no address")
+        if op == "*" and a.taken is not None and isinstance(a.type, Pointer) and isinstance(a.type.to, Type):
+            return self._reinterpret(at, a, a.type.to)
         if op == "*" and a.element is not None and isinstance(a.type, Pointer):
             return self.lane_of_loaded(at, a)
         if op == "*" and isinstance(a.type, (Pointer, Function)):
             result.type = a.type.to if isinstance(a.type, Pointer) else a.type
         elif op == "&":
             result.type = Pointer(a.type)
+            result.taken = (a, (at,)) if a.vector is not None and a.is_copy else None
         elif a.vector is None or op not in ("+", "-", "~", "!", "++", "--"):
             return result
         elif op in ("++", "--"):
@@ -126,6 +129,21 @@ class Operations(Lanes):
             self.drop(at, at)
             result.type = t.as_mask() if op == "!" else t
             self._call(self.helpers.unary(op, t), (a,), result, result.type)
+        return result
+
+    def _reinterpret(self, at: int, a: Operand, t: Type) -> Operand:
+        """`*(T *)&(a + b)`, the star at `at`: the bits of a value, which is nowhere in memory."""
+        assert a.taken is not None
+        value, marks = a.taken
+        result, source = Operand(at, a.last, t, is_copy=True), value.vector
+        assert source is not None
+        if source.lanes * source.bits != t.lanes * t.bits:
+            self.refuse(at, f"the bits of {source} are {source.lanes * source.bits}, of {t} {t.lanes * t.bits}")
+        for mark in (at, *marks):
+            self.drop(mark, mark)
+        self._pass(value)
+        before, after = self._made(self.helpers.reinterpret(source, t), t)
+        self.wrap(result, before, after)
         return result
 
     def postfix(self, op: str, a: Operand, at: int) -> Operand:
@@ -171,8 +189,9 @@ class Operations(Lanes):
             self.drop(first, last)
             self.convert(a, t, explicit=True)
             result.is_copy = True
-        elif isinstance(t, Pointer) and isinstance(t.to, Type) and t.to.is_vector and a.type == t.to.lane:
-            result.element = a.element  # no pointer, but an element
+        elif isinstance(t, Pointer) and isinstance(t.to, Type) and t.to.is_vector:
+            result.element = a.element if a.type == t.to.lane else None  # no pointer, but an element
+            result.taken = (a.taken[0], (*a.taken[1], *range(first, last + 1))) if a.taken is not None else None
         return result
 
     def construct(self, t: Type, first: int, last: int, closing: int, items: Sequence[Operand]) -> Operand:

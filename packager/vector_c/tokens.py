@@ -12,9 +12,11 @@ _TOKEN = re.compile(
     |(?P<string>(?:u8|[uUL])?R"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)"|(?:u8|[uUL])?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))
     |(?P<name>[A-Za-z_$][\w$]*)
     |(?P<number>\.?\d(?:[eEpP][+-]|[\w.'])*)
-    |(?P<mark><<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|::|\#\#|.)""",
+    |(?P<mark><:(?!:(?![:>]))|:>|<%|%>|<<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|::|\#\#|.)""",
     re.VERBOSE | re.DOTALL,
 )
+# Other spellings of brackets; in C++ `<::` is a `<` before `::`.
+_DIGRAPHS = {"<:": "[", ":>": "]", "<%": "{", "%>": "}"}
 _DIRECTIVE = re.compile(r"[ \t]*(?:#|%:)(?:[^\n\\]|\\.|\\\n)*", re.DOTALL)
 
 
@@ -27,7 +29,7 @@ class Token:
 
     Attributes:
         kind: "name", "number", "string" or "mark".
-        text: as written.
+        text: as written; brackets in their usual spelling.
         space: what stands before it: blanks, comments, directives.
         start: its offset in the source.
         before, out, after: what is written: `space`, then these.
@@ -61,7 +63,8 @@ def tokenize(source: str) -> tuple[list[Token], str]:
             line_start = "\n" in found.group()
             continue
         start = found.start()
-        tokens.append(Token(kind, found.group(), source[space_from:start], start, out=found.group()))
+        text = _DIGRAPHS.get(found.group(), found.group())
+        tokens.append(Token(kind, text, source[space_from:start], start, out=found.group()))
         space_from = at
         line_start = False
     return tokens, source[space_from:]

@@ -69,6 +69,7 @@ def test_a_debugger_sees_the_lines_of_the_source(tmp_path: Path, require: Requir
         ("void f(float4 v) { v.lo.s2 = 1; }", r"float2 has no 's2'"),
         ("float4 v;\nint f() { return v[4]; }", r"x\.c:2: float4 has no lane 4; its lanes are 0 to 3"),
         ("void f(float4 *p) { p[9][0x4u] = 1; }", r"float4 has no lane 4"),
+        ("double4 f(float4 v) { return *(double4*)(&(v + v)); }", r"the bits of float4 are 128, of double4 256"),
         ("float f(float *p) { return *(float4*)(p + 4)[5]; }", r"float4 has no lane 5"),
         ("float4 f(float *p) { return p; }", r"a pointer or function where float4 is expected"),
         ("float f(float4 v) { return v; }", r"a vector of 4 lanes \(float4\) where float is expected"),

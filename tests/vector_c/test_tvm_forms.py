@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mblob
 from tests.vector_c.building import COMPILERS, built
 
 Require = Callable[[str], str]
@@ -27,6 +28,10 @@ DOUBLED = np.array([2, 5, -6, 1400], np.float32)
 # What TVM prints, over v_ = INPUT and w_ = DOUBLED in registers and p0 in memory, and what it means.
 FORMS: dict[str, object] = {
     "*(int32_t4*)(((int32_t*)out) + 0) = (*(int32_t4 *)(&(v_)));": INPUT.view(np.int32),
+    "*(int32_t4*)(((int32_t*)out) + 0) = (*(int32_t4 *)(&((v_ + v_))));": DOUBLED.view(np.int32),
+    "*(int8_t16*)(((int8_t*)out) + 0) = (*(int8_t16 *)(&(w_)));": DOUBLED.view(np.int8),
+    "*(float5*)(((float*)out) + 0) = (*(float5 *)(&((((int32_t5)(127, 128, 129, 1, 2)) << ((int32_t5)(23, 23, 23, 23,"
+    " 23))))));": np.float32([1, 2, 4, 2.0**-126, 2.0**-125]),
     "uint32_t4 b_ = (v_ < w_); *(int8_t4*)(((int8_t*)out) + 0) = ((int8_t4)(!(b_)));": np.int8([0, 0, 1, 0]),
     "*(int8_t4*)(((int8_t*)out) + 0) = ((int8_t4)((v_ < w_) && (v_ != ((float4)(1.0f, 1.0f, 1.0f, 1.0f)))));":
         np.int8([0, 1, 0, 1]),
@@ -79,6 +84,51 @@ def test_every_form_means_what_tvm_means(tmp_path: Path, require: Require, compi
         lib.f(i, 1, *(ctypes.c_void_p(a.ctypes.data) for a in (p0, out)))
         assert out[: expected.nbytes].tobytes() == expected.tobytes(), form
         assert not out[expected.nbytes :].any(), form
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_tvm_of_0_7_calls_the_device_ctx(tmp_path: Path, require: Require, compiler: str) -> None:
+    require(compiler)
+    text = f"""{HEAD}TVM_DLL int32_t f(void* args, void* arg_type_ids, int32_t n, void* ret, void* ret_code, void* r) {{
+  void* arg0 = (((TVMValue*)args)[0].v_handle);
+  int32_t arg0_code = ((int32_t*)arg_type_ids)[(0)];
+  void* A = (((TVMArray*)arg0)[0].data);
+  int32_t dev_id = (((TVMArray*)arg0)[0].ctx.device_id);
+  if (!(arg0_code == kTVMDLTensorHandle || arg0_code == kTVMNDArrayHandle || 1)) {{
+    return -1;
+  }}
+  for (int32_t i = 0; i < 2; ++i) {{
+    int4 _1 = ((int4)((i * 4)+(1*0), (i * 4)+(1*1), (i * 4)+(1*2), (i * 4)+(1*3)));
+    ((float4*)((float*)A + ((i * 4))))[0] = (((float4*)((float*)A + ((i * 4))))[0] + ((float4)(((float*)A)[_1.s3],\
+((float*)A)[_1.s2],((float*)A)[_1.s1],((float*)A)[(_1.s0 + dev_id)])));
+  }}
+  return 0;
+}}
+"""
+    fmt = "cc" if "++" in compiler else "c"
+    mblob.csource_module(text, fmt=fmt).export_library(tmp_path / "x.so", cc=compiler)
+    values = np.arange(8, dtype=np.float32)
+    mblob.load_module(tmp_path / "x.so")["f"](values)
+    assert values.tolist() == [3, 3, 3, 3, 11, 11, 11, 11]
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_brackets_have_other_spellings(tmp_path: Path, require: Require, compiler: str) -> None:
+    require(compiler)
+    text = """#include <stdint.h>
+#ifdef __cplusplus
+extern "C"
+#endif
+void f(float *p) <%
+  float4 v<:2:> = <% (float4)(1), *(float4 *)p %>;
+  v<:1:>.s0 += v<:0:><:3:>;
+  *(float4 *)p = v<:1:>;
+%>
+"""
+    lib = built(tmp_path, text, cc=compiler, fmt="cc" if "++" in compiler else "c")
+    values = np.array([1, 2, 3, 4], np.float32)
+    lib.f(ctypes.c_void_p(values.ctypes.data))
+    assert values.tolist() == [2, 2, 3, 4]
 
 
 @pytest.mark.parametrize("vector", ["", "float2 unused(float2 v) { return v; }\n"])
