@@ -23,12 +23,12 @@ static bool number(const char **text, const char *end, unsigned limit, unsigned 
   return value > 0;
 }
 
-/* Widths that the field's types have. */
-static bool is_width(uint8_t code, unsigned bits) {
+/* Widths that the field's types have; `stored`: integers of graphs have any. */
+static bool is_width(uint8_t code, unsigned bits, bool stored) {
   switch (code) {
     case kDLInt:
     case kDLUInt:
-      return bits <= 64 && (bits & (bits - 1)) == 0;
+      return bits <= 64 && (stored || (bits & (bits - 1)) == 0);
     case kDLFloat:
       return bits == 16 || bits == 32 || bits == 64;
     case kDLBfloat:
@@ -38,7 +38,15 @@ static bool is_width(uint8_t code, unsigned bits) {
   }
 }
 
-bool mb_dtype_parse(const char *text, size_t size, DLDataType *out) {
+/* "x4", or nothing. */
+static bool parse_lanes(const char *p, const char *end, uint16_t *out) {
+  unsigned lanes = 1;
+  if (p < end && *p == 'x' && (++p, !number(&p, end, UINT16_MAX, &lanes))) return false;
+  *out = (uint16_t)lanes;
+  return p == end;
+}
+
+static bool parse(const char *text, size_t size, bool stored, DLDataType *out) {
   const char *end = text + size;
   if (size == 4 && memcmp(text, "bool", 4) == 0) {
     *out = (DLDataType){kDLUInt, 1, 1};
@@ -48,14 +56,15 @@ bool mb_dtype_parse(const char *text, size_t size, DLDataType *out) {
     size_t length = strlen(NAMES[i].name);
     if (size <= length || memcmp(text, NAMES[i].name, length) != 0) continue;
     const char *p = text + length;
-    unsigned bits, lanes = 1;
-    if (!number(&p, end, UINT8_MAX, &bits) || !is_width(NAMES[i].code, bits)) continue;
-    if (p < end && *p == 'x' && (++p, !number(&p, end, UINT16_MAX, &lanes))) return false;
-    *out = (DLDataType){NAMES[i].code, (uint8_t)bits, (uint16_t)lanes};
-    return p == end;
+    unsigned bits;
+    if (!number(&p, end, UINT8_MAX, &bits) || !is_width(NAMES[i].code, bits, stored)) continue;
+    *out = (DLDataType){NAMES[i].code, (uint8_t)bits, 1};
+    return parse_lanes(p, end, &out->lanes);
   }
   return false;
 }
+
+bool mb_dtype_parse(const char *text, size_t size, DLDataType *out) { return parse(text, size, false, out); }
 
 bool mb_dtype_check(int code, int bits, int lanes) {
   enum { FIRST_CUSTOM = 129 };
@@ -80,9 +89,11 @@ bool mb_dtype_parse_stored(const char *text, size_t size, DLDataType *out) {
                 {"uint", {kDLUInt, 32, 1}},            {"float", {kDLFloat, 32, 1}},
                 {"e4m3_float8", {6, 8, 1}},            {"e5m2_float8", {7, 8, 1}}};
   for (size_t i = 0; i < sizeof(stored) / sizeof(*stored); ++i) {
-    if (strlen(stored[i].name) != size || memcmp(stored[i].name, text, size) != 0) continue;
+    size_t length = strlen(stored[i].name);
+    bool has_lanes = stored[i].dtype.bits == 8 && size > length && text[length] == 'x';
+    if ((length != size && !has_lanes) || memcmp(stored[i].name, text, length) != 0) continue;
     *out = stored[i].dtype;
-    return true;
+    return !has_lanes || parse_lanes(text + length, text + size, &out->lanes);
   }
-  return mb_dtype_parse(text, size, out);
+  return parse(text, size, true, out);
 }

@@ -8,8 +8,8 @@
 
 /* Parse exactly `size` characters. */
 bool mb_dtype_parse(const char *text, size_t size, DLDataType *out);
-/* The same for types that TVM stores in graphs: also `handle`, `void` (or nothing), 8-bit floats (`e4m3_float8`,
- * `e5m2_float8`), and `int`, `uint`, `float` without a width, which have 32 bits. */
+/* The same for types that TVM stores in graphs: also integers of any width up to 64 bits, `handle`, `void` (or nothing),
+ * 8-bit floats (`e4m3_float8`, `e5m2_float8`, with lanes), and `int`, `uint`, `float` without a width, which have 32 bits. */
 bool mb_dtype_parse_stored(const char *text, size_t size, DLDataType *out);
 
 /* Whether elements of an array can have these parts of a DLDataType; recorded if not. Codes are those of DLPack,

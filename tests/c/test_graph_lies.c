@@ -146,6 +146,10 @@ __attribute__((noinline)) static void each_lie_is_named(const char *json, mblob_
       {"[0, 1, 2, 3, 4, 5]", "[0, 1, 2, 3, 4]", "node_row_ptr has 5 numbers, expected 6"},
       {"[0, 1, 2, 3, 4, 5]", "[1, 1, 2, 3, 4, 5]", "node_row_ptr starts with 1, expected 0"},
       {"[0, 1, 2, 3, 4, 5]", "[0, 1, 2, 3, 4, 6]", "node_row_ptr ends with 6, expected 5"},
+      {"float32", "e4m3_float8x", "an element type that is not known: 'e4m3_float8x'"},
+      {"float32", "int65", "an element type that is not known: 'int65'"},
+      {"float32", "e4m3_float8x4", NULL},
+      {"float32", "int24", NULL},
       {"\"hash\"", "\"anything\"", NULL}, /* attributes that nobody here looks at */
       {"\"shape\": [\"list", "\"extra\": [\"list_int\", [1]], \"shape\": [\"list", NULL},
       {"\"list_int\", [1,", "\"list_int\", [2,", NULL}, /* the first device stands in */
