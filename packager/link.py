@@ -281,9 +281,10 @@ class _CannotGrow(Exception):
 def _link_stub(request: Request, inputs: Inputs, section: BlobSection, flags: Sequence[str], work: Path) -> Path:
     """Link with a placeholder in `section`."""
     placeholder(work / "devc.o", inputs.machine, SYMBOL, section, has_index=request.index)
-    stub = work / "stub.so"
-    inputs.tools.link(link_command(inputs, stub, ["devc.o", *flags], request.options), work)
-    return stub
+    # Its name alone: gold writes it into the file, and the folder has another name each time.
+    stub = "stub.so"
+    inputs.tools.link(link_command(inputs, Path(stub), ["devc.o", *flags], request.options), work)
+    return work / stub
 
 
 def _linkers_named(options: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_LEAST_SPACE = 64 << 10  # bytes: with less left in its folder a write failed for that
 _TRIES = 200  # of removing a folder
 
 
@@ -96,4 +97,11 @@ def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
         yield path
         return
     with _temporary_folder(Path(tempfile.gettempdir()), "mblob-") as made:
-        yield made
+        try:
+            yield made
+        except OSError as exc:
+            full = exc.errno in (errno.ENOSPC, errno.EDQUOT) and shutil.disk_usage(made).free < _LEAST_SPACE
+            if full and exc.filename is None:
+                what = f"temporary files cannot be written: {exc.strerror}; set TMPDIR to a folder with more room"
+                raise OSError(exc.errno, what, str(made.parent)) from exc
+            raise

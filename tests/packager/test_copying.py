@@ -1,0 +1,466 @@
+"""Blobs on their way into a file: by reference and otherwise, while compilers run, and inputs that change meanwhile."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mblob
+from mblob.elf import ElfFile
+from mblob.errors import ToolchainError
+from mblob.sink import STEP
+from packager import early, elf_patch, grow, processes
+from packager.file_sink import PAGE, FileSink
+from packager.progress import listening
+
+DATA = bytes(range(251)) * 20_000
+REAL_COPY = os.copy_file_range
+
+
+def library(payload: Any) -> mblob.Module:
+    root = mblob.csource_module("int f(int x) { return x + 1; }\n")
+    root.import_module(mblob.blob_module("raw", payload))
+    return root
+
+
+def payload_of(path: Path) -> bytes:
+    with mblob.open(path) as lib:
+        lib.verify("full")
+        return bytes(lib.entries[1].view())
+
+
+def weights(path: Path, size: int = 2 << 20) -> Path:
+    """A safetensors file whose data starts at a multiple of 64 bytes, so that it may lie at whole pages."""
+    header = b'{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (size, size)
+    header += b" " * (-(8 + len(header)) % 64)
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(range(256)) * (size // 256))
+    return path
+
+
+# -- copy_file_range --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes that each copy_file_range copied."""
+    counts: list[int] = []
+
+    def counted(*args: Any) -> int:
+        counts.append(REAL_COPY(*args))
+        return counts[-1]
+
+    monkeypatch.setattr(os, "copy_file_range", counted)
+    return counts
+
+
+def test_large_weights_are_copied_by_reference(tmp_path: Path, taken: list[int]) -> None:
+    path = weights(tmp_path / "w.safetensors")
+    root = mblob.csource_module("int f;")
+    root.import_module(mblob.safetensors_module(path))
+    root.export_library(tmp_path / "x.so", digest="none")
+    assert sum(taken) == path.stat().st_size
+    with mblob.open(tmp_path / "x.so") as lib:
+        offset = lib.to_json()["entries"][1]["offset"]
+        assert offset % (1 << 16) == 0
+        assert lib.entries[1].view() == path.read_bytes()
+    taken.clear()
+    root.export_library(tmp_path / "x.so")  # with digests all bytes are seen
+    assert taken == []
+    assert payload_of(tmp_path / "x.so") == path.read_bytes()
+
+
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM])
+def test_without_copy_file_range_it_is_read_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    calls = []
+
+    def refuse(*args: Any) -> int:
+        calls.append(args)
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "copy_file_range", refuse)
+    root = mblob.csource_module("int f;")
+    root.import_module(mblob.safetensors_module(weights(tmp_path / "w.safetensors")))
+    root.export_library(tmp_path / "x.so", digest="none")
+    assert len(calls) == 1  # it is not asked again and again
+    assert payload_of(tmp_path / "x.so") == (tmp_path / "w.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("most", [1, 5000, 70_000, 1 << 20])
+def test_copies_that_are_shorter_than_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(os, "copy_file_range", lambda src, dst, count, at: REAL_COPY(src, dst, min(count, most), at))
+    root = mblob.csource_module("int f;")
+    root.import_module(mblob.safetensors_module(weights(tmp_path / "w.safetensors")))
+    root.export_library(tmp_path / "x.so", digest="none")
+    assert payload_of(tmp_path / "x.so") == (tmp_path / "w.safetensors").read_bytes()
+
+
+def test_a_file_system_whose_copy_file_range_copies_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "copy_file_range", lambda *_: 0)
+    root = mblob.csource_module("int f;")
+    root.import_module(mblob.safetensors_module(weights(tmp_path / "w.safetensors")))
+    root.export_library(tmp_path / "x.so", digest="none")
+    assert payload_of(tmp_path / "x.so") == (tmp_path / "w.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+@pytest.mark.parametrize("call", ["copy_file_range", "write"])
+def test_no_room_is_an_error_of_the_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, call: str
+) -> None:
+    real = os.write
+    fault = OSError(code, os.strerror(code))
+
+    def full(*args: Any) -> int:
+        if call == "write" and len(args[1]) < STEP:
+            return real(*args)
+        raise fault
+
+    (tmp_path / "x.so").write_bytes(b"old")
+    root = mblob.csource_module("int f;")
+    root.import_module(mblob.safetensors_module(weights(tmp_path / "w.safetensors")))
+    digest = "none" if call == "copy_file_range" else "crc32"
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(OSError, match="the output cannot be written") as caught:
+        root.export_library(tmp_path / "x.so", digest=digest)
+    monkeypatch.undo()
+    assert (caught.value.errno, caught.value.filename) == (code, str(tmp_path / "x.so"))
+    assert (tmp_path / "x.so").read_bytes() == b"old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["TMPDIR", "w.safetensors", "x.so"]
+
+
+def test_a_payload_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"the payload cannot be read: Input/output error.*/proc/self/mem"):
+        library("/proc/self/mem").export_library(tmp_path / "x.so")
+
+
+def test_a_sink_takes_whole_pages_only(tmp_path: Path, taken: list[int]) -> None:
+    (tmp_path / "in").write_bytes(DATA)
+    with (tmp_path / "in").open("rb") as source, (tmp_path / "out").open("wb") as file:
+        file.seek(PAGE)
+        sink = FileSink(file.fileno())
+        assert sink.take(source.fileno(), 1, 100) == 0
+        assert sink.take(source.fileno(), PAGE, 100) == 100
+        assert sink.take(source.fileno(), 2 * PAGE, 100) == 0
+        sink.skip(PAGE - 100)
+        sink.write(b"end")
+    assert taken == [100]
+    assert sink.size == PAGE + 3
+    assert (tmp_path / "out").read_bytes() == bytes(PAGE) + DATA[PAGE:][:100] + bytes(PAGE - 100) + b"end"
+
+
+def test_writes_are_short_and_end_at_whole_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+    real = os.write
+
+    def some(fd: int, data: memoryview) -> int:
+        lengths.append(len(data))
+        return real(fd, data[: len(data) // 2 + 1])  # as a signal or a quota may make it
+
+    with (tmp_path / "out").open("wb") as file:
+        file.seek(41)
+        monkeypatch.setattr(os, "write", some)
+        FileSink(file.fileno()).write(DATA)
+        monkeypatch.undo()
+    assert (tmp_path / "out").read_bytes()[41:] == DATA
+    assert max(lengths) <= STEP
+    assert lengths[0] == STEP - 41
+
+
+# -- inputs that change -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("digest", ["crc32", "none"])
+@pytest.mark.parametrize("change", ["grows", "shrinks", "is written", "is replaced"])
+def test_a_payload_that_changes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, digest: str
+) -> None:
+    path = tmp_path / "p"
+    path.write_bytes(DATA)
+    (tmp_path / "x.so").write_bytes(b"old")
+    real = FileSink.write
+
+    def meanwhile(self: FileSink, data: Any) -> None:
+        real(self, data)
+        if len(data) < 100_000 or not path.exists():
+            return
+        if change == "is replaced":
+            path.unlink()
+        elif change == "shrinks":
+            os.truncate(path, 300_000)
+        else:
+            with path.open("r+b") as file:
+                file.seek(0, os.SEEK_END if change == "grows" else os.SEEK_SET)
+                file.write(b"more")
+            os.utime(path, ns=(1, 1))
+
+    monkeypatch.setattr(FileSink, "write", meanwhile)
+    if change == "is replaced":  # the file that was opened is whole, and nobody writes to it
+        library(path).export_library(tmp_path / "x.so", digest=digest)
+        monkeypatch.undo()
+        assert payload_of(tmp_path / "x.so") == DATA
+        return
+    with pytest.raises(mblob.MblobError, match=r"/p: changed while it was read: .*pack again when nobody does"):
+        library(path).export_library(tmp_path / "x.so", digest=digest)
+    assert (tmp_path / "x.so").read_bytes() == b"old"
+
+
+# -- while compilers run ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every payload is copied early; what happened to it."""
+    monkeypatch.setattr(early, "WORTH", 1)
+    events: list[str] = []
+    for name in ("result", "cancel"):
+        real = getattr(early.EarlyBlob, name)
+
+        def noted(self: early.EarlyBlob, name: str = name, real: Callable[[early.EarlyBlob], Any] = real) -> Any:
+            events.append(name)
+            return real(self)
+
+        monkeypatch.setattr(early.EarlyBlob, name, noted)
+    return events
+
+
+@pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
+@pytest.mark.parametrize("digest", ["crc32", "sha256", "none"])
+def test_an_early_blob(
+    tmp_path: Path, always: list[str], require: Callable[[str], str], linker: str, digest: str
+) -> None:
+    require(f"ld.{linker}")
+    (tmp_path / "p").write_bytes(DATA)
+    library(tmp_path / "p").export_library(tmp_path / "x.so", options=[f"-fuse-ld={linker}"], digest=digest)
+    assert always == ([] if linker == "mold" else ["result"])
+    assert payload_of(tmp_path / "x.so") == DATA
+    assert ctypes.CDLL(str(tmp_path / "x.so")).f(4) == 5
+    library(DATA).export_library(tmp_path / "y.so", options=[f"-fuse-ld={linker}"], digest=digest)
+    assert (tmp_path / "x.so").read_bytes() == (tmp_path / "y.so").read_bytes()
+
+
+@pytest.mark.parametrize("tool", [["strip"], ["objcopy", "--strip-debug"], ["strip", "-g"]])
+def test_tools_take_a_library_whose_blob_came_early(
+    tmp_path: Path, always: list[str], require: Callable[[str], str], tool: list[str]
+) -> None:
+    require(tool[0])
+    library(DATA).export_library(tmp_path / "x.so")
+    said = subprocess.run(["readelf", "-aW", tmp_path / "x.so"], capture_output=True, text=True, check=True)
+    assert "warning" not in (said.stdout + said.stderr).lower()
+    subprocess.run([*tool, tmp_path / "x.so"], check=True)
+    assert payload_of(tmp_path / "x.so") == DATA
+    assert mblob.load_module(tmp_path / "x.so").imported_modules[0].payload == DATA
+
+
+def test_a_library_that_does_not_fit_in_front_of_the_blob(
+    tmp_path: Path, always: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(early.EarlyBlob, "offset", PAGE)
+    told: list[int] = []
+    with listening(told.append):
+        library(DATA).export_library(tmp_path / "x.so")
+    assert always == ["cancel"]
+    assert payload_of(tmp_path / "x.so") == DATA
+    assert sum(told) == (tmp_path / "x.so").stat().st_size - _around_blob(tmp_path / "x.so")
+
+
+def _around_blob(path: Path) -> int:
+    with mblob.open(path) as lib:
+        return path.stat().st_size - int(lib.to_json()["blob"]["size"])
+
+
+def test_a_linker_that_cannot_grow_gets_the_blob_anew(
+    tmp_path: Path, always: list[str], require: Callable[[str], str]
+) -> None:
+    require("mold")
+    (tmp_path / "cc").write_text('#!/bin/sh\nexec gcc -fuse-ld=mold "$@"\n')  # nobody says so in options=
+    (tmp_path / "cc").chmod(0o755)
+    library(DATA).export_library(tmp_path / "x.so", cc=str(tmp_path / "cc"))
+    assert always == ["cancel"]
+    assert payload_of(tmp_path / "x.so") == DATA
+
+
+@pytest.mark.parametrize("what", ["compile", "payload"])
+def test_a_failure_beside_an_early_blob(tmp_path: Path, always: list[str], what: str) -> None:
+    (tmp_path / "x.so").write_bytes(b"old")
+    (tmp_path / "p").write_bytes(DATA)
+    root = library(tmp_path / "p" if what == "compile" else "/proc/self/mem")
+    if what == "compile":
+        root.import_module(mblob.csource_module("int g( {\n"))
+    else:
+        root.import_module(mblob.blob_module("more", DATA))
+    with pytest.raises(mblob.ToolchainError if what == "compile" else OSError, match=r"lib\d\.c|/proc/self/mem"):
+        root.export_library(tmp_path / "x.so")
+    assert (tmp_path / "x.so").read_bytes() == b"old"
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+def test_an_iterable_waits_for_the_link(tmp_path: Path, always: list[str]) -> None:
+    asked = []
+
+    def pieces() -> Any:
+        asked.append(1)
+        yield DATA
+
+    root = library(pieces())
+    root.import_module(mblob.csource_module("int g( {\n"))
+    with pytest.raises(mblob.ToolchainError):
+        root.export_library(tmp_path / "x.so")
+    assert (asked, always) == ([], [])  # it is still there for the next try
+
+
+# -- build-ids --------------------------------------------------------------------------------------------
+
+
+def build_id(path: Path) -> bytes:
+    elf = ElfFile(memoryview(path.read_bytes()), path.name)
+    return next(desc for owner, kind, desc, _ in elf.notes() if owner == b"GNU" and kind == 3)
+
+
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("digest", ["crc32", "sha256", "none"])
+@pytest.mark.parametrize("at", [0, 1_234_567, len(DATA) - 1])
+def test_a_byte_of_the_payload_changes_the_build_id(tmp_path: Path, at: int, digest: str, index: bool) -> None:
+    found = set()
+    for flip in (0, 1, 0):
+        data = bytearray(DATA)
+        data[at] ^= flip
+        root = mblob.csource_module("int f;")
+        root.import_module(mblob.device_module("opencl", "__kernel void k() {}"))
+        root.import_module(mblob.const_loader_module({"c": memoryview(data)}, {}))
+        root.export_library(tmp_path / "x.so", digest=digest, index=index, options=["-Wl,--build-id=sha1"])
+        found.add(build_id(tmp_path / "x.so"))
+    assert len(found) == 2
+
+
+def test_of_a_large_blob_without_digests_a_changed_mib_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elf_patch, "WHOLE", 1 << 20)
+    size, found = 6 << 20, set()
+    for at in (None, 0, 1_500_000, 3 << 20, size - (1 << 20)):
+        data = bytearray(size)
+        if at is not None:
+            data[at : at + (1 << 20)] = b"x" * (1 << 20)
+        library(data).export_library(tmp_path / "x.so", digest="none", options=["-Wl,--build-id=sha1"])
+        found.add(build_id(tmp_path / "x.so"))
+    assert len(found) == 5
+
+
+# -- signals ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_every_step_leaves_nothing(tmp_path: Path, root: Path, number: signal.Signals) -> None:
+    """The signal comes at each call that makes, fills, moves or removes a file: one build for each."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "tmp").mkdir()
+    script = textwrap.dedent(
+        """
+        import os, signal, sys, mblob
+        from packager import early
+        early.WORTH = 1
+        number, at, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+        signal.signal(signal.SIGTERM, lambda n, f: sys.exit(128 + n))
+        seen = 0
+        def hook(event, args):
+            global seen
+            if event in ("os.mkdir", "os.rename", "os.chmod", "os.remove", "shutil.rmtree", "subprocess.Popen") or (
+                event == "open" and isinstance(args[0], str) and out in args[0]
+            ):
+                seen += 1
+                if seen == at:
+                    os.kill(os.getpid(), number)
+        root = mblob.csource_module("int f;")
+        root.import_module(mblob.blob_module("raw", bytes(3000000)))
+        import packager.export, packager.link
+        sys.addaudithook(hook)
+        try:
+            root.export_library(out + "/x.so")
+        finally:
+            print(seen)
+        """
+    )
+    environment = {**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(tmp_path / "tmp")}
+    outcomes = []
+    at = 1
+    while True:
+        (tmp_path / "out" / "x.so").write_bytes(b"old")
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(int(number)), str(at), str(tmp_path / "out")],
+            env=environment, capture_output=True, text=True,
+        )  # fmt: skip
+        assert [p.name for p in (tmp_path / "out").iterdir()] == ["x.so"], (at, done.stderr)
+        assert list((tmp_path / "tmp").iterdir()) == [], (at, done.stderr)
+        outcomes.append((tmp_path / "out" / "x.so").read_bytes() == b"old")
+        if done.returncode == 0:
+            break
+        at += 1
+    assert outcomes[0]
+    assert not outcomes[-1]
+    assert at > 10
+    with mblob.open(tmp_path / "out" / "x.so") as lib:
+        lib.verify("full")
+
+
+def test_a_file_that_an_ended_compiler_still_writes_goes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from packager import output
+
+    calls = []
+    real = output.shutil.rmtree
+
+    def late(folder: Path, ignore_errors: bool) -> None:
+        real(folder, ignore_errors=ignore_errors)
+        calls.append(folder)
+        if len(calls) == 1:
+            folder.mkdir()
+            (folder / "late.o").touch()
+
+    monkeypatch.setattr(output.shutil, "rmtree", late)
+    with output.workspace(None) as work:
+        pass
+    assert not work.exists()
+    assert len(calls) >= 2
+
+
+def test_what_a_compiler_started_ends_with_it(tmp_path: Path, processes_with: Callable[[str], list[str]]) -> None:
+    mark = tmp_path / "started"
+    (tmp_path / "cc").write_text(f"#!/bin/sh\n(trap '' TERM; echo > {mark}; sleep 300; sleep 300) &\nwait\n")
+    (tmp_path / "cc").chmod(0o755)
+    running = processes.Processes()
+    real = subprocess.Popen.communicate
+
+    def interrupted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        while not mark.exists():
+            os.sched_yield()
+        raise KeyboardInterrupt
+
+    subprocess.Popen.communicate = interrupted  # type: ignore[method-assign]
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            running.run([str(tmp_path / "cc")], tmp_path)
+    finally:
+        subprocess.Popen.communicate = real  # type: ignore[method-assign]
+    assert processes_with(str(mark)) == []
+
+
+def test_the_place_of_a_blob_follows_the_rules_of_segments(tmp_path: Path) -> None:
+    """Offset and address agree modulo the alignment that the segment asks for, or no loader maps it."""
+    library(DATA).export_library(tmp_path / "x.so")
+    elf = ElfFile(memoryview((tmp_path / "x.so").read_bytes()), "x.so")
+    for s in elf.segments:
+        if s.p_type == 1:
+            assert (s.p_offset - s.p_vaddr) % s.p_align == 0
+    with pytest.raises(ToolchainError, match="did not place the packed modules"):
+        grow.check(elf_patch.Stub(b"", elf, next(s for s in elf.dynsym if s.name == "f"), None))

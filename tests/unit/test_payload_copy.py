@@ -1,0 +1,173 @@
+"""Copying payloads: the same bytes and digests in the loop and on a thread, from files, buffers and iterables; holes."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import random
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mblob.digest import Crc32, crc32_of_zeros, hasher
+from mblob.payload_copy import HANDED, LARGE, Copier
+from mblob.payload_source import BytesPayload, FilePayload, IterPayload, Payload
+from mblob.sink import STEP, BytesSink
+
+DATA = random.Random(7).randbytes(LARGE + HANDED + 12345)
+SIZES = (0, 1, STEP - 1, STEP, STEP + 1, HANDED, HANDED + STEP + 1, len(DATA))
+
+
+class RecordingSink(BytesSink):
+    """Starts somewhere in a step, as a blob behind a header does, and notes what it is asked."""
+
+    def __init__(self, start: int = 0) -> None:
+        super().__init__()
+        self.start = start
+        self.ends: list[int] = []
+        self.skipped = 0
+
+    @property
+    def room(self) -> int:  # type: ignore[override]
+        return STEP - (self.start + len(self.data)) % STEP
+
+    def write(self, data: memoryview | bytes, /) -> None:
+        super().write(data)
+        self.ends.append(self.start + len(self.data))
+
+    def skip(self, count: int, /) -> None:
+        self.data += bytes(count)
+        self.skipped += count
+
+
+def copy(payload: Payload, algorithm: int, hashing: str, start: int = 0) -> tuple[RecordingSink, int, bytes]:
+    sink = RecordingSink(start)
+    with Copier(sink, algorithm, hashing) as copier:
+        size, value = copier.copy(payload)
+    return sink, size, value
+
+
+def expected(data: bytes, algorithm: int) -> bytes:
+    return [b"", zlib.crc32(data).to_bytes(4, "little"), hashlib.sha256(data).digest()][algorithm]
+
+
+@pytest.mark.parametrize("hashing", ["auto", "thread", "loop"])
+@pytest.mark.parametrize("algorithm", [0, 1, 2])
+@pytest.mark.parametrize("size", SIZES)
+def test_files_buffers_and_iterables_give_the_same(tmp_path: Path, size: int, algorithm: int, hashing: str) -> None:
+    data = DATA[:size]
+    (tmp_path / "p").write_bytes(data)
+    pieces = (data[at : at + 100_003] for at in range(0, size, 100_003))
+    for payload in (FilePayload(tmp_path / "p"), BytesPayload(data), IterPayload(pieces)):
+        sink, copied, value = copy(payload, algorithm, hashing, 41)
+        assert copied == size
+        assert sink.data == data
+        assert value == expected(data, algorithm)
+
+
+@pytest.mark.parametrize("hashing", ["thread", "loop"])
+def test_pieces_of_files_and_buffers_end_where_steps_of_the_output_do(tmp_path: Path, hashing: str) -> None:
+    (tmp_path / "p").write_bytes(DATA)
+    for payload in (FilePayload(tmp_path / "p"), BytesPayload(DATA)):
+        sink, _, _ = copy(payload, 1, hashing, 41)
+        assert len(sink.ends) > 1
+        assert all(end % STEP == 0 for end in sink.ends[:-1])
+
+
+@pytest.mark.parametrize("hashing", ["thread", "loop"])
+def test_an_iterable_may_fill_one_buffer_again_and_again(hashing: str) -> None:
+    def pieces() -> Iterator[bytearray]:
+        buffer = bytearray(HANDED)
+        for i in range(20):
+            buffer[:] = bytes([i]) * HANDED
+            yield buffer
+
+    wanted = b"".join(bytes([i]) * HANDED for i in range(20))
+    sink, _, value = copy(IterPayload(pieces()), 2, hashing)
+    assert sink.data == wanted
+    assert value == hashlib.sha256(wanted).digest()
+
+
+def test_several_payloads_have_digests_of_their_own() -> None:
+    with Copier(BytesSink(), 1, "thread") as copier:
+        for data in (DATA, b"", DATA[:100], DATA[::-1]):
+            assert copier.copy(BytesPayload(data)) == (len(data), expected(data, 1))
+
+
+def test_what_goes_wrong_on_the_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Crc32, data: object) -> None:
+        raise MemoryError("no room to hash")
+
+    monkeypatch.setattr(Crc32, "update", broken)
+    with pytest.raises(MemoryError, match="no room to hash"):
+        copy(BytesPayload(DATA), 1, "thread")
+
+
+def test_a_sink_that_fails_ends_the_thread() -> None:
+    class Full(BytesSink):
+        def write(self, data: memoryview | bytes, /) -> None:
+            raise OSError(errno.ENOSPC, "full")
+
+    copier = Copier(Full(), 1, "thread")
+    with pytest.raises(OSError, match="full"), copier:
+        copier.copy(BytesPayload(DATA))
+    assert copier._beside is not None
+    assert not copier._beside._thread.is_alive()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 255, 4096, (1 << 20) + 3])
+@pytest.mark.parametrize("crc", [0, 1, 0xFFFFFFFF, 0x12345678])
+def test_the_checksum_of_zeros_is_zlibs(crc: int, count: int) -> None:
+    assert crc32_of_zeros(crc, count) == zlib.crc32(bytes(count), crc)
+
+
+def test_the_checksum_of_five_gib_of_zeros_is_that_of_its_parts() -> None:
+    whole = crc32_of_zeros(7, 5 << 30)
+    assert whole == crc32_of_zeros(crc32_of_zeros(7, (2 << 30) + 1), (3 << 30) - 1)
+
+
+@pytest.fixture
+def sparse(tmp_path: Path) -> tuple[Path, bytes]:
+    """A file with holes at its start, in the middle and at its end."""
+    data = bytearray(8 << 20)
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(len(data))
+        for at in (1 << 20, 5 << 20):
+            file.seek(at)
+            file.write(b"data" * 1000)
+            data[at : at + 4000] = b"data" * 1000
+    return tmp_path / "sparse", bytes(data)
+
+
+@pytest.mark.parametrize("hashing", ["thread", "loop"])
+@pytest.mark.parametrize("algorithm", [0, 1, 2])
+def test_holes_stay_holes(sparse: tuple[Path, bytes], algorithm: int, hashing: str) -> None:
+    path, data = sparse
+    sink, size, value = copy(FilePayload(path), algorithm, hashing)
+    assert (size, value) == (len(data), expected(data, algorithm))
+    assert sink.data == data
+    if path.stat().st_blocks * 512 < len(data):  # the file system of this machine knows holes
+        assert sink.skipped > 4 << 20
+
+
+def test_a_file_system_that_does_not_tell_its_holes(
+    sparse: tuple[Path, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EINVAL, "no such thing")
+
+    monkeypatch.setattr(os, "lseek", refuse)
+    sink, _, value = copy(FilePayload(sparse[0]), 1, "loop")
+    assert (sink.data, sink.skipped, value) == (sparse[1], 0, expected(sparse[1], 1))
+
+
+def test_every_hasher_takes_zeros() -> None:
+    for algorithm in (0, 1, 2):
+        value = hasher(algorithm)
+        value.update(b"x")
+        value.zeros((1 << 20) + 5)
+        value.update(b"y")
+        assert value.digest() == expected(b"x" + bytes((1 << 20) + 5) + b"y", algorithm)
