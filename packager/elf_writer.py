@@ -30,8 +30,8 @@ from mblob.elf_records import (
     STV_HIDDEN,
 )
 from mblob.file_kind import ELF_MAGIC
-from packager.objects import Machine
 from packager.file_sink import FileSink
+from packager.objects import Machine
 
 PAYLOAD_ALIGN = 1 << 16  # also the largest page of any Linux machine
 PLACEHOLDER_SIZE = 4096

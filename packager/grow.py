@@ -105,10 +105,12 @@ def _fits(stub: Stub, segment: int, start: int, place: int) -> bool:
     return stub.elf.bits == 64 and alone and start <= place and (place - s.p_vaddr) % max(s.p_align, 1) == 0
 
 
-def _patch_headers(
-    fd: int, stub: Stub, segment: int, places: tuple[int, int], shift: int, size: int
-) -> Patch:  # fmt: skip
-    """Make the headers say what the file is. `places`: offsets of the placeholder in the stub, of the blob in the file."""
+def _patch_headers(fd: int, stub: Stub, segment: int, places: tuple[int, int], shift: int, size: int) -> Patch:
+    """Make the headers say what the file is.
+
+    Args:
+        places: offsets of the placeholder in the stub, and of the blob in the file.
+    """
     elf = stub.elf
     patch = Patch(fd, elf)
     start, place = places

@@ -6,7 +6,6 @@ import errno
 import os
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,6 +72,15 @@ def _temporary_folder(parent: Path, prefix: str, output: str | None = None) -> I
         _remove(folder)
 
 
+def _place_of_temporary_files() -> Path:
+    """What `tempfile.gettempdir` finds, without the file that it writes to see whether it can: signals leave it."""
+    named = [os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
+    for place in (*named, "/tmp", "/var/tmp"):
+        if place and Path(place).is_dir() and os.access(place, os.W_OK | os.X_OK):
+            return Path(place).absolute()
+    return Path.cwd()
+
+
 def _remove(folder: Path) -> None:
     """Remove a folder of ours, however many signals arrive meanwhile; the last one is raised behind that."""
     caught: BaseException | None = None
@@ -96,7 +104,7 @@ def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
         path.mkdir(parents=True, exist_ok=True)
         yield path
         return
-    with _temporary_folder(Path(tempfile.gettempdir()), "mblob-") as made:
+    with _temporary_folder(_place_of_temporary_files(), "mblob-") as made:
         try:
             yield made
         except OSError as exc:

@@ -58,6 +58,8 @@ class Processes:
             output, _ = process.communicate()
         except BaseException:
             self._end(process)
+            assert process.stdout is not None
+            process.stdout.close()
             raise
         finally:
             with self._lock:

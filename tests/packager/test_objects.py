@@ -15,8 +15,8 @@ from mblob.functions_table import Row, checksum, encode
 from packager import objects
 from packager.devc_c import to_c
 from packager.elf_writer import PAYLOAD_ALIGN, section_for, write_object
-from packager.objects import Machine
 from packager.file_sink import FileSink
+from packager.objects import Machine
 from packager.rename import rename_symbols
 from packager.wrappers import announcement
 

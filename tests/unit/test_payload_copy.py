@@ -1,4 +1,4 @@
-"""Copying payloads: the same bytes and digests in the loop and on a thread, from files, buffers and iterables; holes."""
+"""Copying payloads: the same bytes and digests in the loop and on a thread, from files, buffers, iterables; holes."""
 
 from __future__ import annotations
 
