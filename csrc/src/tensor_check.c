@@ -2,6 +2,7 @@
 
 #include <stdbool.h>
 
+#include "compact.h"
 #include "device/device.h"
 #include "dtype.h"
 #include "error.h"
@@ -30,20 +31,11 @@ int mb_tensor_size(const DLTensor *t, size_t *out) {
   return status;
 }
 
-static bool is_compact(const DLTensor *t) {
-  int64_t expected = 1;
-  for (int32_t i = t->ndim; t->strides && i-- > 0;) {
-    if (t->shape[i] != 1 && t->strides[i] != expected) return false;
-    if (__builtin_mul_overflow(expected, t->shape[i], &expected)) return false;
-  }
-  return true;
-}
-
 int mb_tensor_check(const DLTensor *t, size_t *size) {
   int status = mb_device_check(t->device);
   if (!status && !mb_dtype_check(t->dtype.code, t->dtype.bits, t->dtype.lanes)) status = MBLOB_E_ARGUMENT;
   if (!status) status = mb_tensor_size(t, size);
   if (status || !*size) return status;
-  if (!is_compact(t)) return mb_fail(MBLOB_E_ARGUMENT, "the strides are not those of compact rows");
+  if (!mb_is_compact(t)) return mb_fail(MBLOB_E_ARGUMENT, "the strides are not those of compact rows");
   return t->data ? MBLOB_OK : mb_fail(MBLOB_E_ARGUMENT, "data is NULL, expected %zu bytes", *size);
 }

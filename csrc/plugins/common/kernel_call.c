@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compact.h"
 #include "error.h"
 #include "kernel_list.h"
 
@@ -124,13 +125,10 @@ int mb_kernel_scalar(const struct mb_kernel *kernel, int index, TVMValue value, 
 }
 
 int mb_kernel_check_compact(const struct mb_kernel *kernel, int index, const DLTensor *tensor) {
-  int64_t expected = 1;
-  for (int32_t i = tensor->ndim - 1; tensor->strides && i >= 0; i--) {
-    if (tensor->shape[i] == 0) return MBLOB_OK;
-    if (tensor->shape[i] != 1 && tensor->strides[i] != expected)
-      return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: expected a compact tensor, its stride %d is %lld, "
-                     "not %lld elements", kernel->name, index, i, (long long)tensor->strides[i], (long long)expected);
-    expected *= tensor->shape[i];
-  }
-  return MBLOB_OK;
+  int64_t expected;
+  int axis = mb_loose_axis(tensor, &expected);
+  return axis < 0 ? MBLOB_OK
+                  : mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: expected a compact tensor, its stride %d is %lld, "
+                            "not %lld elements", kernel->name, index, axis, (long long)tensor->strides[axis],
+                            (long long)expected);
 }

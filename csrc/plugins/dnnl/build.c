@@ -9,6 +9,7 @@
 
 #include "host.h"
 #include "steps.h"
+#include "threads.h"
 #include "view.h"
 
 int dn_fail_build(const struct dn_build *build, int status, const char *format, ...) {
@@ -55,6 +56,40 @@ const dn_md *dn_plain_md(struct dn_build *build, int rank, const int64_t *dims, 
 const dn_md *dn_any_md(struct dn_build *build, int rank, const int64_t *dims, enum dn_type type) {
   dn_md *md;
   return dn_keep_md(build, build->library->version->md_strided(rank, dims, (int)type, NULL, &md), &md, "any");
+}
+
+/* ---- threads ---- */
+
+/* About a microsecond of one core: as long as threads take to meet, and less than they take to wake up. */
+#define SMALL_WORK 131072.0
+#define WORK_OF_AN_ELEMENT 8.0 /* that is read, computed on alone, and written */
+
+void dn_restore_threads(struct dn_build *build, int threads) {
+  dn_threads_set(build->library, build->threads, threads);
+  build->threads = threads;
+}
+
+int dn_choose_threads(struct dn_build *build, double work) {
+  int before = build->threads, all = build->plan->threads;
+  dn_restore_threads(build, all > 1 && work < SMALL_WORK ? 1 : all);
+  return before;
+}
+
+static double elements(const struct dn_tensor *tensor) { return (double)(tensor->bytes / dn_type_size(tensor->type)); }
+
+static double work_of(const struct dn_build *build, const struct dn_operation *op) {
+  const struct dn_tensor *tensors = build->graph->tensors;
+  double results = elements(&tensors[build->node->first_tensor]), most = results;
+  double weights = op->weights.md ? elements(&tensors[op->weights.tensor]) : 0;
+  switch (op->problem.kind) {
+    case DN_CONVOLUTION:
+    case DN_DECONVOLUTION:
+    case DN_INNER_PRODUCT: return weights * results / (double)op->dst_view->dims[1];
+    case DN_MATMUL: return weights * results / (double)(op->dst_view->dims[0] * op->dst_view->dims[2]);
+    default:
+      if (op->src.md && elements(&tensors[op->src.tensor]) > most) most = elements(&tensors[op->src.tensor]);
+      return WORK_OF_AN_ELEMENT * most;
+  }
 }
 
 /* ---- operands ---- */
@@ -254,7 +289,7 @@ int dn_build_operation(struct dn_build *build, struct dn_operation *op) {
   if (!problem->src) problem->src = op->src.md;
   if (!problem->weights) problem->weights = op->weights.md;
   if (!problem->bias) problem->bias = op->bias.md;
-  int status = set_attributes(build, op, &attributes);
+  int threads = dn_choose_threads(build, work_of(build, op)), status = set_attributes(build, op, &attributes);
   if (!status) {
     problem->attributes = attributes;
     int told = lib->version->primitive_desc(problem, lib->engine, &desc);
@@ -262,5 +297,6 @@ int dn_build_operation(struct dn_build *build, struct dn_operation *op) {
   }
   if (desc) (void)lib->primitive_desc_destroy(desc);
   if (attributes) (void)lib->attr_destroy(attributes);
+  dn_restore_threads(build, threads);
   return status;
 }

@@ -40,6 +40,7 @@ struct dn_build {
   struct dn_copy *copies;
   size_t copy_count, copy_capacity;
   void *stream; /* of work on constants */
+  int threads;  /* that primitives are made for now; 0 if the library has no threads */
 };
 
 struct dn_view;
@@ -79,6 +80,10 @@ int dn_constant_floats(struct dn_build *build, size_t tensor, const char *what, 
                        const float **floats, size_t *count);
 
 int dn_reorder(struct dn_build *build, struct dn_operand *operand, const dn_md *wanted);
+/* From now on make primitives for one thread, where others would cost more than they help, or for all. `work`:
+ * multiplications, or so. The number of threads before is returned. */
+int dn_choose_threads(struct dn_build *build, double work);
+void dn_restore_threads(struct dn_build *build, int threads);
 int dn_build_operation(struct dn_build *build, struct dn_operation *operation);
 
 /* operators.c: translate build->node. */

@@ -140,6 +140,13 @@ static int keep_constants(struct dn_plan *plan) {
   return MBLOB_OK;
 }
 
+static int most_threads(const struct dn_plan *plan) {
+  int most = plan->threads > 0;
+  for (size_t i = 0; i < plan->step_count; ++i)
+    if (plan->steps[i].threads > most) most = plan->steps[i].threads;
+  return most;
+}
+
 static int translate_all(struct dn_build *build) {
   int status = begin_values(build);
   for (size_t n = 0; n < build->graph->node_count && !status; ++n) {
@@ -157,6 +164,7 @@ int dn_build_plan(struct dn_build *build) {
   int told = build->library->stream_create(&build->stream, build->library->engine, DN_IN_ORDER);
   int status = told ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN has no stream: %s", dn_status_text(told))
                     : translate_all(build);
+  build->plan->threads = most_threads(build->plan);
   if (build->stream) (void)build->library->stream_destroy(build->stream);
   free(build->copies);
   free(build->values);

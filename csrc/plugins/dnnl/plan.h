@@ -27,6 +27,7 @@ struct dn_step_argument {
 struct dn_step {
   void *primitive;
   size_t node; /* for errors; SIZE_MAX: of an output */
+  int threads; /* that it was made for */
   size_t count;
   struct dn_step_argument *arguments;
 };
@@ -58,7 +59,7 @@ struct dn_plan {
   size_t slot_count, step_count, buffer_count, constant_count;
   size_t slot_capacity, step_capacity, buffer_capacity, constant_capacity;
   uint64_t arena_size;
-  int threads; /* that the primitives were made for; 0 if the library has no threads */
+  int threads; /* the most that a step has; 0 if the library has no threads */
 };
 
 /* Room for another item of a list of the plan; zeroed. NULL when memory is out (recorded). */

@@ -10,22 +10,16 @@
 #include <string.h>
 
 #include "build.h"
+#include "compact.h"
 #include "graph.h"
 #include "host.h"
 #include "run.h"
-
-/* What one __init_ made. */
-struct prepared {
-  struct dn_plan plan;
-  struct dn_runner runner;
-  size_t users; /* the module while it is the current one, and calls; guarded by the module's lock */
-};
+#include "threads.h"
 
 struct module {
   const char *names[3]; /* of its functions */
   struct dn_graph graph;
-  pthread_mutex_t lock;
-  struct prepared *current; /* guarded by the lock; NULL before the first __init_ */
+  struct dn_calls calls;
 };
 
 enum function { GET_SYMBOL = 1, GET_CONST_VARS, INIT, RUN }; /* as the addresses that `function` gives */
@@ -39,49 +33,19 @@ static int describe(char *text, size_t size) {
   return MBLOB_OK;
 }
 
-/* ---- what calls share ---- */
-
-static struct prepared *hold_current(struct module *m) {
-  (void)pthread_mutex_lock(&m->lock);
-  struct prepared *current = m->current;
-  if (current) ++current->users;
-  (void)pthread_mutex_unlock(&m->lock);
-  return current;
-}
-
-static void let_go(struct module *m, struct prepared *prepared) {
-  (void)pthread_mutex_lock(&m->lock);
-  bool last = --prepared->users == 0;
-  (void)pthread_mutex_unlock(&m->lock);
-  if (!last) return;
-  dn_runner_end(&prepared->runner);
-  dn_plan_free(&prepared->plan);
-  free(prepared);
-}
-
-static void replace_current(struct module *m, struct prepared *fresh) {
-  fresh->users = 1;
-  (void)pthread_mutex_lock(&m->lock);
-  struct prepared *before = m->current;
-  m->current = fresh;
-  (void)pthread_mutex_unlock(&m->lock);
-  if (before) let_go(m, before);
-}
-
 /* ---- opening ---- */
 
 static void close_module(void *self) {
   struct module *m = self;
-  if (m->current) let_go(m, m->current);
+  dn_calls_end(&m->calls);
   dn_graph_free(&m->graph);
-  (void)pthread_mutex_destroy(&m->lock);
   free(m);
 }
 
 static int open_module(const mblob_host *host, const struct mblob_module_info *info, void **self) {
   struct module *m = calloc(1, sizeof(*m));
   if (!m) return mb_fail_memory(sizeof(*m));
-  int status = pthread_mutex_init(&m->lock, NULL) ? mb_fail_memory(sizeof(m->lock)) : MBLOB_OK;
+  int status = dn_calls_begin(&m->calls, &m->graph);
   if (!status) status = dn_graph_read(&m->graph, info->payload, info->payload_size);
   if (status) {
     close_module(m);
@@ -108,34 +72,20 @@ static int find_function(void *self, const char *name, void **function) {
 
 /* ---- arguments ---- */
 
-static enum dn_type type_of(DLDataType type) {
-  if (type.lanes != 1) return DN_NO_TYPE;
-  switch (type.code << 8 | type.bits) {
-    case kDLFloat << 8 | 32: return DN_F32;
-    case kDLFloat << 8 | 16: return DN_F16;
-    case kDLBfloat << 8 | 16: return DN_BF16;
-    case kDLInt << 8 | 32: return DN_S32;
-    case kDLInt << 8 | 8: return DN_S8;
-    case kDLUInt << 8 | 8: return DN_U8;
-    default: return DN_NO_TYPE;
-  }
+static inline bool same_type(DLDataType given, enum dn_type wanted) {
+  static const DLDataType types[] = {
+      [DN_F16] = {kDLFloat, 16, 1}, [DN_BF16] = {kDLBfloat, 16, 1}, [DN_F32] = {kDLFloat, 32, 1},
+      [DN_S32] = {kDLInt, 32, 1},   [DN_S8] = {kDLInt, 8, 1},       [DN_U8] = {kDLUInt, 8, 1},
+  };
+  return !memcmp(&given, &types[wanted], sizeof(given));
 }
 
 /* [] and [1] are one number each. */
-static bool same_shape(const DLTensor *given, const struct dn_tensor *wanted) {
+static inline bool same_shape(const DLTensor *given, const struct dn_tensor *wanted) {
   if (given->ndim == 0) return wanted->rank == 1 && wanted->dims[0] == 1;
   if (given->ndim != wanted->rank) return false;
   for (int i = 0; i < wanted->rank; ++i)
     if (given->shape[i] != wanted->dims[i]) return false;
-  return true;
-}
-
-static bool compact(const DLTensor *given) {
-  int64_t step = 1;
-  for (int i = given->ndim - 1; i >= 0 && given->strides; --i) {
-    if (given->shape[i] != 1 && given->strides[i] != step) return false;
-    step *= given->shape[i];
-  }
   return true;
 }
 
@@ -150,23 +100,35 @@ static const char *describe_given(const DLTensor *given, char *text, size_t size
   return text;
 }
 
-/* The address of argument `i`'s first element, when it is the tensor that is wanted there. */
-static int address_of(const struct module *m, const char *what, int i, TVMValue value, int code,
-                      const struct dn_tensor *wanted, void **out) {
-  char one[200], other[200];
-  const DLTensor *given = value.v_handle;
-  if ((code != kTVMNDArrayHandle && code != kTVMDLTensorHandle) || !given)
-    return mb_fail(MBLOB_E_ARGUMENT, "%s of dnnl_json %s, argument %d: expected a tensor, found type code %d", what,
-                   m->graph.symbol, i, code);
+/* What an argument belongs to, for errors. */
+struct receiver {
+  const char *what;
+  const struct dn_graph *graph;
+};
+
+__attribute__((noinline)) static int refuse(const struct receiver *to, int i, const DLTensor *given, int code,
+                                            const struct dn_tensor *wanted) {
+  char one[200], other[200], whose[400];
+  (void)snprintf(whose, sizeof(whose), "%s of dnnl_json %.300s, argument %d", to->what, to->graph->symbol, i);
+  if (!given)
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected a tensor, found type code %d", whose, code);
   if (given->device.device_type != kDLCPU && given->device.device_type != kDLCUDAHost)
-    return mb_fail(MBLOB_E_ARGUMENT, "%s of dnnl_json %s, argument %d: expected a tensor of the cpu, found device type %d",
-                   what, m->graph.symbol, i, (int)given->device.device_type);
-  if (type_of(given->dtype) != wanted->type || !same_shape(given, wanted))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s of dnnl_json %s, argument %d: expected %s, found %s", what, m->graph.symbol, i,
-                   dn_tensor_text(wanted, one, sizeof(one)), describe_given(given, other, sizeof(other)));
-  if (!compact(given))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s of dnnl_json %s, argument %d: expected a compact row-major tensor", what,
-                   m->graph.symbol, i);
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected a tensor of the cpu, found device type %d", whose,
+                   (int)given->device.device_type);
+  if (!same_type(given->dtype, wanted->type) || !same_shape(given, wanted))
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected %s, found %s", whose, dn_tensor_text(wanted, one, sizeof(one)),
+                   describe_given(given, other, sizeof(other)));
+  return mb_fail(MBLOB_E_ARGUMENT,
+                 given->data ? "%s: expected a compact row-major tensor" : "%s: the tensor has no data", whose);
+}
+
+/* The address of argument `i`'s first element, when it is the tensor that is wanted there. */
+static inline int address_of(const struct receiver *to, int i, TVMValue value, int code, const struct dn_tensor *wanted,
+                      void **out) {
+  const DLTensor *given = code == kTVMNDArrayHandle || code == kTVMDLTensorHandle ? value.v_handle : NULL;
+  if (!given || (given->device.device_type != kDLCPU && given->device.device_type != kDLCUDAHost) ||
+      !same_type(given->dtype, wanted->type) || !same_shape(given, wanted) || !mb_is_compact(given) || !given->data)
+    return refuse(to, i, given, code, wanted);
   *out = (char *)given->data + given->byte_offset;
   return MBLOB_OK;
 }
@@ -180,13 +142,14 @@ static int lend_constants(const struct module *m, struct dn_plan *plan, const TV
   if ((size_t)count != graph->const_count)
     return mb_fail(MBLOB_E_ARGUMENT, "__init_ of dnnl_json %s: expected %zu constants, found %d", graph->symbol,
                    graph->const_count, count);
+  const struct receiver to = {"__init_", graph};
   for (int i = 0; i < count; ++i) {
     const struct dn_tensor *wanted = &graph->tensors[graph->constants[i]];
     struct dn_constant *constant = dn_plan_grow((void **)&plan->constants, &plan->constant_count,
                                                 &plan->constant_capacity, sizeof(*constant));
     if (!constant) return MBLOB_E_MEMORY;
     constant->size = wanted->bytes;
-    int status = address_of(m, "__init_", i, args[i], codes[i], wanted, &constant->data);
+    int status = address_of(&to, i, args[i], codes[i], wanted, &constant->data);
     if (status) return status;
   }
   return MBLOB_OK;
@@ -197,33 +160,25 @@ static int make_plan(const struct module *m, struct dn_plan *plan, const TVMValu
   int status = lend_constants(m, plan, args, codes, count);
   if (status) return status;
   int before;
-  plan->threads = dn_threads_use(plan->library, 0, &before);
+  build.threads = plan->threads = dn_threads_begin(plan->library, &before);
   status = dn_build_plan(&build);
-  dn_threads_restore(plan->library, plan->threads, before);
+  dn_threads_set(plan->library, build.threads, before);
   return status;
 }
 
 /* Nothing changes for calls unless all of it went well. */
 static int initialize(struct module *m, const TVMValue *args, const int *codes, int count) {
-  const struct dn_library *library = dn_library_open();
-  if (!library) return MBLOB_E_LOADER;
-  struct prepared *fresh = calloc(1, sizeof(*fresh));
-  if (!fresh) return mb_fail_memory(sizeof(*fresh));
-  fresh->plan.library = library;
-  int status = make_plan(m, &fresh->plan, args, codes, count);
-  if (!status) status = dn_runner_begin(&fresh->runner, &fresh->plan, &m->graph);
-  if (!status) {
-    replace_current(m, fresh);
-    return MBLOB_OK;
-  }
-  dn_plan_free(&fresh->plan);
-  free(fresh);
+  struct dn_plan plan = {.library = dn_library_open()};
+  if (!plan.library) return MBLOB_E_LOADER;
+  int status = make_plan(m, &plan, args, codes, count);
+  if (!status) status = dn_calls_replace(&m->calls, &plan);
+  if (status) dn_plan_free(&plan);
   return status;
 }
 
 #define FEW_ARGUMENTS 32
 
-static int run(const struct module *m, struct prepared *prepared, const TVMValue *args, const int *codes, int count) {
+static int run(struct module *m, const TVMValue *args, const int *codes, int count) {
   const struct dn_graph *graph = &m->graph;
   size_t expected = graph->argument_count + graph->output_count;
   if ((size_t)count != expected)
@@ -232,13 +187,14 @@ static int run(const struct module *m, struct prepared *prepared, const TVMValue
   void *few[FEW_ARGUMENTS], **data = few;
   if (expected > FEW_ARGUMENTS && !(data = calloc(expected, sizeof(*data))))
     return mb_fail_memory(expected * sizeof(*data));
+  const struct receiver to = {"a call", graph};
   int status = MBLOB_OK;
   for (size_t i = 0; i < expected && !status; ++i) {
     bool input = i < graph->argument_count;
     size_t tensor = input ? graph->arguments[i] : graph->outputs[i - graph->argument_count];
-    status = address_of(m, "a call", (int)i, args[i], codes[i], &graph->tensors[tensor], &data[i]);
+    status = address_of(&to, (int)i, args[i], codes[i], &graph->tensors[tensor], &data[i]);
   }
-  if (!status) status = dn_run(&prepared->runner, data);
+  if (!status) status = dn_run(&m->calls, data);
   if (data != few) free(data);
   return status;
 }
@@ -253,14 +209,7 @@ static int call(void *self, void *function, const TVMValue *args, const int *cod
       int status = initialize(m, args, codes, count);
       return status ? status : host->return_value(ret, (TVMValue){.v_int64 = 0}, kTVMArgInt);
     }
-    case RUN: {
-      struct prepared *prepared = hold_current(m);
-      if (!prepared)
-        return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: The module has not been initialized", m->graph.symbol);
-      int status = run(m, prepared, args, codes, count);
-      let_go(m, prepared);
-      return status;
-    }
+    case RUN: return run(m, args, codes, count);
   }
   return mb_fail(MBLOB_E_NOT_FOUND, "dnnl_json has no such function");
 }

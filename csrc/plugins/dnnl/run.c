@@ -1,73 +1,48 @@
 #include "run.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "host.h"
+#include "threads.h"
 
 #define ALIGNMENT 64
 
 static const DLDevice processor = {kDLCPU, 0};
 
+struct dn_prepared {
+  struct dn_plan plan;
+  struct dn_context *idle; /* guarded by the lock of the calls; as many as there were calls at the same time */
+  size_t users;            /* the calls while it is the current one, and each context; guarded by the lock */
+};
+
+/* A memory object that each call points to one of its arguments. */
+struct bound {
+  void *memory, *data;
+  size_t argument;
+};
+
 struct dn_context {
+  struct dn_prepared *prepared;
   struct dn_context *next;
   void *stream, *arena;
   void **memories;          /* of each slot */
   struct dn_exec_arg *args; /* of all steps, one after another */
+  struct bound *bound;
+  size_t bound_count;
 };
-
-/* ---- threads ---- */
-
-/* As many as loops of kernels may have (runtime.NumThreads), 0 if nobody tells. */
-static int threads_of_host(void) {
-  const mblob_host *host = mb_plugin_host();
-  struct mblob_function *function;
-  TVMValue value = {0};
-  int code = kTVMNullptr;
-  if (host->global_function("runtime.NumThreads", &function)) return 0;
-  bool told = !host->function_call(function, NULL, NULL, 0, &value, &code) && code == kTVMArgInt;
-  host->function_release(function);
-  return told && value.v_int64 > 0 && value.v_int64 <= 4096 ? (int)value.v_int64 : 0;
-}
-
-/* OpenMP's threads stay behind when a process forks, and the child would wait for them for ever. */
-static atomic_bool threads_ran, threads_lost;
-
-static void in_child(void) {
-  if (atomic_load(&threads_ran)) atomic_store(&threads_lost, true);
-}
-
-static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, in_child); }
-
-int dn_threads_use(const struct dn_library *library, int wanted, int *before) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  (void)pthread_once(&once, watch_forks);
-  if (!library->get_threads || !library->set_threads) return *before = 0;
-  *before = library->get_threads();
-  if (!wanted) wanted = threads_of_host();
-  if (!wanted) wanted = *before;
-  if (atomic_load(&threads_lost)) wanted = 1;
-  if (wanted > 1) atomic_store(&threads_ran, true);
-  if (wanted != *before) library->set_threads(wanted);
-  return wanted;
-}
-
-void dn_threads_restore(const struct dn_library *library, int now, int before) {
-  if (now != before) library->set_threads(before);
-}
 
 /* ---- contexts ---- */
 
-static void free_context(const struct dn_plan *plan, struct dn_context *context) {
+static void free_context(struct dn_context *context) {
+  const struct dn_plan *plan = &context->prepared->plan;
   const struct dn_library *lib = plan->library;
-  if (!context) return;
   for (size_t i = 0; i < plan->slot_count && context->memories; ++i)
     if (context->memories[i]) (void)lib->memory_destroy(context->memories[i]);
   if (context->stream) (void)lib->stream_destroy(context->stream);
   if (context->arena) (void)mb_plugin_host()->free(processor, context->arena);
   free(context->memories);
   free(context->args);
+  free(context->bound);
   free(context);
 }
 
@@ -77,13 +52,25 @@ static void *address(const struct dn_plan *plan, const struct dn_context *contex
   return slot->place == DN_ARENA ? (char *)context->arena + plan->buffers[slot->number].offset : NULL;
 }
 
+static void list_arguments(const struct dn_plan *plan, struct dn_context *context) {
+  struct dn_exec_arg *arg = context->args;
+  for (size_t i = 0; i < plan->step_count; ++i)
+    for (size_t k = 0; k < plan->steps[i].count; ++k, ++arg)
+      *arg = (struct dn_exec_arg){plan->steps[i].arguments[k].argument,
+                                  context->memories[plan->steps[i].arguments[k].slot]};
+  for (size_t i = 0; i < plan->slot_count; ++i)
+    if (plan->slots[i].place == DN_ARGUMENT)
+      context->bound[context->bound_count++] = (struct bound){context->memories[i], NULL, plan->slots[i].number};
+}
+
 static int fill_context(const struct dn_plan *plan, struct dn_context *context) {
   const struct dn_library *lib = plan->library;
   size_t count = 0;
   for (size_t i = 0; i < plan->step_count; ++i) count += plan->steps[i].count;
   context->memories = calloc(plan->slot_count + 1, sizeof(*context->memories));
+  context->bound = calloc(plan->slot_count + 1, sizeof(*context->bound));
   context->args = calloc(count + 1, sizeof(*context->args));
-  if (!context->memories || !context->args) return mb_fail_memory(count * sizeof(*context->args));
+  if (!context->memories || !context->bound || !context->args) return mb_fail_memory(count * sizeof(*context->args));
   if (plan->arena_size) {
     int status = mb_plugin_host()->allocate(processor, plan->arena_size, ALIGNMENT, &context->arena);
     if (status) return status;
@@ -95,91 +82,176 @@ static int fill_context(const struct dn_plan *plan, struct dn_context *context) 
   if (told)
     return mb_fail(told == DN_OUT_OF_MEMORY ? MBLOB_E_MEMORY : MBLOB_E_KERNEL,
                    "oneDNN cannot make what a call needs: %s", dn_status_text(told));
-  struct dn_exec_arg *arg = context->args;
-  for (size_t i = 0; i < plan->step_count; ++i)
-    for (size_t k = 0; k < plan->steps[i].count; ++k, ++arg)
-      *arg = (struct dn_exec_arg){plan->steps[i].arguments[k].argument,
-                                  context->memories[plan->steps[i].arguments[k].slot]};
+  list_arguments(plan, context);
   return MBLOB_OK;
 }
 
-static struct dn_context *take_context(struct dn_runner *runner) {
-  (void)pthread_mutex_lock(&runner->lock);
-  struct dn_context *context = runner->idle;
-  if (context) runner->idle = context->next;
-  (void)pthread_mutex_unlock(&runner->lock);
-  if (context) return context;
-  context = calloc(1, sizeof(*context));
-  if (!context) {
-    (void)mb_fail_memory(sizeof(*context));
-    return NULL;
+/* ---- contexts change hands ---- */
+
+/* One user less; the last one takes all with it. */
+static void let_go(struct dn_calls *calls, struct dn_prepared *prepared) {
+  (void)pthread_mutex_lock(&calls->lock);
+  bool last = --prepared->users == 0;
+  (void)pthread_mutex_unlock(&calls->lock);
+  if (!last) return;
+  dn_plan_free(&prepared->plan);
+  free(prepared);
+}
+
+static void end_context(struct dn_calls *calls, struct dn_context *context) {
+  struct dn_prepared *prepared = context->prepared;
+  free_context(context);
+  let_go(calls, prepared);
+}
+
+/* A context of the current plan that waits, or a new one; a mblob_status. */
+static int take_under_lock(struct dn_calls *calls, struct dn_context **out) {
+  struct dn_context *context = NULL;
+  (void)pthread_mutex_lock(&calls->lock);
+  struct dn_prepared *prepared = atomic_load(&calls->current);
+  if (prepared && (context = prepared->idle))
+    prepared->idle = context->next;
+  else if (prepared)
+    ++prepared->users;
+  (void)pthread_mutex_unlock(&calls->lock);
+  *out = context;
+  if (!prepared)
+    return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: The module has not been initialized", calls->graph->symbol);
+  if (context) return MBLOB_OK;
+  if (!(context = calloc(1, sizeof(*context)))) {
+    let_go(calls, prepared);
+    return mb_fail_memory(sizeof(*context));
   }
-  if (!fill_context(runner->plan, context)) return context;
-  free_context(runner->plan, context);
-  return NULL;
+  context->prepared = prepared;
+  int status = fill_context(&prepared->plan, context);
+  if (status)
+    end_context(calls, context);
+  else
+    *out = context;
+  return status;
 }
 
-static void give_context(struct dn_runner *runner, struct dn_context *context) {
-  (void)pthread_mutex_lock(&runner->lock);
-  context->next = runner->idle;
-  runner->idle = context;
-  (void)pthread_mutex_unlock(&runner->lock);
-}
-
-int dn_runner_begin(struct dn_runner *runner, const struct dn_plan *plan, const struct dn_graph *graph) {
-  *runner = (struct dn_runner){.plan = plan, .graph = graph};
-  return pthread_mutex_init(&runner->lock, NULL) ? mb_fail_memory(sizeof(runner->lock)) : MBLOB_OK;
-}
-
-void dn_runner_end(struct dn_runner *runner) {
-  while (runner->idle) {
-    struct dn_context *next = runner->idle->next;
-    free_context(runner->plan, runner->idle);
-    runner->idle = next;
+static void give_under_lock(struct dn_calls *calls, struct dn_context *context) {
+  (void)pthread_mutex_lock(&calls->lock);
+  bool current = context->prepared == atomic_load(&calls->current);
+  if (current) {
+    context->next = context->prepared->idle;
+    context->prepared->idle = context;
   }
-  (void)pthread_mutex_destroy(&runner->lock);
+  (void)pthread_mutex_unlock(&calls->lock);
+  if (!current) end_context(calls, context);
+}
+
+static int take_context(struct dn_calls *calls, struct dn_context **out) {
+  struct dn_context *context = *out = atomic_exchange(&calls->spare, NULL);
+  if (context && context->prepared == atomic_load(&calls->current)) return MBLOB_OK;
+  if (context) end_context(calls, context);
+  return take_under_lock(calls, out);
+}
+
+/* What is spare was of the current plan when it came there; who replaces the plan, or comes here after that, sees it. */
+static void give_context(struct dn_calls *calls, struct dn_context *context) {
+  struct dn_context *none = NULL;
+  if (!atomic_compare_exchange_strong(&calls->spare, &none, context)) {
+    give_under_lock(calls, context);
+    return;
+  }
+  if (context->prepared == atomic_load(&calls->current)) return;
+  context = atomic_exchange(&calls->spare, NULL);
+  if (context) give_under_lock(calls, context);
+}
+
+int dn_calls_begin(struct dn_calls *calls, const struct dn_graph *graph) {
+  calls->graph = graph;
+  atomic_init(&calls->current, NULL);
+  atomic_init(&calls->spare, NULL);
+  return pthread_mutex_init(&calls->lock, NULL) ? mb_fail_memory(sizeof(calls->lock)) : MBLOB_OK;
+}
+
+/* Contexts that wait go at once, those of running calls when these end. */
+static void install(struct dn_calls *calls, struct dn_prepared *fresh) {
+  (void)pthread_mutex_lock(&calls->lock);
+  struct dn_prepared *before = atomic_exchange(&calls->current, fresh);
+  struct dn_context *idle = before ? before->idle : NULL;
+  if (before) before->idle = NULL;
+  (void)pthread_mutex_unlock(&calls->lock);
+  struct dn_context *spare = atomic_exchange(&calls->spare, NULL);
+  if (spare) give_under_lock(calls, spare);
+  while (idle) {
+    struct dn_context *next = idle->next;
+    end_context(calls, idle);
+    idle = next;
+  }
+  if (before) let_go(calls, before);
+}
+
+int dn_calls_replace(struct dn_calls *calls, const struct dn_plan *plan) {
+  struct dn_prepared *fresh = calloc(1, sizeof(*fresh));
+  if (!fresh) return mb_fail_memory(sizeof(*fresh));
+  fresh->plan = *plan;
+  fresh->users = 1;
+  install(calls, fresh);
+  return MBLOB_OK;
+}
+
+void dn_calls_end(struct dn_calls *calls) {
+  install(calls, NULL);
+  (void)pthread_mutex_destroy(&calls->lock);
 }
 
 /* ---- calls ---- */
 
-static int fail_step(const struct dn_runner *runner, size_t node, int told) {
+static int fail_step(const struct dn_graph *graph, size_t node, int told) {
   if (node != SIZE_MAX)
-    return dn_fail_node(runner->graph, &runner->graph->nodes[node], MBLOB_E_KERNEL, "oneDNN failed: %s", dn_status_text(told));
-  return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: oneDNN failed to write an output: %s", runner->graph->symbol,
+    return dn_fail_node(graph, &graph->nodes[node], MBLOB_E_KERNEL, "oneDNN failed: %s", dn_status_text(told));
+  return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: oneDNN failed to write an output: %s", graph->symbol,
                  dn_status_text(told));
 }
 
-static int run_steps(const struct dn_runner *runner, struct dn_context *context, void *const *arguments) {
-  const struct dn_plan *plan = runner->plan;
-  const struct dn_library *lib = plan->library;
-  const struct dn_exec_arg *arg = context->args;
-  int told = DN_SUCCESS;
-  for (size_t i = 0; i < plan->slot_count && !told; ++i)
-    if (plan->slots[i].place == DN_ARGUMENT)
-      told = lib->memory_set_data_handle(context->memories[i], arguments[plan->slots[i].number]);
-  if (told) return fail_step(runner, SIZE_MAX, told);
-  for (size_t i = 0; i < plan->step_count; ++i) {
-    const struct dn_step *step = &plan->steps[i];
-    if ((told = lib->primitive_execute(step->primitive, context->stream, (int)step->count, arg)))
-      return fail_step(runner, step->node, told);
-    arg += step->count;
+static int point_at_arguments(const struct dn_graph *graph, struct dn_context *context, void *const *arguments) {
+  const struct dn_library *lib = context->prepared->plan.library;
+  for (struct bound *b = context->bound; b < context->bound + context->bound_count; ++b) {
+    void *data = arguments[b->argument];
+    if (b->data == data) continue;
+    int told = lib->memory_set_data_handle(b->memory, data);
+    b->data = told ? NULL : data;
+    if (told) return fail_step(graph, SIZE_MAX, told);
   }
-  told = lib->stream_wait(context->stream);
-  return told ? fail_step(runner, SIZE_MAX, told) : MBLOB_OK;
+  return MBLOB_OK;
 }
 
-int dn_run(struct dn_runner *runner, void *const *arguments) {
-  const struct dn_plan *plan = runner->plan;
-  if (plan->threads > 1 && atomic_load_explicit(&threads_lost, memory_order_relaxed))
-    return mb_fail(MBLOB_E_INCOMPATIBLE,
-                   "dnnl_json %s: the process was forked after oneDNN ran on %d threads, which the child has not; start "
-                   "it afresh (multiprocessing with \"spawn\"), open the model in the child, or set OMP_NUM_THREADS=1",
-                   runner->graph->symbol, plan->threads);
-  struct dn_context *context = take_context(runner);
-  if (!context) return MBLOB_E_MEMORY;
-  int before, now = plan->threads ? dn_threads_use(plan->library, plan->threads, &before) : (before = 0);
-  int status = run_steps(runner, context, arguments);
-  dn_threads_restore(plan->library, now, before);
-  give_context(runner, context);
+static int run_steps(const struct dn_graph *graph, struct dn_context *context) {
+  const struct dn_plan *plan = &context->prepared->plan;
+  const struct dn_library *lib = plan->library;
+  const struct dn_exec_arg *arg = context->args;
+  int before = plan->threads ? lib->get_threads() : 0, now = before, told = DN_SUCCESS;
+  const struct dn_step *step = plan->steps, *end = step + plan->step_count;
+  for (; step < end; arg += step++->count) {
+    dn_threads_set(lib, now, step->threads);
+    now = step->threads;
+    if ((told = lib->primitive_execute(step->primitive, context->stream, (int)step->count, arg))) break;
+  }
+  dn_threads_set(lib, now, before);
+  if (told) return fail_step(graph, step->node, told);
+  told = lib->stream_wait(context->stream);
+  return told ? fail_step(graph, SIZE_MAX, told) : MBLOB_OK;
+}
+
+static int refuse_fork(const struct dn_graph *graph, int threads) {
+  return mb_fail(MBLOB_E_INCOMPATIBLE,
+                 "dnnl_json %s: the process was forked after oneDNN ran on %d threads, which the child has not; start "
+                 "it afresh (multiprocessing with \"spawn\"), open the model in the child, or set OMP_NUM_THREADS=1",
+                 graph->symbol, threads);
+}
+
+int dn_run(struct dn_calls *calls, void *const *arguments) {
+  struct dn_context *context;
+  int status = take_context(calls, &context);
+  if (status) return status;
+  int threads = context->prepared->plan.threads;
+  status = threads > 1 && dn_threads_are_lost() ? refuse_fork(calls->graph, threads)
+                                                    : point_at_arguments(calls->graph, context, arguments);
+  if (!status) status = run_steps(calls->graph, context);
+  give_context(calls, context);
   return status;
 }

@@ -1,29 +1,30 @@
-/* run.h - calls of a plan, any number at the same time. */
+/* run.h - calls of what __init_ prepared, any number at the same time, while another __init_ may take its place. */
 #ifndef DN_RUN_H
 #define DN_RUN_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "plan.h"
 
-struct dn_context; /* what one running call has for itself: arena, memory objects, a stream */
+struct dn_prepared; /* a plan, and the contexts of its calls */
+struct dn_context;  /* what one running call has for itself: arena, memory objects, a stream */
 
-struct dn_runner {
-  const struct dn_plan *plan;
+/* A call takes a context and gives it back. One context is `spare`, so that calls one after another take no lock. */
+struct dn_calls {
   const struct dn_graph *graph;
   pthread_mutex_t lock;
-  struct dn_context *idle; /* guarded by the lock; as many as there were calls at the same time */
+  _Atomic(struct dn_prepared *) current; /* NULL before the first __init_; changed under the lock */
+  _Atomic(struct dn_context *) spare;
 };
 
-int dn_runner_begin(struct dn_runner *runner, const struct dn_plan *plan, const struct dn_graph *graph);
+int dn_calls_begin(struct dn_calls *calls, const struct dn_graph *graph);
+/* Calls that begin later follow this plan, which is taken over; those that run keep the one they began with.
+ * A mblob_status; after an error nothing changed, and the plan is still the caller's. */
+int dn_calls_replace(struct dn_calls *calls, const struct dn_plan *plan);
 /* `arguments`: addresses of the graph's inputs, then its outputs. A mblob_status. */
-int dn_run(struct dn_runner *runner, void *const *arguments);
+int dn_run(struct dn_calls *calls, void *const *arguments);
 /* No call is running. */
-void dn_runner_end(struct dn_runner *runner);
-
-/* How many threads oneDNN may use for the caller, for as long as a plan is made or runs: as many as the host's own
- * pool, else what OpenMP has. `wanted` 0: decide; the number is returned. *before is for dn_threads_restore. */
-int dn_threads_use(const struct dn_library *library, int wanted, int *before);
-void dn_threads_restore(const struct dn_library *library, int now, int before);
+void dn_calls_end(struct dn_calls *calls);
 
 #endif

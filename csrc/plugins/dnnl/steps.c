@@ -76,6 +76,7 @@ int dn_add_step(struct dn_build *build, void *desc, const struct dn_step_operand
   struct dn_step *step = dn_plan_grow((void **)&plan->steps, &plan->step_count, &plan->step_capacity, sizeof(*step));
   if (!step) return MBLOB_E_MEMORY; /* what is taken below, the plan frees with the step */
   step->node = build->node ? (size_t)(build->node - build->graph->nodes) : SIZE_MAX;
+  step->threads = build->threads;
   step->arguments = calloc(list.count + list.source_count, sizeof(*step->arguments));
   if (!step->arguments) return mb_fail_memory((list.count + list.source_count) * sizeof(*step->arguments));
   for (size_t i = 0; i < list.count && !status; ++i)
@@ -103,6 +104,7 @@ int dn_add_reorder(struct dn_build *build, const struct dn_operand *from, const 
   const struct dn_library *lib = build->library;
   struct dn_step_operands list = {0};
   void *attributes = NULL, *desc = NULL;
+  int threads = dn_choose_threads(build, (double)lib->md_size(from->md));
   int told = lib->attr_create(&attributes);
   if (!told) told = lib->attr_set_scratchpad_mode(attributes, DN_SCRATCHPAD_USER);
   int status = told ? dn_fail_build(build, MBLOB_E_MEMORY, "oneDNN: %s", dn_status_text(told))
@@ -112,6 +114,7 @@ int dn_add_reorder(struct dn_build *build, const struct dn_operand *from, const 
   if (!status) status = dn_add_step(build, desc, &list);
   if (desc) (void)lib->primitive_desc_destroy(desc);
   if (attributes) (void)lib->attr_destroy(attributes);
+  dn_restore_threads(build, threads);
   return status;
 }
 
