@@ -181,6 +181,8 @@ static int initialize(struct module *m, const TVMValue *args, const int *codes, 
 static int run(struct module *m, const TVMValue *args, const int *codes, int count) {
   const struct dn_graph *graph = &m->graph;
   size_t expected = graph->argument_count + graph->output_count;
+  int status = dn_calls_check(&m->calls);
+  if (status) return status;
   if ((size_t)count != expected)
     return mb_fail(MBLOB_E_ARGUMENT, "dnnl_json %s: expected %zu arguments (%zu inputs, then %zu outputs), found %d",
                    graph->symbol, expected, graph->argument_count, graph->output_count, count);
@@ -188,7 +190,6 @@ static int run(struct module *m, const TVMValue *args, const int *codes, int cou
   if (expected > FEW_ARGUMENTS && !(data = calloc(expected, sizeof(*data))))
     return mb_fail_memory(expected * sizeof(*data));
   const struct receiver to = {"a call", graph};
-  int status = MBLOB_OK;
   for (size_t i = 0; i < expected && !status; ++i) {
     bool input = i < graph->argument_count;
     size_t tensor = input ? graph->arguments[i] : graph->outputs[i - graph->argument_count];

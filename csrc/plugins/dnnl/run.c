@@ -106,17 +106,15 @@ static void end_context(struct dn_calls *calls, struct dn_context *context) {
 
 /* A context of the current plan that waits, or a new one; a mblob_status. */
 static int take_under_lock(struct dn_calls *calls, struct dn_context **out) {
-  struct dn_context *context = NULL;
+  struct dn_context *context;
   (void)pthread_mutex_lock(&calls->lock);
   struct dn_prepared *prepared = atomic_load(&calls->current);
-  if (prepared && (context = prepared->idle))
+  if ((context = prepared->idle))
     prepared->idle = context->next;
-  else if (prepared)
+  else
     ++prepared->users;
   (void)pthread_mutex_unlock(&calls->lock);
   *out = context;
-  if (!prepared)
-    return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: The module has not been initialized", calls->graph->symbol);
   if (context) return MBLOB_OK;
   if (!(context = calloc(1, sizeof(*context)))) {
     let_go(calls, prepared);
@@ -242,6 +240,11 @@ static int refuse_fork(const struct dn_graph *graph, int threads) {
                  "dnnl_json %s: the process was forked after oneDNN ran on %d threads, which the child has not; start "
                  "it afresh (multiprocessing with \"spawn\"), open the model in the child, or set OMP_NUM_THREADS=1",
                  graph->symbol, threads);
+}
+
+int dn_calls_check(struct dn_calls *calls) {
+  if (atomic_load_explicit(&calls->current, memory_order_relaxed)) return MBLOB_OK;
+  return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: The module has not been initialized", calls->graph->symbol);
 }
 
 int dn_run(struct dn_calls *calls, void *const *arguments) {

@@ -22,7 +22,9 @@ int dn_calls_begin(struct dn_calls *calls, const struct dn_graph *graph);
 /* Calls that begin later follow this plan, which is taken over; those that run keep the one they began with.
  * A mblob_status; after an error nothing changed, and the plan is still the caller's. */
 int dn_calls_replace(struct dn_calls *calls, const struct dn_plan *plan);
-/* `arguments`: addresses of the graph's inputs, then its outputs. A mblob_status. */
+/* An error before the first dn_calls_replace. */
+int dn_calls_check(struct dn_calls *calls);
+/* After dn_calls_check. `arguments`: addresses of the graph's inputs, then its outputs. A mblob_status. */
 int dn_run(struct dn_calls *calls, void *const *arguments);
 /* No call is running. */
 void dn_calls_end(struct dn_calls *calls);
