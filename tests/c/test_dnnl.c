@@ -1,6 +1,8 @@
 /* The oneDNN plug-in by itself, through its table: a host of our own counts what is taken and given back, payloads are
  * cut and changed byte by byte, and where there is a libdnnl a small network is run. */
 #include <mblob/plugin.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +13,8 @@ extern const mblob_plugin __mblob_plugin_dnnl;
 
 /* ---- a host ---- */
 
-static int live, results;
+static atomic_int live, taken; /* pieces of memory: now, and ever */
+static int results;
 
 static int return_value(void *ret, TVMValue value, int code) {
   *(TVMValue *)ret = value;
@@ -33,6 +36,7 @@ static int allocate(DLDevice device, uint64_t size, uint64_t alignment, void **o
   if (size > (uint64_t)1 << 32) return host_set_error(MBLOB_E_MEMORY, "out of memory");
   *out = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   ++live;
+  ++taken;
   return *out ? MBLOB_OK : MBLOB_E_MEMORY;
 }
 static int give_back(DLDevice device, void *data) {
@@ -196,6 +200,69 @@ static void a_network_runs(void) {
   CHECK(live == 0);
 }
 
+/* x is [[1, 1, 1], [0, 0, 0]]: with weights of 1 and 2 the first row of the result is 3 or 6. */
+struct caller {
+  void *self;
+  atomic_bool *done;
+  int calls, wrong;
+};
+
+static void *call_until_done(void *data) {
+  struct caller *c = data;
+  float x[6] = {1, 1, 1, 0, 0, 0}, y[4];
+  int64_t shape[2] = {2, 3}, result[2] = {2, 2};
+  DLTensor tensors[2] = {matrix(x, shape), matrix(y, result)};
+  TVMValue ret, args[2] = {{.v_handle = &tensors[0]}, {.v_handle = &tensors[1]}};
+  int codes[2] = {kTVMDLTensorHandle, kTVMDLTensorHandle};
+  void *function;
+  if (runtime()->function(c->self, "net", &function)) c->wrong = 1;
+  while (!c->wrong && (!atomic_load(c->done) || c->calls < 10)) {
+    y[0] = y[1] = 0;
+    if (runtime()->call(c->self, function, args, codes, 2, &ret) || y[0] != y[1] || (y[0] != 3 && y[0] != 6)) c->wrong = 1;
+    ++c->calls;
+  }
+  return NULL;
+}
+
+static void initialize_with(void *self, float value) {
+  float weights[6] = {value, value, value, value, value, value};
+  int64_t shape[2] = {2, 3};
+  DLTensor w = matrix(weights, shape);
+  TVMValue ret, arg = {.v_handle = &w};
+  int code = kTVMDLTensorHandle;
+  CHECK(call(self, "__init_net", &arg, &code, 1, &ret) == MBLOB_OK);
+}
+
+static void constants_change_under_calls(void) {
+  struct bytes p = payload_of(dense, 1);
+  void *self;
+  atomic_bool done = false;
+  pthread_t threads[3];
+  struct caller callers[3], after;
+  CHECK(open_payload(&p, &self) == MBLOB_OK);
+  initialize_with(self, 1);
+  for (int i = 0; i < 3; ++i) {
+    callers[i] = (struct caller){.self = self, .done = &done};
+    CHECK(!pthread_create(&threads[i], NULL, call_until_done, &callers[i]));
+  }
+  for (int i = 0; i < 200; ++i) initialize_with(self, (float)(1 + i % 2));
+  atomic_store(&done, true);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(!pthread_join(threads[i], NULL));
+    CHECK(!callers[i].wrong && callers[i].calls >= 10);
+  }
+  int before = taken;
+  after = (struct caller){.self = self, .done = &done};
+  (void)call_until_done(&after);
+  CHECK(!after.wrong && after.calls == 10 && taken <= before + 1); /* one context serves all */
+  before = taken;
+  after.calls = 0;
+  (void)call_until_done(&after);
+  CHECK(after.calls == 10 && taken == before);
+  runtime()->close(self);
+  CHECK(live == 0);
+}
+
 static void what_computes_nothing(void) {
   struct bytes p = payload_of(joined, 0);
   float x[6] = {1, -2, 3, -4, 5, -6}, y[12] = {0};
@@ -223,6 +290,7 @@ int main(void) {
   if (__mblob_plugin_dnnl.describe(text, sizeof(text)) == MBLOB_OK) {
     printf("  %s\n", text);
     RUN(a_network_runs);
+    RUN(constants_change_under_calls);
     RUN(what_computes_nothing);
   } else {
     printf("  not run: %s\n", host_error);

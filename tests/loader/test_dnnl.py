@@ -216,12 +216,14 @@ import numpy as np
 import mblob
 from pathlib import Path
 from tests.loader import dnnl_graphs as ref
-from tests.loader.test_dnnl import chain
+from tests.loader.dnnl_graphs import Graph, floats
 
-given = int(sys.argv[1])
+given, rows = int(sys.argv[1]), int(sys.argv[3])
 if given:
     mblob.get_global_func("runtime.config_threadpool")(-1, given)
-g = chain("chain", 2)
+g = Graph("net", atol=1e-4)
+x, w = floats(rows, 256), floats(256, 256)
+g.result(g.kernel("nn.dense", [g.input(x), g.const(w)], (rows, 256), units=256), x @ w.T)
 lib = ref.export([g.module()], Path(sys.argv[2]))
 before = len(os.listdir("/proc/self/task"))
 g.check(lib)
@@ -230,14 +232,20 @@ print(len(os.listdir("/proc/self/task")) - before + 1)
 
 
 @pytest.mark.parametrize(
-    ("environment", "given", "threads"),
-    [({"TVM_NUM_THREADS": "1"}, 0, 1), ({"TVM_NUM_THREADS": "3"}, 0, 3), ({"OMP_NUM_THREADS": "2"}, 0, 2), ({}, 3, 3)],
+    ("environment", "given", "rows", "threads"),
+    [
+        ({"TVM_NUM_THREADS": "1"}, 0, 64, 1),
+        ({"TVM_NUM_THREADS": "3"}, 0, 64, 3),
+        ({"OMP_NUM_THREADS": "2"}, 0, 64, 2),
+        ({}, 3, 64, 3),
+        ({"TVM_NUM_THREADS": "3"}, 0, 1, 1),  # too little to be divided
+    ],
 )
 def test_threads_are_as_many_as_the_pool_has(
-    environment: dict[str, str], given: int, threads: int, tmp_path: Path
+    environment: dict[str, str], given: int, rows: int, threads: int, tmp_path: Path
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", THREADS, str(given), str(tmp_path)],
+        [sys.executable, "-c", THREADS, str(given), str(tmp_path), str(rows)],
         env={**os.environ, **environment},
         text=True,
         capture_output=True,
@@ -410,7 +418,7 @@ def test_the_other_version(onednn: str) -> None:
             break
     else:
         pytest.skip(f"{wanted} is not installed")
-    files = [f"tests/loader/test_dnnl{part}.py" for part in ("_operators", "_shapes", "_types", "_eras", "")]
+    files = [f"tests/loader/test_dnnl{part}.py" for part in ("_operators", "_shapes", "_types", "_eras", "_random", "")]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *files],
         cwd=ROOT,

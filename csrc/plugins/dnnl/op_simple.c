@@ -86,13 +86,28 @@ static int add_scale_and_shift(struct dn_build *build, struct dn_operation *op, 
   return status;
 }
 
-/* oneDNN normalizes over axis 1; another one is looked at as if it were that. */
-static void move_axis(struct dn_view *view, const struct dn_tensor *tensor, int axis) {
-  if (axis == 1) return;
+/* Look at an axis as if it were axis `to`, all others in their order. */
+static void move_axis(struct dn_view *view, const struct dn_tensor *tensor, int axis, int to) {
+  if (axis == to) return;
   view->how = DN_PERMUTED;
-  for (int i = 0; i < view->rank; ++i)
-    view->permutation[i] = i == axis ? 1 : i == 0 ? 0 : i < axis ? i + 1 : i;
+  for (int i = 0; i < view->rank; ++i) {
+    int left = i - (i > axis); /* its place without the axis */
+    view->permutation[i] = i == axis ? to : left + (left >= to);
+  }
   for (int i = 0; i < view->rank; ++i) view->dims[view->permutation[i]] = tensor->dims[i];
+}
+
+/* oneDNN normalizes over axis 1, of 2 to 5. */
+static struct dn_view channels_second(const struct dn_tensor *tensor, int axis) {
+  struct dn_view view = dn_view_same(tensor);
+  int64_t dims[3] = {1, tensor->dims[axis], 1};
+  if (axis && view.rank <= 5) {
+    move_axis(&view, tensor, axis, 1);
+    return view;
+  }
+  for (int i = 0; i < tensor->rank; ++i)
+    if (i != axis) dims[i < axis ? 0 : 2] *= tensor->dims[i];
+  return dn_view_reshaped(tensor, 3, dims);
 }
 
 int dn_batch_norm(struct dn_build *build) {
@@ -100,9 +115,8 @@ int dn_batch_norm(struct dn_build *build) {
   struct dn_operation op = {.problem = {.kind = DN_BATCH_NORMALIZATION, .flags = DN_GLOBAL_STATS}};
   int axis, status = same_shape(build, &op, &dst);
   if (status || (status = dn_get_axis(build, dst.rank, &axis))) return status;
-  if (axis == 0) return dn_fail_build(build, MBLOB_E_KERNEL, "the attribute axis is 0: oneDNN needs one before it");
   int64_t channels = dst.dims[axis];
-  move_axis(&dst, &build->graph->tensors[op.src.tensor], axis);
+  dst = channels_second(&build->graph->tensors[op.src.tensor], axis);
   if ((status = dn_view_apply(build, &dst, &op.src)) || (status = add_scale_and_shift(build, &op, channels)) ||
       (status = add_vector(build, &op, 3, DN_ARG_MEAN, channels)) ||
       (status = add_vector(build, &op, 4, DN_ARG_VARIANCE, channels)))
@@ -111,15 +125,30 @@ int dn_batch_norm(struct dn_build *build) {
   return dn_build_operation(build, &op);
 }
 
+/* oneDNN normalizes over the last axis, of 2 to 5. */
+static int lay_out_rows(struct dn_build *build, struct dn_operation *op, struct dn_view *dst, int axis) {
+  const struct dn_tensor *tensor = &build->graph->tensors[op->src.tensor];
+  int64_t rows[2] = {1, tensor->dims[axis]};
+  for (int i = 0; i < tensor->rank; ++i)
+    if (i != axis) rows[0] *= tensor->dims[i];
+  if (axis == tensor->rank - 1)
+    *dst = dn_view_reshaped(tensor, 2, rows);
+  else
+    move_axis(dst, tensor, axis, dst->rank - 1);
+  int status = dn_view_apply(build, dst, &op->src);
+  if (status || dst->how == DN_RESHAPED) return status;
+  const dn_md *plain = dn_plain_md(build, dst->rank, dst->dims, dst->type);
+  return plain ? dn_reorder(build, &op->src, plain) : MBLOB_E_KERNEL;
+}
+
 int dn_layer_norm(struct dn_build *build) {
   struct dn_view dst;
   struct dn_operation op = {.problem = {.kind = DN_LAYER_NORMALIZATION}};
   int axis, status = same_shape(build, &op, &dst);
   if (status || (status = dn_get_axis(build, dst.rank, &axis))) return status;
-  if (axis != dst.rank - 1)
-    return dn_fail_build(build, MBLOB_E_KERNEL, "the attribute axis is %d: oneDNN normalizes over the last one, %d", axis,
-                         dst.rank - 1);
-  if ((status = add_scale_and_shift(build, &op, dst.dims[axis]))) return status;
+  int64_t count = dst.dims[axis];
+  if (axis != dst.rank - 1 || dst.rank < 2 || dst.rank > 5) status = lay_out_rows(build, &op, &dst, axis);
+  if (status || (status = add_scale_and_shift(build, &op, count))) return status;
   op.problem.dst = op.src.md;
   return dn_build_operation(build, &op);
 }

@@ -53,6 +53,59 @@ static int append_eltwise(struct dn_build *build, struct dn_operation *op, enum 
   return told(build, op, build->library->version->append_eltwise(op->post_ops, algorithm, alpha, beta));
 }
 
+/* Multiply by or add a tensor of float32, spread over the result: operand->md says how. */
+static int append_binary(struct dn_build *build, struct dn_operation *op, int algorithm, const struct dn_operand *operand) {
+  op->extra[op->extra_count].argument =
+      build->library->version->post_op_argument * ((int)op->post_op_count + 1) | DN_ARG_SRC_1;
+  op->extra[op->extra_count++].operand = *operand;
+  return told(build, op, build->library->post_ops_append_binary(op->post_ops, algorithm, operand->md));
+}
+
+/* Constants: one for everything, or one for each channel. Not eltwise_linear: oneDNN 2.6 and 3.2 compute wrong results
+ * where an algorithm is there twice. */
+static int append_vector(struct dn_build *build, struct dn_operation *op, int algorithm, struct dn_operand *operand,
+                         size_t count, int channel_axis) {
+  int64_t dims[DN_MAX_RANK];
+  for (int i = 0; i < op->dst_view->rank; ++i) dims[i] = i == channel_axis ? (int64_t)count : 1;
+  operand->md = dn_plain_md(build, op->dst_view->rank, dims, DN_F32);
+  return operand->md ? append_binary(build, op, algorithm, operand) : MBLOB_E_KERNEL;
+}
+
+static int append_constants(struct dn_build *build, struct dn_operation *op, int algorithm, size_t tensor,
+                            const char *what, int channel_axis) {
+  const float *floats;
+  struct dn_operand operand;
+  size_t count;
+  int status = dn_constant_floats(build, tensor, what, &operand, &floats, &count);
+  if (status) return status;
+  if (count != 1 && (channel_axis < 0 || (uint64_t)op->dst_view->dims[channel_axis] != count))
+    return dn_fail_build(build, MBLOB_E_FORMAT, "%s has %zu numbers, expected 1 or one for each channel", what, count);
+  return append_vector(build, op, algorithm, &operand, count, channel_axis);
+}
+
+static int multiply_by(struct dn_build *build, struct dn_operation *op, float factor) {
+  struct dn_operand operand = {.place = DN_CONSTANT, .number = dn_plan_constant(build->plan, sizeof(factor))};
+  if (operand.number == SIZE_MAX) return MBLOB_E_MEMORY;
+  memcpy(build->plan->constants[operand.number].data, &factor, sizeof(factor));
+  return append_vector(build, op, DN_BINARY_MULTIPLY, &operand, 1, -1);
+}
+
+/* A summand of another type would lose what the result's type has not, if the result began with it. So it is added as
+ * floats: (result / scale + summand) * scale. */
+static int append_converted_sum(struct dn_build *build, struct dn_operation *op, size_t tensor, float scale) {
+  struct dn_operand operand;
+  int status = dn_operand(build, tensor, &operand);
+  if (status || scale == 0.0f) return status;
+  struct dn_view view = *op->dst_view;
+  view.type = build->graph->tensors[tensor].type;
+  const dn_md *floats = dn_plain_md(build, view.rank, view.dims, DN_F32);
+  if (!floats) return MBLOB_E_KERNEL;
+  if ((status = dn_view_apply(build, &view, &operand)) || (status = dn_reorder(build, &operand, floats))) return status;
+  if (scale != 1.0f && (status = multiply_by(build, op, 1.0f / scale))) return status;
+  status = append_binary(build, op, DN_BINARY_ADD, &operand);
+  return status || scale == 1.0f ? status : multiply_by(build, op, scale);
+}
+
 static int append_sum(struct dn_build *build, struct dn_operation *op, size_t tensor, float scale) {
   const struct dn_tensor *sum = &build->graph->tensors[tensor];
   const struct dn_tensor *dst = &build->graph->tensors[build->node->first_tensor];
@@ -60,30 +113,10 @@ static int append_sum(struct dn_build *build, struct dn_operation *op, size_t te
   if (sum->rank != dst->rank || memcmp(sum->dims, dst->dims, (size_t)sum->rank * sizeof(*sum->dims)))
     return dn_fail_build(build, MBLOB_E_FORMAT, "the summand is %s, and the result is %s",
                          dn_tensor_text(sum, one, sizeof(one)), dn_tensor_text(dst, other, sizeof(other)));
+  if (sum->type != dst->type) return append_converted_sum(build, op, tensor, scale);
   int status = dn_operand(build, tensor, &op->sum);
   op->sum_view = op->dst_view;
   return status ? status : told(build, op, build->library->version->append_sum(op->post_ops, scale));
-}
-
-/* Multiply or add constants: one for everything, or one for each channel. Not eltwise_linear: oneDNN 2.6 and 3.2
- * compute wrong results where an algorithm is there twice. */
-static int append_constants(struct dn_build *build, struct dn_operation *op, int algorithm, size_t tensor,
-                            const char *what, int channel_axis) {
-  const struct dn_view *dst = op->dst_view;
-  const float *floats;
-  struct dn_operand operand;
-  size_t count;
-  int64_t dims[DN_MAX_RANK];
-  int status = dn_constant_floats(build, tensor, what, &operand, &floats, &count);
-  if (status) return status;
-  if (count != 1 && (channel_axis < 0 || (uint64_t)dst->dims[channel_axis] != count))
-    return dn_fail_build(build, MBLOB_E_FORMAT, "%s has %zu numbers, expected 1 or one for each channel", what, count);
-  for (int i = 0; i < dst->rank; ++i) dims[i] = i == channel_axis ? (int64_t)count : 1;
-  if (!(operand.md = dn_plain_md(build, dst->rank, dims, DN_F32))) return MBLOB_E_KERNEL;
-  op->extra[op->extra_count].argument =
-      build->library->version->post_op_argument * ((int)op->post_op_count + 1) | DN_ARG_SRC_1;
-  op->extra[op->extra_count++].operand = operand;
-  return told(build, op, build->library->post_ops_append_binary(op->post_ops, algorithm, operand.md));
 }
 
 /* ---- what the attributes say ---- */

@@ -149,12 +149,13 @@ static int take_context(struct dn_calls *calls, struct dn_context **out) {
 
 /* What is spare was of the current plan when it came there; who replaces the plan, or comes here after that, sees it. */
 static void give_context(struct dn_calls *calls, struct dn_context *context) {
+  const struct dn_prepared *prepared = context->prepared; /* another call may end the context when it is spare */
   struct dn_context *none = NULL;
   if (!atomic_compare_exchange_strong(&calls->spare, &none, context)) {
     give_under_lock(calls, context);
     return;
   }
-  if (context->prepared == atomic_load(&calls->current)) return;
+  if (prepared == atomic_load(&calls->current)) return;
   context = atomic_exchange(&calls->spare, NULL);
   if (context) give_under_lock(calls, context);
 }
