@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "host.h"
+#include "onednn_abi.h"
 
 static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2"};
 #define NAME_COUNT (sizeof(names) / sizeof(*names))
@@ -45,13 +46,42 @@ int dn_find_tag(const struct dn_library *lib, const char *name) {
   return 0;
 }
 
+/* ---- numbers ---- */
+
+int dn_eltwise_number(int major, enum dn_eltwise algorithm) {
+  static const short numbers[DN_ELTWISE_COUNT][2] = {
+      [DN_RELU] = {DN_V2_RELU, DN_V3_RELU},       [DN_TANH] = {DN_V2_TANH, DN_V3_TANH},
+      [DN_ABS] = {DN_V2_ABS, DN_V3_ABS},          [DN_SQRT] = {DN_V2_SQRT, DN_V3_SQRT},
+      [DN_EXP] = {DN_V2_EXP, DN_V3_EXP},          [DN_LOGISTIC] = {DN_V2_LOGISTIC, DN_V3_LOGISTIC},
+      [DN_LOG] = {DN_V2_LOG, DN_V3_LOG},          [DN_GELU_ERF] = {DN_V2_GELU_ERF, DN_V3_GELU_ERF},
+      [DN_CLIP] = {DN_V2_CLIP, DN_V3_CLIP},       [DN_ROUND] = {DN_V2_ROUND, DN_V3_ROUND},
+      [DN_SWISH] = {DN_V2_SWISH, DN_V3_SWISH},    [DN_MISH] = {DN_V2_MISH, DN_V3_MISH},
+  };
+  return numbers[algorithm][major - 2];
+}
+
+unsigned dn_normalization_flags(int major, unsigned flags) {
+  static const struct {
+    unsigned flag, numbers[2];
+  } all[] = {{DN_GLOBAL_STATS, {DN_V2_GLOBAL_STATS, DN_V3_GLOBAL_STATS}},
+             {DN_USE_SCALE, {DN_V2_USE_SCALE, DN_V3_USE_SCALE}},
+             {DN_USE_SHIFT, {DN_V2_USE_SHIFT, DN_V3_USE_SHIFT}}};
+  unsigned told = 0;
+  for (size_t i = 0; i < sizeof(all) / sizeof(*all); ++i)
+    if (flags & all[i].flag) told |= all[i].numbers[major - 2];
+  return told;
+}
+
 /* ---- binding ---- */
 
+const char *dn_bind(void *handle, const struct dn_symbol *symbols, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (!(*symbols[i].place = dlsym(handle, symbols[i].name))) return symbols[i].name;
+  return NULL;
+}
+
 static const char *bind_common(void *handle, struct dn_library *lib) {
-  const struct {
-    const char *name;
-    void **place;
-  } symbols[] = {
+  const struct dn_symbol symbols[] = {
       {"dnnl_engine_create", (void **)&lib->engine_create},
       {"dnnl_stream_create", (void **)&lib->stream_create},
       {"dnnl_stream_destroy", (void **)&lib->stream_destroy},
@@ -76,11 +106,9 @@ static const char *bind_common(void *handle, struct dn_library *lib) {
       {"dnnl_post_ops_append_binary", (void **)&lib->post_ops_append_binary},
       {"dnnl_fmt_tag2str", (void **)&lib->tag_name},
   };
-  for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); ++i)
-    if (!(*symbols[i].place = dlsym(handle, symbols[i].name))) return symbols[i].name;
   *(void **)&lib->get_threads = dlsym(handle, "omp_get_max_threads");
   *(void **)&lib->set_threads = dlsym(handle, "omp_set_num_threads");
-  return NULL;
+  return dn_bind(handle, symbols, sizeof(symbols) / sizeof(*symbols));
 }
 
 /* What is behind an open handle: its version, checked, and all functions. */

@@ -88,6 +88,17 @@ struct dn_exec_arg {
   void *memory;
 };
 
+/* A function of the library, and where its address goes. */
+struct dn_symbol {
+  const char *name;
+  void **place;
+};
+/* All of them; NULL, or the name of the first that the library has not. */
+const char *dn_bind(void *handle, const struct dn_symbol *symbols, size_t count);
+/* As version 2 or 3 has them. */
+int dn_eltwise_number(int major, enum dn_eltwise algorithm);
+unsigned dn_normalization_flags(int major, unsigned flags);
+
 /* What the versions do differently. */
 struct dn_version {
   int major;

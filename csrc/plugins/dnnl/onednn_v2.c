@@ -1,6 +1,4 @@
 /* onednn_v2.c - oneDNN 2.6 and 2.7: descriptors are structs, operations are described in a second struct first. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,10 +29,7 @@ static struct {
 } api;
 
 static const char *bind(void *handle) {
-  static const struct {
-    const char *name;
-    void **place;
-  } symbols[] = {
+  static const struct dn_symbol symbols[] = {
       {"dnnl_memory_desc_init_by_strides", (void **)&api.md_init_by_strides},
       {"dnnl_memory_desc_init_by_tag", (void **)&api.md_init_by_tag},
       {"dnnl_memory_desc_permute_axes", (void **)&api.md_permute_axes},
@@ -53,9 +48,7 @@ static const char *bind(void *handle) {
       {"dnnl_post_ops_append_eltwise", (void **)&api.append_eltwise},
       {"dnnl_post_ops_append_sum", (void **)&api.append_sum},
   };
-  for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); ++i)
-    if (!(*symbols[i].place = dlsym(handle, symbols[i].name))) return symbols[i].name;
-  return NULL;
+  return dn_bind(handle, symbols, sizeof(symbols) / sizeof(*symbols));
 }
 
 /* ---- memory descriptors ---- */
@@ -101,19 +94,6 @@ static void md_free(dn_md *md) { free(md); }
 
 /* ---- primitives ---- */
 
-static const int eltwise_numbers[DN_ELTWISE_COUNT] = {
-    [DN_RELU] = DN_V2_RELU,         [DN_TANH] = DN_V2_TANH,
-    [DN_ABS] = DN_V2_ABS,           [DN_SQRT] = DN_V2_SQRT,
-    [DN_LOGISTIC] = DN_V2_LOGISTIC, [DN_EXP] = DN_V2_EXP,     [DN_GELU_ERF] = DN_V2_GELU_ERF,
-    [DN_LOG] = DN_V2_LOG,           [DN_CLIP] = DN_V2_CLIP,   [DN_ROUND] = DN_V2_ROUND,
-    [DN_SWISH] = DN_V2_SWISH,       [DN_MISH] = DN_V2_MISH,
-};
-
-static unsigned normalization_flags(unsigned flags) {
-  return (flags & DN_GLOBAL_STATS ? DN_V2_GLOBAL_STATS : 0u) | (flags & DN_USE_SCALE ? DN_V2_USE_SCALE : 0u) |
-         (flags & DN_USE_SHIFT ? DN_V2_USE_SHIFT : 0u);
-}
-
 static int describe(const struct dn_problem *p, void *desc) {
   switch (p->kind) {
     case DN_CONVOLUTION:
@@ -130,16 +110,16 @@ static int describe(const struct dn_problem *p, void *desc) {
       return api.pooling(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->strides, p->kernel, p->dilates,
                          p->pad_before, p->pad_after);
     case DN_ELTWISE:
-      return api.eltwise(desc, DN_FORWARD_INFERENCE, eltwise_numbers[p->algorithm], p->src, p->alpha, p->beta);
+      return api.eltwise(desc, DN_FORWARD_INFERENCE, dn_eltwise_number(2, p->algorithm), p->src, p->alpha, p->beta);
     case DN_SOFTMAX:
       return api.softmax(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->axis);
     case DN_BINARY:
       return api.binary(desc, p->algorithm, p->src, p->weights, p->dst);
     case DN_BATCH_NORMALIZATION:
-      return api.batch_normalization(desc, DN_FORWARD_INFERENCE, p->src, p->epsilon, normalization_flags(p->flags));
+      return api.batch_normalization(desc, DN_FORWARD_INFERENCE, p->src, p->epsilon, dn_normalization_flags(2, p->flags));
     case DN_LAYER_NORMALIZATION:
       return api.layer_normalization(desc, DN_FORWARD_INFERENCE, p->src, NULL, p->epsilon,
-                                     normalization_flags(p->flags));
+                                     dn_normalization_flags(2, p->flags));
     case DN_CONCATENATION: break; /* has no description */
   }
   return DN_UNIMPLEMENTED;
@@ -168,7 +148,7 @@ static int primitive_desc(const struct dn_problem *problem, void *engine, void *
 }
 
 static int append_eltwise(void *post_ops, enum dn_eltwise algorithm, float alpha, float beta) {
-  return api.append_eltwise(post_ops, 1.0f, eltwise_numbers[algorithm], alpha, beta);
+  return api.append_eltwise(post_ops, 1.0f, dn_eltwise_number(2, algorithm), alpha, beta);
 }
 
 static int append_sum(void *post_ops, float scale) { return api.append_sum(post_ops, scale); }

@@ -1,7 +1,4 @@
 /* onednn_v3.c - oneDNN 3: descriptors are objects, an operation is described by one call. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-
 #include "onednn.h"
 #include "onednn_abi.h"
 
@@ -31,10 +28,7 @@ static struct {
 } api;
 
 static const char *bind(void *handle) {
-  static const struct {
-    const char *name;
-    void **place;
-  } symbols[] = {
+  static const struct dn_symbol symbols[] = {
       {"dnnl_memory_desc_create_with_strides", (void **)&api.md_create_with_strides},
       {"dnnl_memory_desc_create_with_tag", (void **)&api.md_create_with_tag},
       {"dnnl_memory_desc_permute_axes", (void **)&api.md_permute_axes},
@@ -54,9 +48,7 @@ static const char *bind(void *handle) {
       {"dnnl_post_ops_append_eltwise", (void **)&api.append_eltwise},
       {"dnnl_post_ops_append_sum", (void **)&api.append_sum},
   };
-  for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); ++i)
-    if (!(*symbols[i].place = dlsym(handle, symbols[i].name))) return symbols[i].name;
-  return NULL;
+  return dn_bind(handle, symbols, sizeof(symbols) / sizeof(*symbols));
 }
 
 /* ---- memory descriptors ---- */
@@ -88,19 +80,6 @@ static void md_free(dn_md *md) {
 
 /* ---- primitives ---- */
 
-static const int eltwise_numbers[DN_ELTWISE_COUNT] = {
-    [DN_RELU] = DN_V3_RELU,         [DN_TANH] = DN_V3_TANH,
-    [DN_ABS] = DN_V3_ABS,           [DN_SQRT] = DN_V3_SQRT,
-    [DN_LOGISTIC] = DN_V3_LOGISTIC, [DN_EXP] = DN_V3_EXP,     [DN_GELU_ERF] = DN_V3_GELU_ERF,
-    [DN_LOG] = DN_V3_LOG,           [DN_CLIP] = DN_V3_CLIP,   [DN_ROUND] = DN_V3_ROUND,
-    [DN_SWISH] = DN_V3_SWISH,       [DN_MISH] = DN_V3_MISH,
-};
-
-static unsigned normalization_flags(unsigned flags) {
-  return (flags & DN_GLOBAL_STATS ? DN_V3_GLOBAL_STATS : 0u) | (flags & DN_USE_SCALE ? DN_V3_USE_SCALE : 0u) |
-         (flags & DN_USE_SHIFT ? DN_V3_USE_SHIFT : 0u);
-}
-
 static int primitive_desc(const struct dn_problem *p, void *engine, void **out) {
   *out = NULL;
   switch (p->kind) {
@@ -118,7 +97,7 @@ static int primitive_desc(const struct dn_problem *p, void *engine, void **out) 
       return api.pooling(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->strides, p->kernel,
                          p->dilates, p->pad_before, p->pad_after, p->attributes);
     case DN_ELTWISE:
-      return api.eltwise(out, engine, DN_FORWARD_INFERENCE, eltwise_numbers[p->algorithm], p->src, p->dst, p->alpha,
+      return api.eltwise(out, engine, DN_FORWARD_INFERENCE, dn_eltwise_number(3, p->algorithm), p->src, p->dst, p->alpha,
                          p->beta, p->attributes);
     case DN_SOFTMAX:
       return api.softmax(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->axis, p->attributes);
@@ -126,10 +105,10 @@ static int primitive_desc(const struct dn_problem *p, void *engine, void **out) 
       return api.binary(out, engine, p->algorithm, p->src, p->weights, p->dst, p->attributes);
     case DN_BATCH_NORMALIZATION:
       return api.batch_normalization(out, engine, DN_FORWARD_INFERENCE, p->src, p->dst, p->epsilon,
-                                     normalization_flags(p->flags), p->attributes);
+                                     dn_normalization_flags(3, p->flags), p->attributes);
     case DN_LAYER_NORMALIZATION:
       return api.layer_normalization(out, engine, DN_FORWARD_INFERENCE, p->src, p->dst, NULL, p->epsilon,
-                                     normalization_flags(p->flags), p->attributes);
+                                     dn_normalization_flags(3, p->flags), p->attributes);
     case DN_CONCATENATION:
       return api.concat(out, engine, p->dst, p->source_count, p->axis, p->sources, p->attributes);
   }
@@ -137,7 +116,7 @@ static int primitive_desc(const struct dn_problem *p, void *engine, void **out) 
 }
 
 static int append_eltwise(void *post_ops, enum dn_eltwise algorithm, float alpha, float beta) {
-  return api.append_eltwise(post_ops, eltwise_numbers[algorithm], alpha, beta);
+  return api.append_eltwise(post_ops, dn_eltwise_number(3, algorithm), alpha, beta);
 }
 
 static int append_sum(void *post_ops, float scale) { return api.append_sum(post_ops, scale, 0, DN_NO_TYPE); }
