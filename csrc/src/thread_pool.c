@@ -96,15 +96,16 @@ static void forget_workers(void) {
   worker_count = 0;
 }
 
-static void register_fork_handler(void) { (void)pthread_atfork(NULL, NULL, forget_workers); }
+/* Before there is a thread that could hold pool_lock while another one forks. */
+__attribute__((constructor)) static void register_fork_handler(void) {
+  (void)pthread_atfork(NULL, NULL, forget_workers);
+}
 
 /* With pool_lock held. NULL when no thread can be had. */
 static struct worker *start_worker(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
   if (worker_count >= MB_WORKER_LIMIT) return NULL;
   struct worker *w = calloc(1, sizeof(*w));
   if (!w) return NULL;
-  (void)pthread_once(&once, register_fork_handler);
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->wake, NULL);
   pthread_cond_init(&w->done, NULL);
