@@ -66,6 +66,13 @@ static bool parse(const char *text, size_t size, bool stored, DLDataType *out) {
 
 bool mb_dtype_parse(const char *text, size_t size, DLDataType *out) { return parse(text, size, false, out); }
 
+/* The only width of the small floats and DLPack's bool; 0 where there are several. */
+static int fixed_width(int code) {
+  if (code == kDLBfloat) return 16;
+  if (code < kDLBool || code > kDLFloat4_e2m1fn) return 0;
+  return code == kDLFloat4_e2m1fn ? 4 : code >= kDLFloat6_e2m3fn ? 6 : 8;
+}
+
 bool mb_dtype_check(int code, int bits, int lanes) {
   enum { FIRST_CUSTOM = 129 };
   if (code < 0 || (code > kDLFloat4_e2m1fn && code < FIRST_CUSTOM) || code > UINT8_MAX)
@@ -73,6 +80,9 @@ bool mb_dtype_check(int code, int bits, int lanes) {
                   kDLFloat4_e2m1fn, FIRST_CUSTOM, UINT8_MAX);
   else if (bits < 1 || bits > UINT8_MAX)
     (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: an element of %d bits, expected 1 to %d", bits, UINT8_MAX);
+  else if (fixed_width(code) && bits != fixed_width(code))
+    (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: code %d with elements of %d bits, expected %d", code, bits,
+                  fixed_width(code));
   else if (lanes < 1 || lanes > UINT16_MAX)
     (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: an element of %d lanes, expected 1 to %d", lanes, UINT16_MAX);
   else

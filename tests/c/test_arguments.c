@@ -89,7 +89,10 @@ static void element_types(void) {
       {kDLFloat, 0, 1, "dtype: an element of 0 bits, expected 1 to 255"},
       {kDLFloat, 32 + 256, 1, "dtype: an element of 288 bits, expected 1 to 255"},
       {kDLFloat, 32, 0, "dtype: an element of 0 lanes, expected 1 to 65535"},
-      {kDLFloat, 32, 65536, "dtype: an element of 65536 lanes, expected 1 to 65535"}};
+      {kDLFloat, 32, 65536, "dtype: an element of 65536 lanes, expected 1 to 65535"},
+      {kDLFloat8_e4m3b11fnuz, 32, 1, "dtype: code 9 with elements of 32 bits, expected 8"},
+      {kDLBfloat, 8, 1, "dtype: code 4 with elements of 8 bits, expected 16"},
+      {kDLFloat4_e2m1fn, 8, 1, "dtype: code 17 with elements of 8 bits, expected 4"}};
   for (int i = 0; i < COUNT(wrong); i++) {
     char text[256];
     snprintf(text, sizeof(text), "TVMArrayAlloc: %s", wrong[i].text);
