@@ -123,7 +123,7 @@ def _compiler() -> list[str]:
 def _link(inputs: Sequence[str], library: str, name: str) -> None:
     sources = any(Path(i).suffix in SOURCE_SUFFIXES for i in inputs)
     command = [
-        *_compiler(), "-shared", "-fPIC", *(["-O2", f"-I{include_dir()}"] if sources else []),
+        *_compiler(), "-shared", "-fPIC", *(["-O2", f"-I{include_dir()}", "-DMBLOB_KERNEL"] if sources else []),
         "-o", library, *inputs, "-Wl,-Bsymbolic", "-Wl,-z,noexecstack", "-Wl,--as-needed", "-lm", "-lpthread",
     ]  # fmt: skip
     try:

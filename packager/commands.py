@@ -56,12 +56,11 @@ def compile_command(
     """
     kind = language(node)
     own = compile_options((*options, *node.options))
-    include = f"-I{include_dir()}"
     if kind == "cuda":
-        return (*tools.nvcc, "-O2", "-Xcompiler", "-fPIC", include, *own, "-c", str(source), "-o", output)
+        return (*tools.nvcc, "-O2", "-Xcompiler", "-fPIC", *_headers(), *own, "-c", str(source), "-o", output)
     head = _head(tools, kind, source, work, describe)
     macros = [f"-D{name}" for name in source_macros(node)]
-    return (*head, *_memory_model(node), include, *macros, *own, "-x", kind, "-c", str(source), "-o", output)
+    return (*head, *_memory_model(node), *_headers(), *macros, *own, "-x", kind, "-c", str(source), "-o", output)
 
 
 def preprocess_command(
@@ -77,7 +76,7 @@ def preprocess_command(
     own = compile_options((*options, *node.options))
     head = _head(tools, kind, source, work, describe=False)
     macros = [f"-D{name}" for name in source_macros(node)]
-    return (*head, *first, f"-I{include_dir()}", *macros, *own, "-x", kind, "-E", str(source), "-o", output)
+    return (*head, *first, *_headers(), *macros, *own, "-x", kind, "-E", str(source), "-o", output)
 
 
 def compile_preprocessed_command(
@@ -91,6 +90,11 @@ def compile_preprocessed_command(
     stage = "c++-cpp-output" if kind == "c++" else "cpp-output"
     # Functions that are always inlined take vectors; whether those have registers changes nothing outside.
     return (*head, *_memory_model(node), "-Wno-psabi", *own, "-x", stage, "-c", str(preprocessed), "-o", output)
+
+
+def _headers() -> tuple[str, ...]:
+    """Our headers, in the mode for kernels; `-DMBLOB_HOST` among the caller's options turns it off."""
+    return (f"-I{include_dir()}", "-DMBLOB_KERNEL")
 
 
 def _head(tools: Toolchain, kind: str, source: Path, work: Path, describe: bool) -> Command:

@@ -101,11 +101,12 @@ def test_the_face_works_with_other_compilers(
     run(program, built / "lib", env=in_prefix(compat))
 
 
+@pytest.mark.parametrize("mode", ["-fPIE", "-fPIC"])
 @pytest.mark.parametrize("program", ["test_tvm_api", "test_tvm_objects"])
 def test_a_c_host_of_tvms_c_api_links_with_tvms_name(
-    require: Require, built: Path, compat: Path, tmp_path: Path, program: str
+    require: Require, built: Path, compat: Path, tmp_path: Path, program: str, mode: str
 ) -> None:
-    run(require("cc"), "-std=gnu11", ROOT / "tests" / "c" / f"{program}.c", "-o", tmp_path / program, *flags(compat))
+    run(require("cc"), "-std=gnu11", mode, ROOT / "tests" / "c" / f"{program}.c", "-o", tmp_path / program, *flags(compat))
     run(tmp_path / program, built / "lib", env=in_prefix(compat))
 
 
@@ -126,6 +127,32 @@ def test_the_deploy_program_links_with_tvms_name(
     assert run(tmp_path / "deploy", addone, env=in_prefix(compat)).stdout == "10\n"
 
 
+# What TVM's guides compile programs with, and what compilers of distributions add to a link.
+GUIDE = ("-std=c++17", "-O2", "-fPIC", "-DDMLC_USE_LOGGING_LIBRARY=<tvm/runtime/logging.h>", "-Wall", "-Wextra", "-Werror")
+
+
+@pytest.mark.parametrize(("compiler", "link"), [("g++", "-Wl,--as-needed"), ("clang++", "-Wl,--no-as-needed")])
+def test_the_deploy_program_builds_with_the_flags_of_tvms_guides(
+    require: Require, compat: Path, addone: Path, tmp_path: Path, compiler: str, link: str
+) -> None:
+    """`-fPIC` makes no kernel of a program."""
+    source = ROOT / "examples" / "tvm_deploy" / "main.cpp"
+    run(require(compiler), *GUIDE, source, "-o", tmp_path / "deploy", link, *flags(compat))
+    assert run(tmp_path / "deploy", addone, env=in_prefix(compat)).stdout == "10\n"
+
+
+def test_a_host_in_a_shared_library_needs_no_macro(
+    require: Require, compat: Path, addone: Path, tmp_path: Path
+) -> None:
+    """Such as a binding to another language: opened by a program that knows nothing of the runtime."""
+    (tmp_path / "main.c").write_text("int deploy(int, char **);\nint main(int n, char **a) { return deploy(n, a); }\n")
+    text = (ROOT / "examples" / "tvm_deploy" / "main.cpp").read_text()
+    (tmp_path / "host.cpp").write_text(text.replace("int main(", 'extern "C" int deploy(int, char **);\nint deploy('))
+    run(require("c++"), *GUIDE, "-shared", tmp_path / "host.cpp", "-o", tmp_path / "libhost.so", *flags(compat))
+    run(require("cc"), tmp_path / "main.c", "-o", tmp_path / "main", tmp_path / "libhost.so", f"-L{compat}/lib")
+    assert run(tmp_path / "main", addone, env=in_prefix(compat)).stdout == "10\n"
+
+
 def test_a_program_that_was_linked_with_tvm_finds_its_library(
     require: Require, built: Path, compat: Path, tmp_path: Path
 ) -> None:
@@ -142,7 +169,8 @@ def test_a_program_that_was_linked_with_tvm_finds_its_library(
 
 def test_tvms_names_are_installed_on_request_only(installed: Path, compat: Path) -> None:
     assert (compat / "lib" / "libtvm_runtime.so").resolve() == (compat / "lib" / "libmblob.so").resolve()
-    assert (compat / "include" / "dmlc" / "logging.h").is_file()
+    installed_names = {path.name for path in (compat / "include" / "dmlc").iterdir()}
+    assert installed_names == {"io.h", "logging.h", "memory_io.h"}
     assert not (installed / "lib" / "libtvm_runtime.so").exists()
     assert not (installed / "include" / "dmlc").exists()
     assert (installed / "include" / "tvm" / "runtime" / "container" / "string.h").is_file()

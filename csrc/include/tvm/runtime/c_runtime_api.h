@@ -3,11 +3,13 @@
  * Names and values are TVM's, so that sources written against TVM compile unchanged.
  *
  * Two modes, chosen by how the file is compiled:
- *   host    programs (and everything with MBLOB_HOST): ordinary functions; link libmblob.
- *   kernel  code for shared libraries (-fPIC; or MBLOB_KERNEL): nothing is left undefined in the linked
- *           library. What kernels call goes through slots that a loader fills (kernel_slots.h); the rest
- *           of the API is weak and fails with an error text where no runtime is in the process.
- * A shared library that is itself a host defines MBLOB_HOST.
+ *   host    C++, C for programs, and everything with MBLOB_HOST: ordinary functions; link libmblob.
+ *   kernel  C for shared libraries (-fPIC), and everything with MBLOB_KERNEL, which the packager defines:
+ *           a loader finds nothing undefined in the linked library. What kernels call goes through slots that
+ *           it fills (kernel_slots.h); the rest of the API is weak and fails with an error text where no
+ *           runtime is in the process.
+ * A program in C that is compiled with -fPIC works, too, where libmblob is linked as a shared library: the
+ * functions that hosts begin with fill its slots. C of a shared library that is a host defines MBLOB_HOST.
  *
  * Every function returning int: 0 is success, -1 failure with a text in TVMGetLastError(). */
 #ifndef TVM_RUNTIME_C_RUNTIME_API_H_
@@ -17,9 +19,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(MBLOB_KERNEL)
+#if defined(MBLOB_HOST)
+#define MBLOB_KERNEL_MODE 0
+#elif defined(MBLOB_KERNEL)
 #define MBLOB_KERNEL_MODE 1
-#elif defined(MBLOB_HOST) || !defined(__PIC__) || defined(__PIE__) || !defined(__ELF__) || !defined(__GNUC__)
+#elif defined(__cplusplus) || !defined(__PIC__) || defined(__PIE__) || !defined(__ELF__) || !defined(__GNUC__)
 #define MBLOB_KERNEL_MODE 0
 #else
 #define MBLOB_KERNEL_MODE 1
@@ -32,6 +36,13 @@
 #define TVM_DLL
 #endif
 #endif
+
+#ifndef TVM_WEAK
+#define TVM_WEAK __attribute__((weak))
+#endif
+
+/* The last release whose names are here. */
+#define TVM_VERSION "0.19.0"
 
 #ifdef __cplusplus
 extern "C" {
@@ -49,7 +60,13 @@ typedef DLTensor TVMArray;
 #define kTVMContext kDLDevice
 
 /* Device types of TVM beyond DLPack's (0.11 and later). */
-typedef enum { kDLAOCL = 32, kDLSDAccel = 33, kOpenGL = 34, kDLMicroDev = 35 } TVMDeviceExtType;
+typedef enum {
+  kDLAOCL = 32,
+  kDLSDAccel = 33,
+  kOpenGL = 34,
+  kDLMicroDev = 35,
+  TVMDeviceExtType_End = 36
+} TVMDeviceExtType;
 
 /* What a TVMValue holds. */
 typedef enum {
@@ -108,14 +125,19 @@ typedef int (*TVMExtensionFuncDeclarer)(TVMFunctionHandle register_func_handle);
 #if MBLOB_KERNEL_MODE
 #include <tvm/runtime/kernel_slots.h>
 /* The wrapper has an assembler name of its own: under the target's, the compiler takes it for the target. */
-#define MBLOB_TVM_API(name, params, args)                                               \
+#define MBLOB_WEAK_API(name, params, args, before)                                      \
   static int mblob_weak_##name params __attribute__((weakref(#name)));                  \
   static inline int name params __asm__("mblob_kernel_" #name);                         \
   static inline int name params {                                                       \
+    before;                                                                             \
     return mblob_weak_##name ? mblob_weak_##name args : mblob_kernel_no_runtime(#name); \
   }
+#define MBLOB_TVM_API(name, params, args) MBLOB_WEAK_API(name, params, args, (void)0)
+/* What gives a host its first function, and so comes before any call. */
+#define MBLOB_TVM_ENTRY(name, params, args) MBLOB_WEAK_API(name, params, args, mblob_adopt_runtime())
 #else
 #define MBLOB_TVM_API(name, params, args) TVM_DLL int name params;
+#define MBLOB_TVM_ENTRY MBLOB_TVM_API
 TVM_DLL void TVMAPISetLastError(const char *msg);
 /* Text of the last failure on this thread, never NULL; valid until the next failure on it. */
 TVM_DLL const char *TVMGetLastError(void);
@@ -126,13 +148,13 @@ TVM_DLL int TVMFuncCall(TVMFunctionHandle func, TVMValue *arg_values, int *type_
 #endif
 
 /* Modules. `format` is not needed: the content decides. */
-MBLOB_TVM_API(TVMModLoadFromFile, (const char *file_name, const char *format, TVMModuleHandle *out),
-              (file_name, format, out))
+MBLOB_TVM_ENTRY(TVMModLoadFromFile, (const char *file_name, const char *format, TVMModuleHandle *out),
+                (file_name, format, out))
 MBLOB_TVM_API(TVMModImport, (TVMModuleHandle mod, TVMModuleHandle dep), (mod, dep))
 /* *out is NULL, and the call succeeds, when there is no such function. */
-MBLOB_TVM_API(TVMModGetFunction,
-              (TVMModuleHandle mod, const char *func_name, int query_imports, TVMFunctionHandle *out),
-              (mod, func_name, query_imports, out))
+MBLOB_TVM_ENTRY(TVMModGetFunction,
+                (TVMModuleHandle mod, const char *func_name, int query_imports, TVMFunctionHandle *out),
+                (mod, func_name, query_imports, out))
 MBLOB_TVM_API(TVMModFree, (TVMModuleHandle mod), (mod))
 
 /* Functions. Handles that get and create functions give out are freed with TVMFuncFree. */
@@ -143,15 +165,15 @@ MBLOB_TVM_API(TVMCFuncSetReturn, (TVMRetValueHandle ret, TVMValue *value, int *t
               (ret, value, type_code, num_ret))
 /* Turn an argument of a callback into something the callback may keep (a reference is added). */
 MBLOB_TVM_API(TVMCbArgToReturn, (TVMValue * value, int *code), (value, code))
-MBLOB_TVM_API(TVMFuncCreateFromCFunc,
-              (TVMPackedCFunc func, void *resource_handle, TVMPackedCFuncFinalizer fin,
-               TVMFunctionHandle *out),
-              (func, resource_handle, fin, out))
+MBLOB_TVM_ENTRY(TVMFuncCreateFromCFunc,
+                (TVMPackedCFunc func, void *resource_handle, TVMPackedCFuncFinalizer fin,
+                 TVMFunctionHandle *out),
+                (func, resource_handle, fin, out))
 
 /* Process-wide functions. Getting an unknown name succeeds with *out NULL. */
 MBLOB_TVM_API(TVMFuncRegisterGlobal, (const char *name, TVMFunctionHandle f, int override),
               (name, f, override))
-MBLOB_TVM_API(TVMFuncGetGlobal, (const char *name, TVMFunctionHandle *out), (name, out))
+MBLOB_TVM_ENTRY(TVMFuncGetGlobal, (const char *name, TVMFunctionHandle *out), (name, out))
 /* The array is valid until the next call on this thread. */
 MBLOB_TVM_API(TVMFuncListGlobalNames, (int *out_size, const char ***out_array), (out_size, out_array))
 MBLOB_TVM_API(TVMFuncRemoveGlobal, (const char *name), (name))

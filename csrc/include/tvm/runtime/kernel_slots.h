@@ -165,4 +165,33 @@ static inline int TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *pe
   return 0;
 }
 
+/* ---- a program that was compiled like a kernel -------------------------------------------------- */
+
+#define MBLOB_ADOPT(ret, name, params)                                           \
+  static ret mblob_weak_##name params __attribute__((weakref(#name)));           \
+  static inline void mblob_adopt_##name(void) {                                  \
+    ret(*linked) params = mblob_weak_##name;                                     \
+    MBLOB_DEFINE_SLOT(__##name);                                                 \
+    if (!__atomic_load_n(&__##name, __ATOMIC_RELAXED) && linked)                 \
+      __atomic_store_n(&__##name, linked, __ATOMIC_RELAXED);                     \
+  }
+MBLOB_ADOPT(int, TVMFuncCall, (void *, TVMValue *, int *, int, TVMValue *, int *))
+MBLOB_ADOPT(void, TVMAPISetLastError, (const char *))
+MBLOB_ADOPT(int, TVMBackendGetFuncFromEnv, (void *, const char *, void **))
+MBLOB_ADOPT(void *, TVMBackendAllocWorkspace, (int, int, uint64_t, int, int))
+MBLOB_ADOPT(int, TVMBackendFreeWorkspace, (int, int, void *))
+MBLOB_ADOPT(int, TVMBackendParallelLaunch, (FTVMParallelLambda, void *, int))
+MBLOB_ADOPT(int, TVMBackendParallelBarrier, (int, TVMParallelGroupEnv *))
+
+/* Fill the slots that no loader has filled with the functions of the runtime that is linked, if one is. */
+static inline void mblob_adopt_runtime(void) {
+  mblob_adopt_TVMFuncCall();
+  mblob_adopt_TVMAPISetLastError();
+  mblob_adopt_TVMBackendGetFuncFromEnv();
+  mblob_adopt_TVMBackendAllocWorkspace();
+  mblob_adopt_TVMBackendFreeWorkspace();
+  mblob_adopt_TVMBackendParallelLaunch();
+  mblob_adopt_TVMBackendParallelBarrier();
+}
+
 #endif /* TVM_RUNTIME_KERNEL_SLOTS_H_ */
