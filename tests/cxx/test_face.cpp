@@ -11,6 +11,8 @@ int main(int argc, char **argv) {
     TestArrays();
     const tvm::runtime::Module module = tvm::runtime::Module::LoadFromFile(library);
     TestContainers();
+    TestStreams();
+    TestNames();
     TestNodes(module);
     TestFunctions(module);
     TestErrors(module);

@@ -39,6 +39,8 @@ void ThrowFromSecondUnit(const tvm::runtime::PackedFunc &function);
 void TestValues();
 void TestArrays();
 void TestContainers();
+void TestStreams();
+void TestNames();
 void TestNodes(const tvm::runtime::Module &module);
 void TestFunctions(const tvm::runtime::Module &module);
 void TestErrors(const tvm::runtime::Module &module);

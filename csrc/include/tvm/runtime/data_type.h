@@ -19,6 +19,8 @@ class DataType {
     kFloat = kDLFloat,
     kHandle = kDLOpaqueHandle,
     kBFloat = kDLBfloat,
+    kE4M3Float = 6, /* numbers of TVM 0.14 - 0.19; DLPack's own came later and are others */
+    kE5M2Float = 7,
   };
 
   DataType() : type_{kDLOpaqueHandle, 0, 0} {}
@@ -39,6 +41,9 @@ class DataType {
   bool is_float() const { return code() == kFloat; }
   bool is_float16() const { return is_float() && bits() == 16; }
   bool is_bfloat16() const { return code() == kBFloat && bits() == 16; }
+  bool is_e4m3_float8() const { return code() == kE4M3Float && bits() == 8; }
+  bool is_e5m2_float8() const { return code() == kE5M2Float && bits() == 8; }
+  bool is_float8() const { return is_e4m3_float8() || is_e5m2_float8(); }
   bool is_handle() const { return code() == kHandle && !is_void(); }
   bool is_void() const { return code() == kHandle && bits() == 0 && lanes() == 0; }
   DataType with_lanes(int lanes) const { return DataType(code(), bits(), lanes); }
@@ -53,8 +58,11 @@ class DataType {
   static DataType UInt(int bits, int lanes = 1) { return DataType(kUInt, bits, lanes); }
   static DataType Float(int bits, int lanes = 1) { return DataType(kFloat, bits, lanes); }
   static DataType BFloat(int bits, int lanes = 1) { return DataType(kBFloat, bits, lanes); }
+  static DataType NVFloat8E4M3(int lanes = 1) { return DataType(kE4M3Float, 8, lanes); }
+  static DataType NVFloat8E5M2(int lanes = 1) { return DataType(kE5M2Float, 8, lanes); }
   static DataType Bool(int lanes = 1) { return UInt(1, lanes); }
   static DataType Handle(int bits = 64, int lanes = 1) { return DataType(kHandle, bits, lanes); }
+  static DataType ShapeIndex() { return Int(64); }
   static DataType Void() { return DataType(); }
 
  private:
@@ -80,7 +88,9 @@ struct DataTypeName {
 
 /* A name that begins another one stands behind it. */
 inline constexpr DataTypeName kDataTypeNames[] = {
-    {"int", kDLInt}, {"uint", kDLUInt}, {"float", kDLFloat}, {"bfloat", kDLBfloat}, {"complex", kDLComplex}};
+    {"int", kDLInt},        {"uint", kDLUInt},       {"float", kDLFloat},
+    {"bfloat", kDLBfloat},  {"complex", kDLComplex}, {"e4m3_float", DataType::kE4M3Float},
+    {"e5m2_float", DataType::kE5M2Float}};
 
 /* The decimal number of 1 to `limit` at text[at]; moves behind it. 0 if there is none. */
 inline unsigned ParseNumber(const std::string &text, std::size_t &at, unsigned limit) {

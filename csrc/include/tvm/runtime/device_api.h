@@ -12,9 +12,32 @@ MBLOB_FACE_BEGIN
  */
 inline constexpr int kAllocAlignment = 64;
 inline constexpr int kTempAllocaAlignment = 64;
+inline constexpr int kDefaultWorkspaceAlignment = 1;
+inline constexpr int kMaxStackAlloca = 1024; /* bytes up to which compiled code uses the stack */
 
-/* "cuda" for 2, ... */
-inline const char *DeviceName(int type) {
+/* What GetAttr can be asked for. */
+enum DeviceAttrKind : int {
+  kExist = 0,
+  kMaxThreadsPerBlock = 1,
+  kWarpSize = 2,
+  kMaxSharedMemoryPerBlock = 3,
+  kComputeVersion = 4,
+  kDeviceName = 5,
+  kMaxClockRate = 6,
+  kMultiProcessorCount = 7,
+  kMaxThreadDimensions = 8,
+  kMaxRegistersPerBlock = 9,
+  kGcnArch = 10,
+  kApiVersion = 11,
+  kDriverVersion = 12,
+  kL2CacheSizeBytes = 13,
+  kTotalGlobalMemory = 14,
+  kAvailableGlobalMemory = 15,
+  kImagePitchAlignment = 16
+};
+
+/* "cuda" for 2, ... Under this name from 0.12 on, as DeviceName before. */
+inline const char *DLDeviceType2Str(int type) {
   switch (type) {
     case kDLCPU: return "cpu";
     case kDLCUDA: return "cuda";
@@ -30,8 +53,33 @@ inline const char *DeviceName(int type) {
     case kDLOneAPI: return "oneapi";
     case kDLWebGPU: return "webgpu";
     case kDLHexagon: return "hexagon";
+    case kDLAOCL: return "aocl";
+    case kDLSDAccel: return "sdaccel";
+    case kOpenGL: return "opengl";
+    case kDLMicroDev: return "microdev";
     default: throw InternalError("unknown device type " + std::to_string(type));
   }
+}
+
+inline const char *DeviceName(int type) { return DLDeviceType2Str(type); }
+
+/* Devices of other machines have numbers from here on; this runtime has none, programs may ask. */
+inline constexpr int kRPCSessMask = 128;
+inline bool IsRPCSessionDevice(Device device) { return device.device_type / kRPCSessMask > 0; }
+inline int GetRPCSessionIndex(Device device) {
+  ICHECK(IsRPCSessionDevice(device)) << "GetRPCSessionIndex: the device has no RPC session";
+  return device.device_type / kRPCSessMask - 1;
+}
+inline Device RemoveRPCSessionMask(Device device) {
+  device.device_type = static_cast<DLDeviceType>(device.device_type % kRPCSessMask);
+  return device;
+}
+
+/* "cuda:0". */
+inline std::ostream &operator<<(std::ostream &os, DLDevice device) {
+  if (IsRPCSessionDevice(device)) os << "remote[" << GetRPCSessionIndex(device) << "]-";
+  device = RemoveRPCSessionMask(device);
+  return os << DLDeviceType2Str(static_cast<int>(device.device_type)) << ':' << device.device_id;
 }
 
 class DeviceAPI {
@@ -47,6 +95,15 @@ class DeviceAPI {
 
   void SetDevice(Device device) {
     detail::RuntimeFunction("__tvm_set_device")(static_cast<int>(device.device_type), device.device_id);
+  }
+  static bool NeedSetDevice(int device_type) { return device_type != kDLCPU; }
+  /* Nothing where the device does not tell it, or is not there (kExist: 0). */
+  void GetAttr(Device device, DeviceAttrKind kind, TVMRetValue *rv) {
+    *rv = detail::RuntimeFunction("runtime.GetDeviceAttr")(static_cast<int>(device.device_type), device.device_id,
+                                                           static_cast<int>(kind));
+  }
+  std::size_t GetDataSize(const DLTensor &tensor, const Optional<String> & = NullOpt) {
+    return runtime::GetDataSize(tensor);
   }
   void *AllocDataSpace(Device device, std::size_t nbytes, std::size_t alignment, DLDataType type_hint) {
     void *data = nullptr;

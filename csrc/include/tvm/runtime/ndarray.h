@@ -30,6 +30,8 @@ inline std::size_t GetDataSize(const DLTensor &t) {
   return size;
 }
 
+inline constexpr std::size_t kArrayAlignment = 64; /* bytes; what kernels of TVM 0.10 and later assume */
+
 class NDArray : public ObjectRef {
  public:
   static constexpr int kTypeCode = kTVMNDArrayHandle;
@@ -43,13 +45,18 @@ class NDArray : public ObjectRef {
   ShapeTuple Shape() const { return ShapeTuple(Defined()->shape, Defined()->shape + Defined()->ndim); }
   runtime::DataType DataType() const { return runtime::DataType(Defined()->dtype); }
   bool IsContiguous() const { return runtime::IsContiguous(*Defined()); }
+  void reset() { *this = NDArray(); }
 
   /* Copies of all elements. Both sides are contiguous and have the same number of bytes. */
   void CopyFrom(const DLTensor *other) const { CopyFromTo(other, Defined()); }
   void CopyFrom(const NDArray &other) const { CopyFromTo(other.Defined(), Defined()); }
   void CopyTo(DLTensor *other) const { CopyFromTo(Defined(), other); }
   void CopyTo(const NDArray &other) const { CopyFromTo(Defined(), other.Defined()); }
-  NDArray CopyTo(const Device &device) const { return NewFromDLTensor(Defined(), device); }
+  NDArray CopyTo(const Device &device, const Optional<String> &mem_scope = NullOpt) const {
+    NDArray copy = Empty(Shape(), Defined()->dtype, device, mem_scope);
+    copy.CopyFrom(*this);
+    return copy;
+  }
   void CopyFromBytes(const void *data, std::size_t nbytes) const {
     detail::CheckCall(TVMArrayCopyFromBytes(Defined(), const_cast<void *>(data), nbytes));
   }
@@ -87,6 +94,20 @@ class NDArray : public ObjectRef {
     copy.CopyFrom(tensor);
     return copy;
   }
+  /* Whether FromExternalDLTensor serves: the memory is that device's, and as aligned as kernels assume. */
+  static bool AbilityOfZeroCopyForDLTensor(const DLTensor *tensor, const Device &device) {
+    const auto address = reinterpret_cast<uintptr_t>(tensor->data) + tensor->byte_offset;
+    return tensor->device.device_type == device.device_type && tensor->device.device_id == device.device_id &&
+           address % kArrayAlignment == 0;
+  }
+
+  /* In the form of parameter files (array_stream.h). `Stream` is a dmlc::Stream or has its Read and Write. */
+  template <typename Stream>
+  void Save(Stream *stream) const;
+  /* The array becomes what the stream has next. Throws if that is no array, or ends too early. */
+  template <typename Stream>
+  bool Load(Stream *stream);
+
   /* To be given back through its deleter. */
   DLManagedTensor *ToDLPack() const {
     DLManagedTensor *tensor = nullptr;
@@ -151,6 +172,8 @@ inline NDArray NDArray::FromExternalDLTensor(const DLTensor &tensor) {
 }
 
 MBLOB_FACE_END
+
+#include <tvm/runtime/array_stream.h>
 
 namespace tvm {
 using runtime::NDArray;

@@ -216,6 +216,16 @@ inline constexpr const char *kNodeName = "mblob.cxx_node.1";
 
 }  // namespace detail
 
+template <typename Node>
+Node *Module::as() const {
+  static_assert(std::is_base_of_v<ModuleNode, Node>, "Module::as gives classes that derive from ModuleNode");
+  if (!defined()) return nullptr;
+  TVMFunctionHandle handle = nullptr;
+  if (TVMModGetFunction(this->handle(), detail::kNodeName, 0, &handle) != 0 || !handle) return nullptr;
+  const PackedFunc get(detail::Owned{handle});
+  return dynamic_cast<Node *>(static_cast<ModuleNode *>(get().operator void *()));
+}
+
 inline int ObjectRef::use_count() const {
   return defined() ? detail::RuntimeFunction("mblob.UseCount")(*this).operator int() : 0;
 }
@@ -223,6 +233,8 @@ inline int ObjectRef::use_count() const {
 inline const char *ModuleView::type_key() const { return detail::ModuleTypeKey(module_.handle()); }
 
 inline bool ModuleView::ImplementsFunction(const std::string &name, bool query_imports) const {
+  ModuleNode *node = module_.as<ModuleNode>();
+  if (node && node->ImplementsFunction(name, query_imports)) return true;
   return detail::RuntimeFunction("runtime.ModuleImplementsFunction")(module_, name, query_imports);
 }
 
@@ -240,6 +252,55 @@ inline PackedFunc ModuleNode::GetFunction(const String &name, const ObjectPtr<Ob
 
 inline PackedFunc ModuleNode::GetFunction(const std::string &, const ObjectPtr<Object> &) { return nullptr; }
 
+inline void ModuleNode::SaveToFile(const String &file_name, const String &format) {
+  SaveToFile(std::string(file_name), std::string(format));
+}
+inline void ModuleNode::SaveToFile(const std::string &, const std::string &) {
+  throw InternalError(std::string("Module[") + type_key() + "] does not support SaveToFile");
+}
+inline void ModuleNode::SaveToBinary(dmlc::Stream *) {
+  throw InternalError(std::string("Module[") + type_key() + "] does not support SaveToBinary");
+}
+inline String ModuleNode::GetSource(const String &format) { return GetSource(std::string(format)); }
+inline std::string ModuleNode::GetSource(const std::string &) { return ""; }
+
+namespace detail {
+/* Stands for modules that were not made of a node. */
+class NoNode : public ModuleNode {
+ public:
+  explicit NoNode(const char *key) : key_(key) {}
+  const char *type_key() const final { return key_; }
+  int GetPropertyMask() const final { return kRunnable; }
+
+ private:
+  const char *key_;
+};
+
+/* What `f` makes of the module's node. */
+template <typename F>
+auto WithNode(const Module &module, const F &f) {
+  ModuleNode *node = module.as<ModuleNode>();
+  NoNode none(node ? "" : ModuleTypeKey(module.handle()));
+  return f(node ? *node : none);
+}
+}  // namespace detail
+
+inline String ModuleView::GetSource(const String &format) const {
+  return detail::WithNode(module_, [&](ModuleNode &node) { return node.GetSource(format); });
+}
+inline String ModuleView::GetFormat() const {
+  return detail::WithNode(module_, [](ModuleNode &node) { return node.GetFormat(); });
+}
+inline void ModuleView::SaveToFile(const String &file_name, const String &format) const {
+  detail::WithNode(module_, [&](ModuleNode &node) { node.SaveToFile(file_name, format); });
+}
+inline void ModuleView::SaveToBinary(dmlc::Stream *stream) const {
+  detail::WithNode(module_, [&](ModuleNode &node) { node.SaveToBinary(stream); });
+}
+inline int ModuleView::GetPropertyMask() const {
+  return detail::WithNode(module_, [](ModuleNode &node) { return node.GetPropertyMask(); });
+}
+
 inline Module::Module(ObjectPtr<ModuleNode> node) {
   if (!node) return;
   const PackedFunc find([node](TVMArgs args, TVMRetValue *rv) {
@@ -251,16 +312,6 @@ inline Module::Module(ObjectPtr<ModuleNode> node) {
   });
   const std::string key = node->type_key();
   *this = detail::RuntimeFunction("mblob.ModuleCreate")(key, find);
-}
-
-template <typename Node>
-Node *Module::as() const {
-  static_assert(std::is_base_of_v<ModuleNode, Node>, "Module::as gives classes that derive from ModuleNode");
-  if (!defined()) return nullptr;
-  TVMFunctionHandle handle = nullptr;
-  if (TVMModGetFunction(this->handle(), detail::kNodeName, 0, &handle) != 0 || !handle) return nullptr;
-  const PackedFunc get(detail::Owned{handle});
-  return dynamic_cast<Node *>(static_cast<ModuleNode *>(get().operator void *()));
 }
 
 inline bool RuntimeEnabled(const std::string &target) {

@@ -15,6 +15,10 @@
 
 MBLOB_FACE_BEGIN
 
+/* Whether Python wants a signal to be handled: this runtime has no such hook, and so does TVM's where none is
+ * registered. */
+inline void EnvCheckSignals() {}
+
 class Registry {
  public:
   /* Claims a name; the function is given with set_body. Throws if the name is taken, unless `can_override`.
@@ -134,5 +138,9 @@ MBLOB_FACE_END
 #define TVM_FUNC_REG_VAR_DEF static TVM_ATTRIBUTE_UNUSED ::tvm::runtime::Registry &mblob_registered_
 #define TVM_REGISTER_GLOBAL(name) \
   TVM_STR_CONCAT(TVM_FUNC_REG_VAR_DEF, __COUNTER__) = ::tvm::runtime::Registry::Register(name)
+
+#define TVM_STRINGIZE_DETAIL(x) #x
+#define TVM_STRINGIZE(x) TVM_STRINGIZE_DETAIL(x)
+#define TVM_ADD_FILELINE "\n\nDefined in " __FILE__ ":L" TVM_STRINGIZE(__LINE__)
 
 #endif /* TVM_RUNTIME_REGISTRY_H_ */

@@ -142,6 +142,30 @@ TVMRetValue &TVMRetValue::operator=(const TypedPackedFunc<Signature> &function) 
   return *this = ObjectRef(function.packed());
 }
 
+namespace detail {
+
+/* A member function of a node, with the reference to the node that keeps it. */
+template <typename Node, typename T, typename R, typename... Args>
+PackedFunc MemberFunction(const ObjectPtr<Object> &self, Node *node, R (T::*method)(Args...), std::string name) {
+  return TypedPackedFunc<R(Args...)>(
+             [self, node, method](Args... args) -> R { return (node->*method)(std::forward<Args>(args)...); },
+             std::move(name))
+      .packed();
+}
+template <typename Node, typename T, typename R, typename... Args>
+PackedFunc MemberFunction(const ObjectPtr<Object> &self, Node *node, R (T::*method)(Args...) const, std::string name) {
+  return TypedPackedFunc<R(Args...)>(
+             [self, node, method](Args... args) -> R { return (node->*method)(std::forward<Args>(args)...); },
+             std::move(name))
+      .packed();
+}
+template <typename Node, typename Method>
+PackedFunc PackedMember(const ObjectPtr<Object> &self, Node *node, Method method) {
+  return PackedFunc([self, node, method](TVMArgs args, TVMRetValue *rv) { (node->*method)(args, rv); });
+}
+
+}  // namespace detail
+
 MBLOB_FACE_END
 
 namespace tvm {

@@ -29,6 +29,8 @@ class Array : public ObjectRef {
     using reference = T;
 
     iterator(const Array *array, std::size_t at) : array_(array), at_(at) {}
+    iterator operator+(difference_type n) const { return iterator(array_, at_ + static_cast<std::size_t>(n)); }
+    difference_type offset() const { return static_cast<difference_type>(at_); }
     T operator*() const { return (*array_)[at_]; }
     iterator &operator++() {
       ++at_;
@@ -79,8 +81,42 @@ class Array : public ObjectRef {
     items[i] = item;
     *this = Array(items);
   }
+  void pop_back() { erase(At(size() - 1)); }
+  void insert(iterator place, const T &item) {
+    std::vector<T> items = *this;
+    if (place.offset() < 0 || static_cast<std::size_t>(place.offset()) > items.size())
+      throw InternalError("Array: cannot insert at " + std::to_string(place.offset()) + " of " +
+                          std::to_string(items.size()) + " items");
+    items.insert(items.begin() + place.offset(), item);
+    *this = Array(items);
+  }
+  void erase(iterator place) { erase(place, At(static_cast<std::size_t>(place.offset()) + 1)); }
+  void erase(iterator first, iterator last) {
+    std::vector<T> items = *this;
+    if (first.offset() < 0 || first.offset() > last.offset() ||
+        static_cast<std::size_t>(last.offset()) > items.size())
+      throw InternalError("Array: cannot erase items " + std::to_string(first.offset()) + " to " +
+                          std::to_string(last.offset()) + " of " + std::to_string(items.size()));
+    items.erase(items.begin() + first.offset(), items.begin() + last.offset());
+    *this = Array(items);
+  }
+  void resize(std::size_t count) {
+    std::vector<T> items = *this;
+    items.resize(count);
+    *this = Array(items);
+  }
+  void clear() { *this = Array(std::vector<T>()); }
+  void reserve(std::size_t) {} /* nothing that could be kept free */
+  /* What `f` makes of each item. */
+  template <typename F, typename U = std::decay_t<std::invoke_result_t<F, T>>>
+  Array<U> Map(F f) const {
+    std::vector<U> items;
+    for (const T &item : static_cast<std::vector<T>>(*this)) items.push_back(f(item));
+    return Array<U>(items);
+  }
 
  private:
+  iterator At(std::size_t i) const { return iterator(this, i); }
   static ObjectRef Make(const std::vector<T> &items) {
     return detail::CallWithList("runtime.Array", items.size(), [&](const TVMArgsSetter &set) {
       std::size_t i = 0;

@@ -77,6 +77,14 @@ class Map : public ObjectRef {
     items.emplace_back(key, value); /* the last one of a key counts */
     *this = FromItems(items);
   }
+  void erase(const K &key) {
+    std::vector<value_type> items;
+    const auto before = Items();
+    for (const value_type &item : *before)
+      if (!(item.first == key)) items.push_back(item);
+    *this = FromItems(items);
+  }
+  void clear() { *this = FromItems({}); }
 
  private:
   static Map FromItems(const std::vector<value_type> &items) {
@@ -102,10 +110,18 @@ class Map : public ObjectRef {
   }
 };
 
+/* The items of both; where both have a key, that of `b`. */
+template <typename K, typename V>
+Map<K, V> Merge(Map<K, V> a, const Map<K, V> &b) {
+  for (const auto &item : b) a.Set(item.first, item.second);
+  return a;
+}
+
 MBLOB_FACE_END
 
 namespace tvm {
 using runtime::Map;
+using runtime::Merge;
 }
 
 #endif /* TVM_RUNTIME_CONTAINER_MAP_H_ */

@@ -1,0 +1,126 @@
+// Arrays in streams, and the streams of compat/dmlc.
+#include <dmlc/io.h>
+#include <dmlc/memory_io.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "test_face.h"
+
+using namespace tvm::runtime;
+
+namespace {
+
+const DLDevice kCpu{kDLCPU, 0};
+
+NDArray Counted(const ShapeTuple &shape, DataType type) {
+  NDArray array = NDArray::Empty(shape, type, kCpu);
+  unsigned char *bytes = static_cast<unsigned char *>(array->data);
+  for (std::size_t i = 0; i < GetDataSize(*array.operator->()); ++i) bytes[i] = static_cast<unsigned char>(i);
+  return array;
+}
+
+bool SameBytes(const NDArray &a, const NDArray &b) {
+  return std::memcmp(a->data, b->data, GetDataSize(*a.operator->())) == 0;
+}
+
+std::string Saved(const NDArray &array) {
+  std::string bytes;
+  dmlc::MemoryStringStream stream(&bytes);
+  array.Save(&stream);
+  return bytes;
+}
+
+std::string Refused(std::string bytes) {
+  NDArray array = Counted({2}, DataType::Int(8)), before = array;
+  dmlc::MemoryStringStream stream(&bytes);
+  const std::string why = Thrown([&] { array.Load(&stream); });
+  REQUIRE(array.same_as(before));
+  return why;
+}
+
+std::string Changed(std::string bytes, std::size_t at, char value) {
+  bytes[at] = value;
+  return bytes;
+}
+
+void ArraysComeBackAsTheyWere() {
+  const DataType types[] = {DataType::Float(32), DataType::Float(64), DataType::BFloat(16),       DataType::Int(8),
+                            DataType::Int(64),   DataType::Bool(),    DataType::NVFloat8E4M3(), DataType::UInt(16)};
+  std::string bytes;
+  dmlc::MemoryStringStream stream(&bytes);
+  const ShapeTuple shapes[] = {ShapeTuple{}, ShapeTuple{3}, ShapeTuple{2, 0, 4}, ShapeTuple{1, 2, 3, 2, 1}};
+  for (const DataType &type : types)
+    for (const ShapeTuple &shape : shapes) Counted(shape, type).Save(&stream);
+  stream.Seek(0);
+  for (const DataType &type : types)
+    for (const ShapeTuple &shape : shapes) {
+      NDArray array;
+      REQUIRE(array.Load(static_cast<dmlc::Stream *>(&stream)));
+      REQUIRE(array.Shape() == shape && array.DataType() == type && SameBytes(array, Counted(shape, type)));
+    }
+  REQUIRE(stream.Tell() == bytes.size());
+}
+
+void TheBytesAreThoseOfTheFormat() {
+  const unsigned char head[] = {0x3F, 0xA1, 0xB4, 0x96, 0xF0, 0x40, 0x5E, 0xDD, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0,
+                                0,    1,    0,    0,    0,    1,    16,   1,    0, 2, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0};
+  const std::string bytes = Saved(Counted({2}, DataType::UInt(16)));
+  REQUIRE(bytes.size() == sizeof(head) + 4 && std::memcmp(bytes.data(), head, sizeof(head)) == 0);
+}
+
+void WhatLiesIsRefused() {
+  const std::string good = Saved(Counted({2, 3}, DataType::Float(32)));
+  REQUIRE(Has(Refused(Changed(good, 0, 0)), "wrong magic"));
+  REQUIRE(Has(Refused(Changed(good, 16, 2)), "device type 2"));
+  REQUIRE(Has(Refused(Changed(good, 24, 65)), "ndim is 65"));
+  REQUIRE(Has(Refused(Changed(good, 27, '\x80')), "ndim is -"));
+  REQUIRE(Has(Refused(Changed(good, 30, 4)), "float32x4"));
+  REQUIRE(Has(Refused(Changed(good, 39, '\x80')), "extent of its shape is -"));
+  REQUIRE(Has(Refused(Changed(good, 39, 0x70)), "more bytes than memory"));
+  REQUIRE(Has(Refused(Changed(good, 48, 23)), "declares 23 bytes, its shape has 24"));
+  for (std::size_t size = 0; size < good.size(); ++size)
+    REQUIRE(Has(Refused(good.substr(0, size)), "the stream ends in the array's"));
+  dmlc::MemoryStringStream stream(nullptr);
+  REQUIRE(Has(Thrown([&] { NDArray::Empty({2}, DataType::Float(32, 4), kCpu).Save(&stream); }), "float32x4"));
+}
+
+void StreamsHoldNumbersTextsAndRows() {
+  const std::string path = std::string(std::getenv("TEST_LIBRARY")) + ".stream";
+  const std::vector<std::string> names = {"a", "", std::string(9000, 'x')};
+  {
+    std::unique_ptr<dmlc::Stream> file(dmlc::Stream::Create(path.c_str(), "w"));
+    file->Write(uint64_t{7});
+    file->Write(names);
+    file->Write(std::vector<double>{0.5, -1});
+    Counted({5}, DataType::Int(32)).Save(file.get());
+  }
+  std::unique_ptr<dmlc::SeekStream> file(dmlc::SeekStream::CreateForRead(path.c_str()));
+  uint64_t number = 0;
+  std::vector<std::string> texts;
+  std::vector<double> row;
+  NDArray array;
+  REQUIRE(file->Read(&number) && number == 7 && file->Read(&texts) && texts == names && file->Read(&row));
+  REQUIRE(row == (std::vector<double>{0.5, -1}) && array.Load(file.get()) && !file->Read(&number));
+  REQUIRE(SameBytes(array, Counted({5}, DataType::Int(32))));
+  file->Seek(0);
+  REQUIRE(file->Read(&number) && number == 7 && file->Tell() == 8);
+  REQUIRE(std::remove(path.c_str()) == 0 && dmlc::Stream::Create(path.c_str(), "r", true) == nullptr);
+  REQUIRE(Has(Thrown<dmlc::Error>([&] { dmlc::Stream::Create(path.c_str(), "r"); }), "cannot be opened"));
+  std::string lie(8, '\xff');  // a size
+  dmlc::MemoryStringStream stream(&lie);
+  REQUIRE(!stream.Read(&texts));
+  char room[4] = "abc";
+  dmlc::MemoryFixedSizeStream fixed(room, sizeof(room));
+  REQUIRE(fixed.Write("xyz!", 4) == 4 && room[3] == '!' && fixed.Read(room, 4) == 0);
+  REQUIRE(Has(Thrown<dmlc::Error>([&] { fixed.Write("1", 1); }), "1 bytes from 4 on, there are 4"));
+}
+
+}  // namespace
+
+void TestStreams() {
+  ArraysComeBackAsTheyWere();
+  TheBytesAreThoseOfTheFormat();
+  WhatLiesIsRefused();
+  StreamsHoldNumbersTextsAndRows();
+}
