@@ -106,7 +106,8 @@ def test_the_face_works_with_other_compilers(
 def test_a_c_host_of_tvms_c_api_links_with_tvms_name(
     require: Require, built: Path, compat: Path, tmp_path: Path, program: str, mode: str
 ) -> None:
-    run(require("cc"), "-std=gnu11", mode, ROOT / "tests" / "c" / f"{program}.c", "-o", tmp_path / program, *flags(compat))
+    source = ROOT / "tests" / "c" / f"{program}.c"
+    run(require("cc"), "-std=gnu11", mode, source, "-o", tmp_path / program, "-Wl,--as-needed", *flags(compat))
     run(tmp_path / program, built / "lib", env=in_prefix(compat))
 
 
@@ -128,7 +129,8 @@ def test_the_deploy_program_links_with_tvms_name(
 
 
 # What TVM's guides compile programs with, and what compilers of distributions add to a link.
-GUIDE = ("-std=c++17", "-O2", "-fPIC", "-DDMLC_USE_LOGGING_LIBRARY=<tvm/runtime/logging.h>", "-Wall", "-Wextra", "-Werror")
+LOGGING = "-DDMLC_USE_LOGGING_LIBRARY=<tvm/runtime/logging.h>"
+GUIDE = ("-std=c++17", "-O2", "-fPIC", LOGGING, "-Wall", "-Wextra", "-Werror")
 
 
 @pytest.mark.parametrize(("compiler", "link"), [("g++", "-Wl,--as-needed"), ("clang++", "-Wl,--no-as-needed")])

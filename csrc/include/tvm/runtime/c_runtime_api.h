@@ -7,8 +7,8 @@
  *   kernel  C for shared libraries (-fPIC), and everything with MBLOB_KERNEL, which the packager defines:
  *           a loader finds nothing undefined in the linked library. What kernels call goes through slots that
  *           it fills (kernel_slots.h); the rest of the API is weak and fails with an error text where no
- *           runtime is in the process.
- * A program in C that is compiled with -fPIC works, too, where libmblob is linked as a shared library: the
+ *           runtime is in the process, but for what hosts alone call.
+ * So a program in C that is compiled with -fPIC works, too, where libmblob is linked as a shared library: the
  * functions that hosts begin with fill its slots. C of a shared library that is a host defines MBLOB_HOST.
  *
  * Every function returning int: 0 is success, -1 failure with a text in TVMGetLastError(). */
@@ -135,9 +135,22 @@ typedef int (*TVMExtensionFuncDeclarer)(TVMFunctionHandle register_func_handle);
 #define MBLOB_TVM_API(name, params, args) MBLOB_WEAK_API(name, params, args, (void)0)
 /* What gives a host its first function, and so comes before any call. */
 #define MBLOB_TVM_ENTRY(name, params, args) MBLOB_WEAK_API(name, params, args, mblob_adopt_runtime())
+/* What hosts alone call: not weak, or linkers would leave out the library that a program has no other use for. */
+#if defined(__cplusplus)
+#define MBLOB_TVM_HOST MBLOB_TVM_ENTRY
+#else
+#define MBLOB_TVM_HOST(name, params, args)                      \
+  extern int mblob_host_##name params __asm__(#name);           \
+  static inline int name params __asm__("mblob_kernel_" #name); \
+  static inline int name params {                               \
+    mblob_adopt_runtime();                                      \
+    return mblob_host_##name args;                              \
+  }
+#endif
 #else
 #define MBLOB_TVM_API(name, params, args) TVM_DLL int name params;
 #define MBLOB_TVM_ENTRY MBLOB_TVM_API
+#define MBLOB_TVM_HOST MBLOB_TVM_API
 TVM_DLL void TVMAPISetLastError(const char *msg);
 /* Text of the last failure on this thread, never NULL; valid until the next failure on it. */
 TVM_DLL const char *TVMGetLastError(void);
@@ -148,13 +161,13 @@ TVM_DLL int TVMFuncCall(TVMFunctionHandle func, TVMValue *arg_values, int *type_
 #endif
 
 /* Modules. `format` is not needed: the content decides. */
-MBLOB_TVM_ENTRY(TVMModLoadFromFile, (const char *file_name, const char *format, TVMModuleHandle *out),
-                (file_name, format, out))
+MBLOB_TVM_HOST(TVMModLoadFromFile, (const char *file_name, const char *format, TVMModuleHandle *out),
+               (file_name, format, out))
 MBLOB_TVM_API(TVMModImport, (TVMModuleHandle mod, TVMModuleHandle dep), (mod, dep))
 /* *out is NULL, and the call succeeds, when there is no such function. */
-MBLOB_TVM_ENTRY(TVMModGetFunction,
-                (TVMModuleHandle mod, const char *func_name, int query_imports, TVMFunctionHandle *out),
-                (mod, func_name, query_imports, out))
+MBLOB_TVM_HOST(TVMModGetFunction,
+               (TVMModuleHandle mod, const char *func_name, int query_imports, TVMFunctionHandle *out),
+               (mod, func_name, query_imports, out))
 MBLOB_TVM_API(TVMModFree, (TVMModuleHandle mod), (mod))
 
 /* Functions. Handles that get and create functions give out are freed with TVMFuncFree. */

@@ -44,15 +44,18 @@ typedef int (*FTVMParallelLambda)(int task_id, TVMParallelGroupEnv *penv, void *
           "\n.weak " #name "\n.type " #name ", %object\n.size " #name ", " MBLOB_WORD "\n" #name \
           ":\n.zero " MBLOB_WORD "\n.popsection\n.endif")
 
-#define MBLOB_SLOT(ret, name, params) extern TVM_DLL ret(*name) params
+/* The variable, and its wrapper, whose assembler name is not the function's: mblob_adopt_runtime means that one. */
+#define MBLOB_SLOT(ret, name, params)     \
+  extern TVM_DLL ret(*__##name) params;   \
+  static inline ret name params __asm__("mblob_kernel_" #name)
 
-MBLOB_SLOT(int, __TVMFuncCall, (void *, TVMValue *, int *, int, TVMValue *, int *));
-MBLOB_SLOT(void, __TVMAPISetLastError, (const char *));
-MBLOB_SLOT(int, __TVMBackendGetFuncFromEnv, (void *, const char *, void **));
-MBLOB_SLOT(void *, __TVMBackendAllocWorkspace, (int, int, uint64_t, int, int));
-MBLOB_SLOT(int, __TVMBackendFreeWorkspace, (int, int, void *));
-MBLOB_SLOT(int, __TVMBackendParallelLaunch, (FTVMParallelLambda, void *, int));
-MBLOB_SLOT(int, __TVMBackendParallelBarrier, (int, TVMParallelGroupEnv *));
+MBLOB_SLOT(int, TVMFuncCall, (void *, TVMValue *, int *, int, TVMValue *, int *));
+MBLOB_SLOT(void, TVMAPISetLastError, (const char *));
+MBLOB_SLOT(int, TVMBackendGetFuncFromEnv, (void *, const char *, void **));
+MBLOB_SLOT(void *, TVMBackendAllocWorkspace, (int, int, uint64_t, int, int));
+MBLOB_SLOT(int, TVMBackendFreeWorkspace, (int, int, void *));
+MBLOB_SLOT(int, TVMBackendParallelLaunch, (FTVMParallelLambda, void *, int));
+MBLOB_SLOT(int, TVMBackendParallelBarrier, (int, TVMParallelGroupEnv *));
 
 /* ---- errors without a runtime ------------------------------------------------------------------ */
 
