@@ -29,7 +29,13 @@ def read_flags(path: Path) -> dict[str, list[str]]:
 FLAGS = read_flags(CSRC / "flags.mk")
 SONAME = FLAGS["SONAME"][0]
 C_FLAGS = [*FLAGS["COMPILE"], "-O2"]
-SMALL = {p for p in (CSRC / "src").rglob("*.c") if p.relative_to(CSRC / "src").as_posix() not in FLAGS["FAST"]}
+
+
+def own_flags(source: Path) -> list[str]:
+    """What csrc/flags.mk says of a single file; the rule is that of csrc/Makefile."""
+    name = source.relative_to(CSRC / "src").as_posix() if source.is_relative_to(CSRC / "src") else None
+    small = name is not None and name not in FLAGS["FAST"]
+    return [*(["-Os"] if small else []), *(["-fno-asynchronous-unwind-tables"] if name in FLAGS["READERS"] else [])]
 
 
 def plugin_file(name: str) -> str:
@@ -81,7 +87,7 @@ class BuildExt(build_ext):
                 [str(source.relative_to(ROOT))],
                 output_dir=self.build_temp,
                 include_dirs=["csrc/include", "csrc/src", "csrc/plugins/common"],
-                extra_postargs=[*C_FLAGS, *(["-Os"] if source in SMALL else []), *self._debug_flags()],
+                extra_postargs=[*C_FLAGS, *own_flags(source), *self._debug_flags()],
             )
             return str(objects[0])
 
