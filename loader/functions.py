@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, overload
-
 from loader import _call
 from loader.loaders import loader_key, register_loader
 from loader.runtime import address_of, ffi, lib
 from loader.status import last_error
 from mblob import arguments
 
-F = Callable[..., Any]
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
-
-@overload
-def register_func(name: str, f: F, override: bool = False) -> F: ...
-@overload
-def register_func(name: F) -> F: ...
-@overload
-def register_func(name: str, f: None = None, override: bool = False) -> Callable[[F], F]: ...
+    F = Callable[..., Any]
 
 
 def register_func(name: str | F, f: F | None = None, override: bool = False) -> Any:

@@ -6,6 +6,8 @@ imports a compiler driver, ctypes or numpy. Where each name lives is the table `
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from typing import Any
@@ -73,10 +75,9 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'mblob' has no attribute {name!r}")
-    from importlib import import_module
-
     module, _, attribute = home.partition(":")
-    value = import_module(module)
+    __import__(module)  # importlib.import_module would import importlib and warnings first
+    value = sys.modules[module]
     if attribute:
         value = getattr(value, attribute)
     globals()[name] = value

@@ -1,11 +1,13 @@
 """Where the names of `mblob.__init__` come from, for type checkers. A test compares it with the table there."""
 
+from collections.abc import Callable
+from typing import Any, overload
+
 from loader import aot_executor as aot_executor
 from loader import graph_executor as graph_executor
 from loader import vm as vm
 from loader._call import PackedFunction as PackedFunction
 from loader.functions import get_global_func as get_global_func
-from loader.functions import register_func as register_func
 from loader.load import load_module as load_module
 from loader.loaders import register_loader as register_loader
 from loader.system_lib import system_lib as system_lib
@@ -47,3 +49,12 @@ from packager.export import export_library as export_library
 open = open_library
 __version__: str
 __all__: list[str]
+
+_F = Callable[..., Any]
+
+@overload
+def register_func(name: str, f: _F, override: bool = False) -> _F: ...
+@overload
+def register_func(name: _F) -> _F: ...
+@overload
+def register_func(name: str, f: None = None, override: bool = False) -> Callable[[_F], _F]: ...

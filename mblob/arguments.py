@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+from _operator import index  # what `operator` hands on
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def whole(function: str, argument: str, value: Any, least: int = 0, most: int = 
         ValueError: it is out of range.
     """
     try:
-        number = operator.index(value)
+        number = index(value)
     except TypeError:
         raise wrong_type(function, argument, "int", value) from None
     if not least <= number <= most:

@@ -78,12 +78,18 @@ int call_signature_parse(const char *text, call_parameter **out);
 
 /* ---- frame.c: the arguments of one call ----------------------------------------------------- */
 
-enum { SLOT_NONE, SLOT_BUFFER, SLOT_DLPACK, SLOT_DLPACK_VERSIONED, SLOT_FUNCTION, SLOT_MODULE };
+enum { SLOT_NONE, SLOT_ARRAY, SLOT_BUFFER, SLOT_DLPACK, SLOT_DLPACK_VERSIONED, SLOT_FUNCTION, SLOT_MODULE };
+
+#define CALL_INLINE_DIMS 8
 
 /* What one argument borrows for the length of a call. */
 typedef struct call_slot {
   DLTensor tensor;
   union {
+    struct {
+      PyObject *object;
+      int64_t shape[CALL_INLINE_DIMS];
+    } array; /* SLOT_ARRAY: a numpy array, without its buffer protocol */
     Py_buffer view;                      /* SLOT_BUFFER */
     DLManagedTensor *managed;            /* SLOT_DLPACK */
     DLManagedTensorVersioned *versioned; /* SLOT_DLPACK_VERSIONED */
@@ -120,7 +126,10 @@ typedef struct call_frame {
 } call_frame;
 
 bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count);
-void call_frame_release(call_frame *frame); /* keeps an exception that is set */
+void call_frame_release(call_frame *frame); /* keeps an exception that is set; harmless a second time */
+/* The arguments of a frame for one call more, into an initialised frame of as many: what `from` holds stays its own. */
+void call_frame_borrow(call_frame *frame, const call_frame *from);
+int call_frame_traverse(const call_frame *frame, visitproc visit, void *arg);
 /* Set an exception "NAME: argument I: ...", counted from 0 as kernels do. Returns false. */
 bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...);
 /* Finish a tensor slot: compactness, alignment, what the signature says. */
@@ -140,6 +149,15 @@ PyObject *call_convert_borrowed(TVMValue value, int code);
 /* A list, tuple or dict of what a container of the runtime holds; borrows. TypeError: it is none. */
 PyObject *call_container_object(void *container);
 
+/* ---- ndarray.c: numpy's arrays ------------------------------------------------------------------ */
+
+/* numpy.ndarray, once one was seen; NULL before. */
+extern PyTypeObject *call_ndarray_type;
+/* Compare the fields of an array with what its buffer protocol said, for the next one of its element type. */
+void call_ndarray_learn(PyObject *object, const Py_buffer *view, DLDataType dtype);
+/* The tensor of an object of call_ndarray_type into its slot; false if only the buffer protocol can tell. */
+bool call_ndarray_read(call_slot *slot, PyObject *object);
+
 /* ---- align.c: data less aligned than the kernel assumes ------------------------------------- */
 
 /* Of a kernel that recorded no types the last tensor is the output: copy it if it is read-only. */
@@ -150,6 +168,7 @@ int call_align_out(call_frame *frame);
 
 /* ---- dlpack.c -------------------------------------------------------------------------------- */
 
+bool call_dlpack_init(void); /* false with an exception set */
 /* True if `obj` has __dlpack__ and its tensor is now in slot i; false with *absent set if it has none. */
 bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent);
 PyObject *call_dlpack_import(PyObject *obj); /* a Tensor over obj.__dlpack__() */
@@ -201,10 +220,18 @@ bool call_device_copy(const DLTensor *from, const DLTensor *to);
 /* Wait for what this thread gave to the device. */
 bool call_device_wait(DLDevice device);
 
-/* ---- function.c, callback.c, memory.c --------------------------------------------------------- */
+/* ---- function.c, bound.c, callback.c, memory.c --------------------------------------------------------- */
 
 extern PyTypeObject call_function_type;
+extern PyTypeObject call_bound_type;
 extern PyTypeObject call_memory_type;
+
+/* Convert and check the arguments of a call. The frame is to be released, also after false. */
+bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *const *args, Py_ssize_t count,
+                           PyObject *kwnames);
+PyObject *call_function_invoke(PyObject *function, call_frame *frame);
+/* function.bind(*args) */
+PyObject *call_bound_new(PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject *kwnames);
 
 mblob_function *call_function_handle(PyObject *function); /* borrowed */
 /* A PackedFunction that takes over the reference in `handle` (also on failure). */

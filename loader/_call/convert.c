@@ -196,6 +196,7 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
         frame, i, PyExc_ValueError,
         "the array is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back");
   }
+  call_ndarray_learn(arg, view, t->dtype);
   slot->is_tensor = true;
   slot->readonly = view->readonly != 0;
   t->data = view->buf;
@@ -290,6 +291,7 @@ bool call_convert_argument(call_frame *frame, int i, PyObject *arg) {
   slot->copy = slot->snapshot = NULL;
   frame->count = i + 1;
   PyTypeObject *type = Py_TYPE(arg);
+  if (type == call_ndarray_type && call_ndarray_read(slot, arg)) return call_frame_tensor(frame, i, "array");
   if (type == &PyLong_Type) return convert_int(frame, i, arg);
   if (type == &PyFloat_Type) return convert_float(frame, i, PyFloat_AS_DOUBLE(arg));
   if (arg == Py_None) return set_handle(frame, i, NULL, kTVMNullptr);

@@ -71,17 +71,24 @@ static bool take(PyObject *capsule, taken *out) {
   return false;
 }
 
-/* Ask for the versioned form first; producers from before DLPack 1.0 do not know the keyword. */
-static PyObject *ask_capsule(PyObject *method) {
-  PyObject *kwargs = Py_BuildValue("{s:(ii)}", "max_version", DLPACK_MAJOR_VERSION, 0);
-  PyObject *empty = PyTuple_New(0);
-  PyObject *capsule = kwargs != NULL && empty != NULL ? PyObject_Call(method, empty, kwargs) : NULL;
+/* The names and the version of a request, made once: a call builds nothing but the capsule. */
+static PyObject *dlpack_name, *dlpack_keywords, *dlpack_version;
+
+bool call_dlpack_init(void) {
+  if (dlpack_name == NULL) dlpack_name = PyUnicode_InternFromString("__dlpack__");
+  if (dlpack_keywords == NULL) dlpack_keywords = Py_BuildValue("(s)", "max_version");
+  if (dlpack_version == NULL) dlpack_version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, 0);
+  return dlpack_name != NULL && dlpack_keywords != NULL && dlpack_version != NULL;
+}
+
+/* obj.__dlpack__(). Ask for the versioned form first; producers from before DLPack 1.0 do not know the keyword. */
+static PyObject *ask_capsule(PyObject *obj) {
+  PyObject *args[] = {obj, dlpack_version};
+  PyObject *capsule = PyObject_VectorcallMethod(dlpack_name, args, 1, dlpack_keywords);
   if (capsule == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
     PyErr_Clear();
-    capsule = PyObject_CallNoArgs(method);
+    capsule = PyObject_VectorcallMethod(dlpack_name, args, 1, NULL);
   }
-  Py_XDECREF(kwargs);
-  Py_XDECREF(empty);
   return capsule;
 }
 
@@ -108,16 +115,14 @@ static bool is_possible(const DLTensor *t) {
 }
 
 bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent) {
-  PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(obj), "__dlpack__");
+  PyObject *method = PyObject_GetAttr((PyObject *)Py_TYPE(obj), dlpack_name);
   *absent = method == NULL && PyErr_ExceptionMatches(PyExc_AttributeError);
   if (method == NULL) {
     if (*absent) PyErr_Clear();
     return false;
   }
   Py_DECREF(method);
-  method = PyObject_GetAttrString(obj, "__dlpack__");
-  PyObject *capsule = method ? ask_capsule(method) : NULL;
-  Py_XDECREF(method);
+  PyObject *capsule = ask_capsule(obj);
   if (capsule == NULL) return false;
   taken t;
   bool ok = take(capsule, &t);
@@ -150,14 +155,11 @@ PyObject *call_dlpack_import(PyObject *obj) {
   if (PyCapsule_CheckExact(obj)) {
     capsule = Py_NewRef(obj);
   } else {
-    PyObject *method = PyObject_GetAttrString(obj, "__dlpack__");
-    if (method == NULL) {
-      PyErr_Clear();
+    if (!PyObject_HasAttr(obj, dlpack_name)) {
       return PyErr_Format(PyExc_TypeError, "from_dlpack: expected an object with __dlpack__, found %s",
                           Py_TYPE(obj)->tp_name);
     }
-    capsule = ask_capsule(method);
-    Py_DECREF(method);
+    capsule = ask_capsule(obj);
     if (capsule == NULL) return NULL;
   }
   taken *t = PyMem_Malloc(sizeof *t);

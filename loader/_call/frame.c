@@ -38,6 +38,9 @@ static void slot_release(call_slot *slot) {
   if (slot->copy != NULL && !slot->shared) free(slot->copy);
   free(slot->snapshot);
   switch (slot->kind) {
+    case SLOT_ARRAY:
+      Py_DECREF(slot->u.array.object);
+      break;
     case SLOT_BUFFER:
       PyBuffer_Release(&slot->u.view);
       break;
@@ -70,8 +73,33 @@ void call_frame_release(call_frame *frame) {
     call_slot *slot = &frame->slots[i];
     if (slot->kind != SLOT_NONE || slot->copy != NULL) slot_release(slot);
   }
+  frame->count = 0;
   if (frame->heap != NULL) PyMem_Free(frame->heap);
+  frame->heap = NULL;
   if (failed) PyErr_Restore(type, value, traceback);
+}
+
+void call_frame_borrow(call_frame *frame, const call_frame *from) {
+  frame->parameters = from->parameters;
+  frame->alignment = from->alignment;
+  frame->misaligned = from->misaligned;
+  frame->count = from->count;
+  for (int i = 0; i < from->count; ++i) {
+    frame->slots[i] = from->slots[i];
+    frame->slots[i].kind = SLOT_NONE;
+    frame->values[i] = from->values[i];
+    frame->codes[i] = from->codes[i];
+    if (frame->slots[i].is_tensor) frame->values[i].v_handle = &frame->slots[i].tensor;
+  }
+}
+
+int call_frame_traverse(const call_frame *frame, visitproc visit, void *arg) {
+  for (int i = 0; i < frame->count; ++i) {
+    const call_slot *slot = &frame->slots[i];
+    if (slot->kind == SLOT_ARRAY) Py_VISIT(slot->u.array.object);
+    if (slot->kind == SLOT_BUFFER) Py_VISIT(slot->u.view.obj);
+  }
+  return 0;
 }
 
 bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...) {

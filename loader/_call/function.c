@@ -33,7 +33,8 @@ static bool check_count(const function_object *self, Py_ssize_t count) {
   return false;
 }
 
-static PyObject *invoke(function_object *self, call_frame *frame) {
+PyObject *call_function_invoke(PyObject *function, call_frame *frame) {
+  function_object *self = (function_object *)function;
   if (frame->misaligned && !call_align_in(frame)) return NULL;
   TVMValue ret = {.v_int64 = 0};
   int ret_code = kTVMNullptr;
@@ -56,26 +57,32 @@ static PyObject *invoke(function_object *self, call_frame *frame) {
   return NULL;
 }
 
+bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *const *args, Py_ssize_t count,
+                           PyObject *kwnames) {
+  const function_object *self = (const function_object *)function;
+  if (!call_frame_init(frame, self->name, count)) return false;
+  if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0) {
+    PyErr_Format(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->name, kwnames);
+    return false;
+  }
+  if (!check_count(self, count)) return false;
+  frame->parameters = self->parameters;
+  frame->alignment = self->alignment;
+  for (Py_ssize_t i = 0; i < count; ++i)
+    if (!call_convert_argument(frame, (int)i, args[i])) return false;
+  if (frame->parameters == NULL && frame->alignment != 0) call_align_output(frame);
+  return true;
+}
+
 static PyObject *function_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
                                      PyObject *kwnames) {
-  function_object *self = (function_object *)callable;
-  Py_ssize_t count = PyVectorcall_NARGS(nargsf);
-  if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0) {
-    return PyErr_Format(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->name,
-                        kwnames);
-  }
-  if (!check_count(self, count)) return NULL;
   call_frame frame;
-  if (!call_frame_init(&frame, self->name, count)) return NULL;
-  frame.parameters = self->parameters;
-  frame.alignment = self->alignment;
-  bool ok = true;
-  for (Py_ssize_t i = 0; ok && i < count; ++i) ok = call_convert_argument(&frame, (int)i, args[i]);
-  if (ok && frame.parameters == NULL && frame.alignment != 0) call_align_output(&frame);
-  Py_INCREF(self); /* a callback may drop the last other reference */
-  PyObject *result = ok ? invoke(self, &frame) : NULL;
+  Py_INCREF(callable); /* a callback may drop the last other reference */
+  PyObject *result = NULL;
+  if (call_function_prepare(callable, &frame, args, PyVectorcall_NARGS(nargsf), kwnames))
+    result = call_function_invoke(callable, &frame);
   call_frame_release(&frame);
-  Py_DECREF(self);
+  Py_DECREF(callable);
   return result;
 }
 
@@ -157,6 +164,13 @@ static PyObject *get_address(PyObject *object, void *closure) {
   return PyLong_FromVoidPtr(((function_object *)object)->handle);
 }
 
+static PyMethodDef function_methods[] = {
+    {"bind", (PyCFunction)(void (*)(void))call_bound_new, METH_FASTCALL | METH_KEYWORDS,
+     PyDoc_STR("bind(*args) -> BoundFunction: the arguments are converted and checked now, and kept; call the "
+               "result without arguments, as often as needed.")},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyMemberDef function_members[] = {
     {"__name__", T_OBJECT, offsetof(function_object, name), READONLY, NULL},
     {"name", T_OBJECT, offsetof(function_object, name), READONLY, PyDoc_STR("name it was found under")},
@@ -187,6 +201,7 @@ PyTypeObject call_function_type = {
     .tp_traverse = function_traverse,
     .tp_clear = function_clear,
     .tp_weaklistoffset = offsetof(function_object, weakrefs),
+    .tp_methods = function_methods,
     .tp_members = function_members,
     .tp_getset = function_getset,
     .tp_new = function_new,
