@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import os
 import platform
 import shlex
@@ -151,28 +152,36 @@ def loading(folder: Path, mib: int, pairs: int) -> Row:
     return measure(f"load {mib} MiB, warm, wall", "dlopen and dlclose", pairs_found)
 
 
-def calling(folder: Path, pairs: int, loops: int) -> Row:
-    """One call with three float32 arrays of 4 elements and their length, against `np.add(a, b, out=c)`."""
+def per_call(call: Callable[..., object], arguments: Sequence[object], loops: int) -> float:
+    """Seconds of CPU time that one call takes, in a loop."""
+    start = time.thread_time_ns()
+    for _ in range(loops):
+        call(*arguments)
+    return (time.thread_time_ns() - start) / loops / 1e9
+
+
+def less_aligned() -> np.ndarray:
+    """Four floats that lie between addresses of floats: kernels get an aligned copy."""
+    return np.frombuffer(bytearray(17), np.uint8)[1:].view(np.float32)
+
+
+def calling(folder: Path, pairs: int, loops: int) -> list[Row]:
+    """Calls with three float32 arrays of 4 elements and their length, against `np.add(a, b, out=c)`: aligned arrays, arrays
+    that have to be copied, and a prepared call."""
     vadd = mblob.load_module(library_with(folder, 1))["vadd"]
-    a, b, c = (np.zeros(4, np.float32) for _ in range(3))
-
-    def ours() -> None:
-        for _ in range(loops):
-            vadd(a, b, c, 4)
-
-    def numpy() -> None:
-        add = np.add
-        for _ in range(loops):
-            add(a, b, out=c)
-
-    def per_call(action: Callable[[], None]) -> float:
-        start = time.thread_time_ns()
-        action()
-        return (time.thread_time_ns() - start) / loops / 1e9
-
-    ours()
-    return measure("call, three arrays and an int, CPU", "np.add(a, b, out=c)",
-                   ((per_call(ours), per_call(numpy)) for _ in range(pairs)))  # fmt: skip
+    a, b, c = arrays = [np.zeros(4, np.float32) for _ in range(3)]
+    copied = [less_aligned() for _ in range(3)]
+    add = functools.partial(np.add, a, b, out=c)
+    cases = {
+        "call, three arrays and an int, CPU": (vadd, (*arrays, 4)),
+        "call, three arrays that are copied and an int, CPU": (vadd, (*copied, 4)),
+        "prepared call (bind), CPU": (vadd.bind(*arrays, 4), ()),
+    }
+    return [
+        measure(what, "np.add(a, b, out=c)",
+                ((per_call(call, arguments, loops), per_call(add, (), loops)) for _ in range(pairs)))
+        for what, (call, arguments) in cases.items()
+    ]  # fmt: skip
 
 
 def running(folder: Path, pairs: int) -> list[Row]:
@@ -290,7 +299,7 @@ def main() -> None:
         folder = Path(name)
         rows = [packing(folder, mib, pairs) for mib in sizes]
         rows += [loading(folder, mib, 20 * pairs) for mib in sizes]
-        rows.append(calling(folder, 3 * pairs, 20_000))
+        rows += calling(folder, 3 * pairs, 20_000)
         rows += running(folder, pairs)
         if onednn.available(folder):
             found = onednn.dense(folder, 3 * pairs, 500)

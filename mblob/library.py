@@ -15,7 +15,7 @@ from mblob.elf import ElfFile
 from mblob.elf_records import ET_DYN, PF_X, PT_GNU_STACK, STB_WEAK, STT_FUNC, STT_NOTYPE, STT_OBJECT, STT_TLS
 from mblob.errors import FormatError, MblobError
 from mblob.grammar import DEVICE_KEYS, GRAMMARS, FunctionInfo, Grammars, decode_payload
-from mblob.mapping import map_file
+from mblob.mapping import hop, map_file
 from mblob.model import Blob, Entry
 from mblob.module import LIBRARY
 from mblob.plugin_table import Plugin
@@ -98,10 +98,13 @@ class Library:
         try:
             if not self._data:
                 raise FormatError(f"{self.path}: an empty file", code="not_elf", offset=0)
+            if verify != "full":
+                hop(self._data, begin=True)
             self.elf = ElfFile(self._data, str(self.path))
             self.elf.check_tables()
             self.blob_offset, self.blob = self._read(verify, partial)
             self.function_table = exported.read_table(self.elf)
+            hop(self._data, begin=False)  # payloads are read from one end to the other
         except BaseException as error:
             self.close()
             if isinstance(error, MblobError) and str(self.path) not in str(error):

@@ -10,6 +10,30 @@ from pathlib import Path
 
 from mblob.errors import FormatError
 
+_END = 256 << 10  # bytes of each end of a file that are read at once
+_READ_AHEAD = 2 << 20  # smaller files may as well be read ahead whole
+
+
+def hop(data: memoryview, *, begin: bool) -> None:
+    """Tell the kernel that what `map_file` gave is read here and there, until told that it is not (`begin` False).
+
+    Without, the kernel reads megabytes around each byte of a file that it has not in memory. Headers and index, at the
+    two ends, are fetched at once.
+    """
+    mapping = data.obj
+    if not isinstance(mapping, mmap.mmap) or len(data) < _READ_AHEAD or not hasattr(mmap, "MADV_RANDOM"):
+        return
+    try:
+        if not begin:
+            mapping.madvise(mmap.MADV_NORMAL)
+            return
+        mapping.madvise(mmap.MADV_RANDOM)
+        mapping.madvise(mmap.MADV_WILLNEED, 0, _END)
+        start = (len(data) - _END) // mmap.PAGESIZE * mmap.PAGESIZE
+        mapping.madvise(mmap.MADV_WILLNEED, start, len(data) - start)
+    except OSError:
+        return  # advice: file systems need not take it
+
 
 def map_file(path: Path) -> memoryview:
     """The bytes of a regular file: a read-only mapping, which lives as long as a view of it.

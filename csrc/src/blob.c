@@ -23,6 +23,10 @@ struct mb_entry *mb_blob_add(struct mb_blob *blob) {
   return entry;
 }
 
+struct mb_entry mb_blob_entry(const struct mb_blob *blob, uint64_t i) {
+  return blob->has_index ? mb_index_entry(blob, i) : blob->entries[i];
+}
+
 static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, int verify,
                      bool known_part) {
   if (size < 16)
@@ -62,7 +66,7 @@ int mb_blob_read_known(const uint8_t *bytes, uint64_t size, bool index_expected,
 
 void mb_blob_free(struct mb_blob *blob) {
   free(blob->entries);
-  free(blob->row_ptr);
-  free(blob->child);
+  free(blob->row_memory);
+  free(blob->child_memory);
   *blob = (struct mb_blob){0};
 }

@@ -28,11 +28,13 @@ struct mb_blob {
   const uint8_t *bytes;
   uint64_t size; /* of the blob, length prefix included; at most the size of the symbol */
   uint64_t stream_size;
-  struct mb_entry *entries;
-  uint64_t entry_count, entry_capacity;
-  uint64_t
-      *row_ptr; /* entry_count + 1: imports of entry i are child[row_ptr[i]] .. child[row_ptr[i + 1] - 1] */
-  uint64_t *child;
+  uint64_t entry_count; /* see mb_blob_entry */
+  struct mb_entry *entries; /* from the stream; NULL with an index, whose records are read where they are */
+  uint64_t entry_capacity;
+  const uint8_t *records, *names; /* of the index */
+  /* entry_count + 1: imports of entry i are child[row_ptr[i]] .. child[row_ptr[i + 1] - 1] */
+  const uint64_t *row_ptr, *child;
+  uint64_t *row_memory, *child_memory; /* owned, where these two are not in the blob itself */
   uint64_t child_count;
   bool has_index;
   bool has_tree; /* the stream has an import tree (with an index) */
@@ -49,11 +51,14 @@ int mb_blob_read(const uint8_t *bytes, uint64_t size, bool index_expected, int v
 int mb_blob_read_known(const uint8_t *bytes, uint64_t size, bool index_expected, int verify,
                        struct mb_blob *out);
 void mb_blob_free(struct mb_blob *blob);
+/* Entry i of a blob that was read. */
+struct mb_entry mb_blob_entry(const struct mb_blob *blob, uint64_t i);
 
 /* Parts of the reader. */
 int mb_stream_read(struct mb_blob *blob, bool known_part);
 int mb_stream_compare(const struct mb_blob *blob);
 int mb_index_find(struct mb_blob *blob, bool expected, bool check);
+struct mb_entry mb_index_entry(const struct mb_blob *blob, uint64_t i);
 int mb_index_check_payloads(const struct mb_blob *blob);
 int mb_index_check_structure(const struct mb_blob *blob);
 bool mb_index_is_small(const struct mb_blob *blob);

@@ -24,12 +24,22 @@ struct mb_slice {
   uint64_t size;
 };
 
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define MB_SWAPPED(bits, x) (x)
+#else
+#define MB_SWAPPED(bits, x) __builtin_bswap##bits(x)
+#endif
+
 static inline uint32_t mb_u32_at(const uint8_t *p) {
-  return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+  uint32_t x;
+  memcpy(&x, p, sizeof(x));
+  return MB_SWAPPED(32, x);
 }
 
 static inline uint64_t mb_u64_at(const uint8_t *p) {
-  return (uint64_t)mb_u32_at(p) | (uint64_t)mb_u32_at(p + 4) << 32;
+  uint64_t x;
+  memcpy(&x, p, sizeof(x));
+  return MB_SWAPPED(64, x);
 }
 
 static inline uint64_t mb_left(const struct mb_cursor *c) { return c->end - c->pos; }

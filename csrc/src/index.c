@@ -5,6 +5,7 @@
 #include "blob.h"
 #include "digest.h"
 #include "error.h"
+#include "pages.h"
 
 #define FOOTER_SIZE 64
 #define HEADER_SIZE 64
@@ -103,12 +104,16 @@ static int read_header(struct mb_blob *blob, struct layout *l) {
 }
 
 static int read_tree(struct mb_blob *blob, const struct layout *l) {
-  blob->row_ptr = malloc((l->count + 1) * sizeof(uint64_t));
-  blob->child = malloc(l->children ? l->children * sizeof(uint64_t) : 1);
-  if (!blob->row_ptr || !blob->child) return mb_fail_memory((l->count + 1 + l->children) * sizeof(uint64_t));
   const uint8_t *p = l->raw + l->tree_at;
-  for (uint64_t i = 0; i <= l->count; i++, p += 8) blob->row_ptr[i] = mb_u64_at(p);
-  for (uint64_t i = 0; i < l->children; i++, p += 8) blob->child[i] = mb_u64_at(p);
+  const uint64_t count = l->count + 1 + l->children;
+  if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && (uintptr_t)p % sizeof(uint64_t) == 0) {
+    blob->row_ptr = (const uint64_t *)(const void *)p;
+  } else {
+    blob->row_ptr = blob->row_memory = malloc(count * sizeof(uint64_t));
+    if (!blob->row_memory) return mb_fail_memory(count * sizeof(uint64_t));
+    for (uint64_t i = 0; i < count; i++, p += 8) blob->row_memory[i] = mb_u64_at(p);
+  }
+  blob->child = blob->row_ptr + l->count + 1;
   blob->child_count = l->children;
   return mb_tree_check(blob->row_ptr, l->count + 1, blob->child, l->children, l->count,
                        (int64_t)(l->base + l->tree_at));
@@ -129,28 +134,36 @@ static int read_name(const struct layout *l, const uint8_t *place, int64_t entry
 
 /* Whether a digest has bytes behind its own, or belongs to a library, which has none. */
 static bool has_stray_digest(const struct mb_blob *blob, const struct mb_entry *e) {
-  static const uint8_t sizes[] = {0, 4, 32};
-  for (size_t i = e->library ? 0 : sizes[blob->digest_algorithm]; i < 32; i++)
-    if (e->digest[i]) return true;
-  return false;
+  static const uint8_t sizes[] = {0, 4, 32}, nothing[32];
+  size_t size = e->library ? 0 : sizes[blob->digest_algorithm];
+  return memcmp(e->digest + size, nothing, sizeof(nothing) - size) != 0;
 }
 
-static int read_record(const struct mb_blob *blob, const struct layout *l, uint64_t i, struct mb_entry *e) {
-  const uint8_t *r = l->raw + HEADER_SIZE + i * RECORD_SIZE;
+struct mb_entry mb_index_entry(const struct mb_blob *blob, uint64_t i) {
+  const uint8_t *r = blob->records + i * RECORD_SIZE;
+  uint32_t flags = mb_u32_at(r + 24);
+  return (struct mb_entry){.key = {blob->names + mb_u32_at(r + 16), mb_u32_at(r + 20)},
+                           .offset = mb_u64_at(r),
+                           .size = mb_u64_at(r + 8),
+                           .item_offset = mb_u64_at(r + 64),
+                           .digest = r + 32,
+                           .alignment = mb_u32_at(r + 28),
+                           .library = flags & IS_LIBRARY,
+                           .data = flags & IS_DATA,
+                           .bulk = flags & IS_BULK};
+}
+
+static int check_record(const struct mb_blob *blob, const struct layout *l, uint64_t i, bool *library) {
+  const uint8_t *r = blob->records + i * RECORD_SIZE;
   uint32_t key_size = mb_u32_at(r + 20), flags = mb_u32_at(r + 24);
   int64_t entry = (int64_t)i;
+  struct mb_slice key;
   if (key_size < 1 || key_size > MB_KEY_LIMIT)
     return damaged(l, entry, "a type key of %u bytes, expected 1 to %d", key_size, MB_KEY_LIMIT);
-  int status = read_name(l, r + 16, entry, &e->key);
+  int status = read_name(l, r + 16, entry, &key);
   if (status) return status;
-  e->offset = mb_u64_at(r);
-  e->size = mb_u64_at(r + 8);
-  e->library = flags & IS_LIBRARY;
-  e->data = flags & IS_DATA;
-  e->bulk = flags & IS_BULK;
-  e->alignment = mb_u32_at(r + 28);
-  e->digest = r + 32;
-  e->item_offset = mb_u64_at(r + 64);
+  const struct mb_entry found = mb_index_entry(blob, i), *e = &found;
+  *library = e->library;
   if (e->library != mb_slice_is(e->key, "library") || (e->library && (e->offset || e->size)))
     return damaged(l, entry, "its type key, its flags %u and its %llu bytes at %llu do not agree", flags,
                    (ull)e->size, (ull)e->offset);
@@ -169,15 +182,17 @@ static int read_record(const struct mb_blob *blob, const struct layout *l, uint6
   return MBLOB_OK;
 }
 
-static int read_records(struct mb_blob *blob, const struct layout *l) {
+static int check_records(struct mb_blob *blob, const struct layout *l) {
   uint64_t libraries = 0;
   struct mb_slice ignored;
+  blob->records = l->raw + HEADER_SIZE;
+  blob->names = l->raw + l->strings_at;
+  blob->entry_count = l->count;
   for (uint64_t i = 0; i < l->count; i++) {
-    struct mb_entry *e = mb_blob_add(blob);
-    if (!e) return MBLOB_E_MEMORY;
-    int status = read_record(blob, l, i, e);
+    bool library = false;
+    int status = check_record(blob, l, i, &library);
     if (status) return status;
-    libraries += e->library;
+    libraries += library;
   }
   if (blob->has_tree && libraries > 1)
     return damaged(l, MB_UNKNOWN, "more than one library");
@@ -192,10 +207,11 @@ int mb_index_find(struct mb_blob *blob, bool expected, bool check) {
   bool found = false;
   int status = read_footer(blob, expected, &l, &crc, &found);
   if (status || !found) return status;
+  if (l.size > MB_PAGES_END) mb_pages_fetch(l.raw, l.size);
   if (check && mb_crc32(0, l.raw, l.size) != crc) return damaged(&l, MB_UNKNOWN, "its checksum is wrong");
   status = read_header(blob, &l);
   if (!status) status = read_tree(blob, &l);
-  return status ? status : read_records(blob, &l);
+  return status ? status : check_records(blob, &l);
 }
 
 /* ---- digests --------------------------------------------------------------------------------------- */
@@ -203,8 +219,9 @@ int mb_index_find(struct mb_blob *blob, bool expected, bool check) {
 bool mb_index_is_small(const struct mb_blob *blob) {
   uint64_t left = SMALL;
   for (uint64_t i = 0; i < blob->entry_count; i++) {
-    if (blob->entries[i].size > left) return false;
-    left -= blob->entries[i].size;
+    uint64_t size = mb_index_entry(blob, i).size;
+    if (size > left) return false;
+    left -= size;
   }
   return true;
 }
@@ -212,7 +229,7 @@ bool mb_index_is_small(const struct mb_blob *blob) {
 int mb_index_check_payloads(const struct mb_blob *blob) {
   if (blob->digest_algorithm == MB_DIGEST_NONE) return MBLOB_OK;
   for (uint64_t i = 0; i < blob->entry_count; i++) {
-    const struct mb_entry *e = &blob->entries[i];
+    const struct mb_entry entry = mb_index_entry(blob, i), *e = &entry;
     if (e->library) continue;
     const uint8_t *payload = blob->bytes + e->offset;
     bool same;
@@ -232,19 +249,23 @@ int mb_index_check_payloads(const struct mb_blob *blob) {
   return MBLOB_OK;
 }
 
+struct piece {
+  uint64_t offset, size, entry;
+};
+
 static int by_offset(const void *a, const void *b) {
-  const struct mb_entry *x = *(const struct mb_entry *const *)a, *y = *(const struct mb_entry *const *)b;
+  const struct piece *x = a, *y = b;
   if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-  return x < y ? -1 : x > y;
+  return x->entry < y->entry ? -1 : x->entry > y->entry;
 }
 
-static int check_pieces(const struct mb_blob *blob, const struct mb_entry **sorted, uint64_t count) {
+static int check_pieces(const struct mb_blob *blob, const struct piece *sorted, uint64_t count) {
   uint64_t at = 0;
   uint32_t crc = 0;
   for (uint64_t i = 0; i < count; i++) {
-    const struct mb_entry *e = sorted[i];
+    const struct piece *e = &sorted[i];
     if (e->offset < at)
-      return mb_fail_format("index_damaged", (int64_t)e->offset, e - blob->entries,
+      return mb_fail_format("index_damaged", (int64_t)e->offset, (int64_t)e->entry,
                             "index: the payload at %llu overlaps the one before it, which ends at %llu",
                             (ull)e->offset, (ull)at);
     crc = mb_crc32(crc, blob->bytes + at, e->offset - at);
@@ -259,11 +280,13 @@ static int check_pieces(const struct mb_blob *blob, const struct mb_entry **sort
 
 /* Compare the bytes outside payloads with their checksum. */
 int mb_index_check_structure(const struct mb_blob *blob) {
-  const struct mb_entry **sorted = malloc(blob->entry_count * sizeof(*sorted));
+  struct piece *sorted = malloc(blob->entry_count * sizeof(*sorted));
   if (!sorted) return mb_fail_memory(blob->entry_count * sizeof(*sorted));
   uint64_t count = 0;
-  for (uint64_t i = 0; i < blob->entry_count; i++)
-    if (!blob->entries[i].library && blob->entries[i].size) sorted[count++] = &blob->entries[i];
+  for (uint64_t i = 0; i < blob->entry_count; i++) {
+    struct mb_entry e = mb_index_entry(blob, i);
+    if (!e.library && e.size) sorted[count++] = (struct piece){e.offset, e.size, i};
+  }
   qsort(sorted, count, sizeof(*sorted), by_offset);
   int status = check_pieces(blob, sorted, count);
   free(sorted);

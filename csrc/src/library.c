@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "argument.h"
+#include "pages.h"
 #include "plugin/plugins.h"
 #include "source_file.h"
 
@@ -81,6 +82,14 @@ static struct mb_tree *idle_tree(struct mb_library *library, const mblob_open_op
   return tree;
 }
 
+static void install_tree(struct mb_library *library, struct mb_tree *tree, mblob_module **out) {
+  pthread_mutex_lock(&library->lock);
+  tree->next = library->trees;
+  library->trees = tree;
+  pthread_mutex_unlock(&library->lock);
+  *out = &tree->modules[0];
+}
+
 static int add_tree(struct mb_library *library, const struct mb_blob *blob, const mblob_open_options *options,
                     mblob_module **out) {
   struct mb_tree *tree = idle_tree(library, options);
@@ -94,13 +103,8 @@ static int add_tree(struct mb_library *library, const struct mb_blob *blob, cons
     return status;
   }
   status = mb_tree_new(library, blob, library->blob, options, &tree);
-  if (status) return status;
-  pthread_mutex_lock(&library->lock);
-  tree->next = library->trees;
-  library->trees = tree;
-  pthread_mutex_unlock(&library->lock);
-  *out = &tree->modules[0];
-  return MBLOB_OK;
+  if (!status) install_tree(library, tree, out);
+  return status;
 }
 
 static int read_blob(const struct mb_library *library, const uint8_t *bytes, uint64_t size,
@@ -115,24 +119,29 @@ static int load(struct mb_library *library, const mblob_open_options *options, m
   struct mb_slice bytes;
   struct mb_blob blob = {0};
   ElfW(Sym) symbol;
+  if (options->verify != MBLOB_VERIFY_FULL) mb_pages_hop(library->source.bytes, library->source.size);
   int status = mb_elf_read(library->source.bytes, library->source.size, &library->elf);
   if (!status) status = find_blob(library, &bytes, &symbol);
   if (!status && library->has_blob) status = read_blob(library, bytes.data, bytes.size, options, &blob);
   if (!status) status = read_function_table(library);
   if (!status) status = mb_carried_read(library);
-  /* A tree built on the file's mapping tells now what would fail later: loaders that are missing. */
-  struct mb_tree *trial = NULL;
-  if (!status) status = mb_tree_new(library, library->has_blob ? &blob : NULL, bytes.data, options, &trial);
-  if (trial) mb_tree_free(trial);
+  /* The tree is built on the file's mapping first: that tells of loaders that are missing before any code runs. */
+  struct mb_tree *tree = NULL;
+  if (!status) status = mb_tree_new(library, library->has_blob ? &blob : NULL, bytes.data, options, &tree);
+  mb_blob_free(&blob);
   if (!status) status = mb_library_link(library);
-  if (!status && library->has_blob) {
+  if (status) {
+    if (tree) mb_tree_free(tree);
+    return status;
+  }
+  if (library->has_blob) {
     library->blob = (const uint8_t *)(library->base + symbol.st_value);
     library->blob_size = symbol.st_size;
+    mb_tree_move(tree, bytes.data, library->blob);
   }
-  if (!status) status = add_tree(library, library->has_blob ? &blob : NULL, options, out);
-  if (!status) mb_plugin_carried_devices(library);
-  mb_blob_free(&blob);
-  return status;
+  install_tree(library, tree, out);
+  mb_plugin_carried_devices(library);
+  return MBLOB_OK;
 }
 
 /* A tree over a library that is in memory. */

@@ -182,9 +182,9 @@ static int missing(const mblob_module *module) {
     mb_plugin_candidates(text);
     (void)fclose(text);
   }
-  int status = mb_fail_loader(module->type_key, (int64_t)module->index, list ? list : "", hint ? hint : who,
+  int status = mb_fail_loader(module->type_key, (int64_t)mblob_module_index(module), list ? list : "", hint ? hint : who,
                               "no loader for type key '%s' (entry %zu); loaders: %s; %s", module->type_key,
-                              module->index, list && *list ? list : "none", hint ? hint : who);
+                              mblob_module_index(module), list && *list ? list : "none", hint ? hint : who);
   free(list);
   free(hint);
   return status;
@@ -198,23 +198,23 @@ int mb_loader_check(const mblob_module *module) {
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static int run_open(mblob_module *module) {
-  enum mb_found found = find_loader(module, &module->loader);
+  enum mb_found found = find_loader(module, &module->use->loader);
   if (found == MB_ABSENT) return missing(module);
   if (found == MB_BROKEN) {
-    module->loader.function = NULL; /* tried again at the next use */
+    module->use->loader.function = NULL; /* tried again at the next use */
     return mblob_last_error_info()->status;
   }
   mblob_module_info info = {.struct_size = sizeof(info),
                             .type_key = module->type_key,
-                            .index = module->index,
+                            .index = mblob_module_index(module),
                             .path = module->library->source.path,
                             .dialect = mblob_module_dialect(module),
                             .payload = module->payload,
                             .payload_size = module->payload_size,
                             .module = module};
-  if (!module->loader.open) return MBLOB_OK;
+  if (!module->use->loader.open) return MBLOB_OK;
   uint64_t before = mb_error_serial();
-  int status = module->loader.open(module->loader.context, &info, &module->self);
+  int status = module->use->loader.open(module->use->loader.context, &info, &module->use->self);
   if (status && mb_error_serial() == before)
     status = mb_fail(MBLOB_E_LOADER, "the loader of '%s' failed and gave no reason", module->type_key);
   return status;
@@ -225,25 +225,27 @@ static int run_open(mblob_module *module) {
 static int ensure_open(mblob_module *module) {
   struct mb_library *library = module->library;
   pthread_mutex_lock(&library->lock);
-  while (module->opening == MB_OPENING && !pthread_equal(module->opener, pthread_self()))
+  while (module->use->opening == MB_OPENING && !pthread_equal(module->use->opener, pthread_self()))
     pthread_cond_wait(&library->opened, &library->lock);
-  enum mb_opening state = module->opening;
+  enum mb_opening state = module->use->opening;
   if (state == MB_UNOPENED) {
-    module->opening = MB_OPENING;
-    module->opener = pthread_self();
+    module->is_used = true;
+    module->use->opening = MB_OPENING;
+    module->use->opener = pthread_self();
   }
   pthread_mutex_unlock(&library->lock);
   if (state == MB_OPENED) return MBLOB_OK;
-  if (state == MB_FAILED) return mb_error_restore(&module->failure);
+  if (state == MB_FAILED) return mb_error_restore(&module->use->failure);
   if (state == MB_OPENING)
     return mb_fail(MBLOB_E_LOADER, "the loader of '%s' asks for a function of the module that it opens",
                    module->type_key);
   int status = run_open(module);
   pthread_mutex_lock(&library->lock);
-  bool absent = status && !module->loader.function;
-  module->opening = !status ? MB_OPENED : absent ? MB_UNOPENED : MB_FAILED;
-  if (status) module->name_count = 0;
-  if (module->opening == MB_FAILED) mb_error_save(&module->failure);
+  struct mb_module_use *use = module->use;
+  bool absent = status && !use->loader.function;
+  use->opening = !status ? MB_OPENED : absent ? MB_UNOPENED : MB_FAILED;
+  if (status) use->name_count = 0;
+  if (use->opening == MB_FAILED) mb_error_save(&use->failure);
   pthread_cond_broadcast(&library->opened);
   pthread_mutex_unlock(&library->lock);
   return status;
@@ -260,8 +262,8 @@ static int keep(mblob_module *module, const char *name, mblob_function *target, 
   function->u.target = target;
   if (target->library == library) mblob_function_release(target); /* kept by the library itself */
   pthread_mutex_lock(&library->lock);
-  mblob_function *other = mb_map_get(&module->functions, name);
-  bool kept = other || mb_map_put(&module->functions, function->name, function);
+  mblob_function *other = mb_map_get(&module->use->functions, name);
+  bool kept = other || mb_map_put(&module->use->functions, function->name, function);
   pthread_mutex_unlock(&library->lock);
   if (other || !kept) mb_function_free(function);
   *out = other ? other : kept ? function : NULL;
@@ -287,12 +289,12 @@ int mb_loader_find(mblob_module *module, const char *name, mblob_function **out,
   *closed = status != MBLOB_OK;
   if (status) return status;
   pthread_mutex_lock(&module->library->lock);
-  *out = mb_map_get(&module->functions, name);
+  *out = mb_map_get(&module->use->functions, name);
   pthread_mutex_unlock(&module->library->lock);
   if (*out) return MBLOB_OK;
   mblob_function *target = NULL;
   uint64_t before = mb_error_serial();
-  status = module->loader.function(module->self, name, &target);
+  status = module->use->loader.function(module->use->self, name, &target);
   if (status) {
     *closed = status == MBLOB_E_LOADER && module->is_created; /* it has nothing to open; what it stands for cannot be */
     if (mb_error_serial() == before)

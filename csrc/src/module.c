@@ -6,19 +6,27 @@
 
 #include "argument.h"
 #include "ndarray.h"
+#include "pages.h"
 
 /* ---- making a tree ----------------------------------------------------------------------------------- */
 
+/* The list grows when it has a power of two; there is room for the next one at the least. */
+static size_t room_for(size_t count) {
+  size_t room = 1;
+  while (room < count) room *= 2;
+  return room;
+}
+
 static bool add_import(mblob_module *module, mblob_module *child) {
-  if (module->import_count == module->import_capacity) {
-    size_t capacity = module->import_capacity ? 2 * module->import_capacity : 2;
-    mblob_module **grown = realloc(module->imports, capacity * sizeof(*grown));
+  size_t count = module->import_count;
+  if (!(count & (count - 1))) {
+    size_t size = room_for(count + 1) * sizeof(*module->imports);
+    mblob_module **grown = realloc(module->imports, size);
     if (!grown) {
-      (void)mb_fail_memory(capacity * sizeof(*grown));
+      (void)mb_fail_memory(size);
       return false;
     }
     module->imports = grown;
-    module->import_capacity = capacity;
   }
   module->imports[module->import_count++] = child;
   return true;
@@ -36,35 +44,86 @@ static int copy_loaders(struct mb_tree *tree, const mblob_open_options *options)
   return MBLOB_OK;
 }
 
-static int fill_module(struct mb_tree *tree, size_t i, const struct mb_blob *blob, const uint8_t *bytes) {
-  static const struct mb_entry bare = {.key = {(const uint8_t *)"library", 7}, .library = true};
-  const struct mb_entry *e = blob ? &blob->entries[i] : &bare;
+static struct mb_entry entry_at(const struct mb_blob *blob, size_t i) {
+  const struct mb_entry bare = {.key = {(const uint8_t *)"library", 7}, .library = true};
+  return blob ? mb_blob_entry(blob, i) : bare;
+}
+
+static bool same_key(struct mb_slice a, struct mb_slice b) {
+  return a.size == b.size && (a.data == b.data || memcmp(a.data, b.data, a.size) == 0);
+}
+
+/* Room for the texts of the type keys. One that the module before has too stands there once. */
+static bool make_keys(struct mb_tree *tree, const struct mb_blob *blob) {
+  struct mb_slice before = {NULL, 0};
+  size_t size = 1;
+  for (size_t i = 0; i < tree->count; i++) {
+    struct mb_slice key = entry_at(blob, i).key;
+    if (!same_key(key, before)) size += key.size + 1;
+    before = key;
+  }
+  tree->keys = malloc(size);
+  if (!tree->keys) (void)mb_fail_memory(size);
+  return tree->keys != NULL;
+}
+
+static int fill_module(struct mb_tree *tree, size_t i, const struct mb_blob *blob, const uint8_t *bytes, struct mb_slice *before,
+                       char **keys) {
+  const struct mb_entry entry = entry_at(blob, i), *e = &entry;
   mblob_module *module = &tree->modules[i];
-  module->type_key = strndup((const char *)e->key.data, e->key.size);
-  if (!module->type_key) return mb_fail_memory(e->key.size);
+  if (same_key(e->key, *before)) {
+    module->type_key = module[-1].type_key;
+  } else {
+    module->type_key = memcpy(*keys, e->key.data, e->key.size);
+    (*keys)[e->key.size] = 0;
+    *keys += e->key.size + 1;
+    *before = e->key;
+  }
   module->is_library = e->library;
   module->is_data = e->data;
   if (!e->library) {
     module->payload = bytes + e->offset;
     module->payload_size = e->size;
   }
-  for (uint64_t k = blob ? blob->row_ptr[i] : 0; blob && k < blob->row_ptr[i + 1]; k++)
-    if (!add_import(module, &tree->modules[blob->child[k]])) return MBLOB_E_MEMORY;
-  module->own_imports = module->import_count;
+  size_t imports = blob ? (size_t)(blob->row_ptr[i + 1] - blob->row_ptr[i]) : 0;
+  if (imports) {
+    module->imports = malloc(room_for(imports) * sizeof(*module->imports));
+    if (!module->imports) return mb_fail_memory(imports * sizeof(*module->imports));
+    for (size_t k = 0; k < imports; k++) module->imports[k] = &tree->modules[blob->child[blob->row_ptr[i] + k]];
+  }
+  module->own_imports = module->import_count = imports;
   return MBLOB_OK;
+}
+
+/* Modules, all zero, and what they get when they are used. */
+static bool make_modules(struct mb_tree *tree, size_t count) {
+  tree->modules = calloc(count, sizeof(*tree->modules));
+  if (!tree->modules) {
+    (void)mb_fail_memory(count * sizeof(*tree->modules));
+    return false;
+  }
+  tree->count = count;
+  tree->use = mb_pages_new(count * sizeof(*tree->use));
+  for (size_t i = 0; tree->use && i < count; i++) tree->modules[i].use = &tree->use[i];
+  return tree->use != NULL;
 }
 
 static int fill_tree(struct mb_library *library, struct mb_tree *tree, const struct mb_blob *blob,
                      const uint8_t *bytes, const mblob_open_options *options) {
   int status = copy_loaders(tree, options);
-  size_t count = blob ? (size_t)blob->entry_count : 1;
-  tree->modules = calloc(count, sizeof(*tree->modules));
-  if (!status && !tree->modules) status = mb_fail_memory(count * sizeof(*tree->modules));
   if (status) return status;
-  tree->count = count;
-  for (size_t i = 0; i < count; i++)
-    tree->modules[i] = (mblob_module){.tag = MB_TAG_MODULE, .library = library, .tree = tree, .index = i};
-  for (size_t i = 0; !status && i < count; i++) status = fill_module(tree, i, blob, bytes);
+  size_t count = blob ? (size_t)blob->entry_count : 1;
+  if (!make_modules(tree, count)) return MBLOB_E_MEMORY;
+  for (size_t i = 0; i < count; i++) {
+    mblob_module *module = &tree->modules[i];
+    module->tag = MB_TAG_MODULE;
+    module->library = library;
+    module->tree = tree;
+  }
+  if (!make_keys(tree, blob)) return MBLOB_E_MEMORY;
+  struct mb_slice before = {NULL, 0};
+  char *keys = tree->keys;
+  for (size_t i = 0; !status && i < count; i++) status = fill_module(tree, i, blob, bytes, &before, &keys);
   return status ? status : mb_tree_check_loaders(tree);
 }
 
@@ -89,6 +148,11 @@ int mb_tree_new(struct mb_library *library, const struct mb_blob *blob, const ui
   return status;
 }
 
+void mb_tree_move(struct mb_tree *tree, const uint8_t *from, const uint8_t *to) {
+  for (size_t i = 0; i < tree->count; i++)
+    if (tree->modules[i].payload) tree->modules[i].payload = to + (tree->modules[i].payload - from);
+}
+
 static bool has_options(const struct mb_tree *tree, const mblob_open_options *options) {
   if (tree->missing != options->missing || tree->loader_count != options->loader_count) return false;
   for (size_t i = 0; i < tree->loader_count; i++) {
@@ -107,9 +171,9 @@ bool mb_tree_take_over(struct mb_tree *tree, const mblob_open_options *options) 
     if (tree->modules[i].import_count != tree->modules[i].own_imports) return false;
   if (!atomic_compare_exchange_strong(&tree->users, &nobody, 1)) return false;
   for (size_t i = 0; i < tree->count; i++)
-    if (tree->modules[i].opening == MB_FAILED) { /* a new opening is a new attempt */
-      mb_saved_error_free(&tree->modules[i].failure);
-      tree->modules[i].opening = MB_UNOPENED;
+    if (tree->modules[i].is_used && tree->use[i].opening == MB_FAILED) { /* a new opening is a new attempt */
+      mb_saved_error_free(&tree->use[i].failure);
+      tree->use[i].opening = MB_UNOPENED;
     }
   return true;
 }
@@ -119,9 +183,7 @@ int mb_tree_new_single(struct mb_library *library, const mblob_loader *loader, v
   struct mb_tree *tree = calloc(1, sizeof(*tree));
   if (!tree) return mb_fail_memory(sizeof(*tree));
   atomic_init(&tree->users, 1);
-  tree->modules = calloc(1, sizeof(*tree->modules));
-  tree->count = tree->modules ? 1 : 0;
-  char *key = tree->modules ? strdup(loader->type_key) : NULL;
+  char *key = tree->keys = make_modules(tree, 1) ? strdup(loader->type_key) : NULL;
   if (!key) {
     mb_tree_free(tree);
     return mb_fail_memory(sizeof(*tree->modules));
@@ -130,25 +192,29 @@ int mb_tree_new_single(struct mb_library *library, const mblob_loader *loader, v
   opened.type_key = key;
   tree->modules[0] = (mblob_module){.tag = MB_TAG_MODULE,
                                     .is_created = true,
+                                    .is_used = true,
                                     .library = library,
                                     .tree = tree,
                                     .type_key = key,
-                                    .opening = MB_OPENED,
-                                    .loader = opened,
-                                    .self = self};
+                                    .use = tree->use};
+  tree->use[0] = (struct mb_module_use){.opening = MB_OPENED, .loader = opened, .self = self};
   *out = tree;
   return MBLOB_OK;
+}
+
+static void close_use(struct mb_module_use *use) {
+  const struct mb_map_item *item;
+  for (size_t k = 0; (item = mb_map_next(&use->functions, &k));) mb_function_free(item->value);
+  mb_map_free(&use->functions);
+  if (use->opening == MB_OPENED && use->loader.close) use->loader.close(use->self);
+  use->opening = MB_UNOPENED;
+  use->name_count = 0;
 }
 
 void mb_tree_close(struct mb_tree *tree) {
   for (size_t i = 0; i < tree->count; i++) {
     mblob_module *module = &tree->modules[i];
-    const struct mb_map_item *item;
-    for (size_t k = 0; (item = mb_map_next(&module->functions, &k));) mb_function_free(item->value);
-    mb_map_free(&module->functions);
-    if (module->opening == MB_OPENED && module->loader.close) module->loader.close(module->self);
-    module->opening = MB_UNOPENED;
-    module->name_count = 0;
+    if (module->is_used) close_use(module->use);
     for (size_t k = module->own_imports; k < module->import_count; k++)
       if (module->imports[k]->library != module->library) mblob_module_release(module->imports[k]);
     module->import_count = module->own_imports;
@@ -158,15 +224,18 @@ void mb_tree_close(struct mb_tree *tree) {
 void mb_tree_free(struct mb_tree *tree) {
   for (size_t i = 0; i < tree->count; i++) {
     mblob_module *module = &tree->modules[i];
-    mb_map_free(&module->functions);
-    mb_saved_error_free(&module->failure);
-    mb_tensors_free(&module->tensors);
+    if (module->is_used) {
+      mb_map_free(&module->use->functions);
+      mb_saved_error_free(&module->use->failure);
+      mb_tensors_free(&module->use->tensors);
+    }
     free(module->imports);
-    free(module->type_key);
   }
   for (size_t i = 0; i < tree->loader_count; i++) free((char *)(uintptr_t)tree->loaders[i].type_key);
   free(tree->loaders);
+  free(tree->keys);
   free(tree->modules);
+  mb_pages_free(tree->use, tree->count * sizeof(*tree->use));
   free(tree);
 }
 
@@ -233,7 +302,9 @@ const char *mblob_module_dialect(const mblob_module *module) {
   return module && module->library->has_blob ? "classic" : "";
 }
 
-size_t mblob_module_index(const mblob_module *module) { return module ? module->index : 0; }
+size_t mblob_module_index(const mblob_module *module) {
+  return module ? (size_t)(module - module->tree->modules) : 0;
+}
 
 const char *mblob_module_path(const mblob_module *module) {
   return module ? module->library->source.path : "";
@@ -281,14 +352,16 @@ struct tensor_search {
 
 static int read_tensors(mblob_module *module) {
   int status = MBLOB_OK;
+  struct mb_module_use *use = module->use;
   pthread_mutex_lock(&module->library->lock);
-  if (!module->tensors_read) {
-    int64_t entry = (int64_t)module->index;
+  if (!use->tensors_read) {
+    int64_t entry = (int64_t)mblob_module_index(module);
+    module->is_used = true;
     if (strcmp(module->type_key, "safetensors") == 0)
-      status = mb_safetensors_read(module->payload, module->payload_size, entry, &module->tensors);
+      status = mb_safetensors_read(module->payload, module->payload_size, entry, &use->tensors);
     else if (mb_params_is(module->payload, module->payload_size))
-      status = mb_params_read(module->payload, module->payload_size, entry, &module->tensors);
-    module->tensors_read = !status;
+      status = mb_params_read(module->payload, module->payload_size, entry, &use->tensors);
+    use->tensors_read = !status;
   }
   pthread_mutex_unlock(&module->library->lock);
   return status;
@@ -299,8 +372,8 @@ static int find_tensor(mblob_module *module, void *argument) {
   if (module->is_library) return 0;
   int status = read_tensors(module);
   if (status) return status;
-  search->any |= module->tensors.count > 0;
-  search->found = mb_tensors_find(&module->tensors, search->name);
+  search->any |= module->use->tensors.count > 0;
+  search->found = mb_tensors_find(&module->use->tensors, search->name);
   return search->found ? 1 : 0;
 }
 

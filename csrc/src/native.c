@@ -98,18 +98,19 @@ int mb_native_create(const struct mb_class *class, void *object, mblob_module **
 void *mb_native_object(const mblob_module *module, const struct mb_class *class) {
   /* One from a file may be just being opened by another thread. */
   bool is_one =
-      module->is_created && module->loader.function == find_native && module->loader.context == class;
-  return is_one ? ((struct native *)module->self)->object : NULL;
+      module->is_created && module->use->loader.function == find_native && module->use->loader.context == class;
+  return is_one ? ((struct native *)module->use->self)->object : NULL;
 }
 
 void mb_known_names(const mblob_module *module, void (*visit)(void *context, const char *name), void *context) {
   pthread_mutex_lock(&module->library->lock);
-  bool is_open = module->is_created || module->opening == MB_OPENED;
+  const struct mb_module_use *use = module->use;
+  bool is_open = module->is_created || use->opening == MB_OPENED;
   pthread_mutex_unlock(&module->library->lock);
   if (!is_open) return;
-  for (size_t i = 0; i < module->name_count; i++) visit(context, module->names[i]);
-  if (module->loader.function != find_native) return;
-  const struct native *native = module->self;
+  for (size_t i = 0; i < use->name_count; i++) visit(context, use->names[i]);
+  if (use->loader.function != find_native) return;
+  const struct native *native = use->self;
   if (native->class->extra_name) visit(context, native->class->extra_name(native->object));
   for (const struct mb_method *m = native->class->methods; m->name; m++) visit(context, m->name);
 }

@@ -77,21 +77,8 @@ void mb_function_free(mblob_function *function);
 
 enum mb_opening { MB_UNOPENED, MB_OPENING, MB_OPENED, MB_FAILED };
 
-struct mblob_module {
-  uint32_t tag; /* MB_TAG_MODULE */
-  bool is_library, is_data;
-  atomic_bool no_plugin; /* plain data that no plug-in file serves */
-  bool is_created; /* by mblob_module_create: it is open from the beginning */
-  struct mb_library *library;
-  struct mb_tree *tree;
-  char *type_key;
-  size_t index;
-  const uint8_t *payload;
-  uint64_t payload_size;
-  mblob_module **imports;
-  size_t import_count, import_capacity;
-  size_t
-      own_imports; /* how many of them the file names; the others were added and may be of other libraries */
+/* What a module gets when it is used, apart from the module: listing thousands must not touch it. */
+struct mb_module_use {
   /* by its loader; guarded by library->lock */
   enum mb_opening opening;
   pthread_t opener; /* while MB_OPENING */
@@ -105,6 +92,24 @@ struct mblob_module {
   struct mb_tensors tensors;
 };
 
+struct mblob_module {
+  uint32_t tag; /* MB_TAG_MODULE */
+  bool is_library : 1, is_data : 1;
+  bool is_created : 1;   /* by mblob_module_create: it is open from the beginning */
+  bool is_used;          /* there is something in `use`; guarded by library->lock */
+  atomic_bool no_plugin; /* plain data that no plug-in file serves */
+  struct mb_library *library;
+  struct mb_tree *tree;
+  const char *type_key; /* in the tree's keys */
+  const uint8_t *payload;
+  uint64_t payload_size;
+  mblob_module **imports;
+  size_t import_count;
+  size_t
+      own_imports; /* how many of them the file names; the others were added and may be of other libraries */
+  struct mb_module_use *use; /* of the tree */
+};
+
 /* The modules of one opening of a file. A tree that nobody holds any more stays, because functions and cached
  * handles may lead into it, until the library goes; the next opening like it takes it over. */
 struct mb_tree {
@@ -112,6 +117,8 @@ struct mb_tree {
   atomic_size_t users;   /* references to its modules from outside */
   mblob_module *modules; /* in the order of the blob; 0 is the root */
   size_t count;
+  char *keys;                /* texts of the type keys */
+  struct mb_module_use *use; /* of each module */
   mblob_loader *loaders; /* for this opening only, asked first */
   size_t loader_count;
   int32_t missing; /* mblob_missing */
@@ -120,6 +127,8 @@ struct mb_tree {
 /* Build the tree that `blob` tells (NULL: a library without one); payloads are at `bytes`. */
 int mb_tree_new(struct mb_library *library, const struct mb_blob *blob, const uint8_t *bytes,
                 const mblob_open_options *options, struct mb_tree **out);
+/* The same bytes lie elsewhere now: payloads at `from` are at `to`. */
+void mb_tree_move(struct mb_tree *tree, const uint8_t *from, const uint8_t *to);
 /* Take over a tree that nobody holds, for an opening with these options; false if it does not suit. With the
  * library's lock. */
 bool mb_tree_take_over(struct mb_tree *tree, const mblob_open_options *options);

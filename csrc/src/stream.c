@@ -38,9 +38,11 @@ static int read_tree(struct mb_blob *blob, struct mb_cursor *c) {
   int64_t start = (int64_t)c->pos;
   uint64_t row_count = 0;
   c->entry = MB_UNKNOWN;
-  if (!read_u64s(c, &blob->row_ptr, &row_count, "import tree: row_ptr") ||
-      !read_u64s(c, &blob->child, &blob->child_count, "import tree: child"))
+  if (!read_u64s(c, &blob->row_memory, &row_count, "import tree: row_ptr") ||
+      !read_u64s(c, &blob->child_memory, &blob->child_count, "import tree: child"))
     return mblob_last_error_info()->status;
+  blob->row_ptr = blob->row_memory;
+  blob->child = blob->child_memory;
   int status =
       mb_tree_check(blob->row_ptr, row_count, blob->child, blob->child_count, blob->entry_count, start);
   return status ? status : check_libraries(blob);
@@ -49,14 +51,16 @@ static int read_tree(struct mb_blob *blob, struct mb_cursor *c) {
 /* The first module imports all others in order. */
 static int imply_tree(struct mb_blob *blob) {
   uint64_t items = blob->entry_count - 1;
-  blob->row_ptr = malloc((items + 2) * sizeof(uint64_t));
-  blob->child = malloc((items + 1) * sizeof(uint64_t));
-  if (!blob->row_ptr || !blob->child) return mb_fail_memory(items * 16);
+  uint64_t *row_ptr = blob->row_memory = malloc((items + 2) * sizeof(uint64_t));
+  uint64_t *child = blob->child_memory = malloc((items + 1) * sizeof(uint64_t));
+  if (!row_ptr || !child) return mb_fail_memory(items * 16);
+  blob->row_ptr = row_ptr;
+  blob->child = child;
   blob->child_count = items;
-  blob->row_ptr[0] = 0;
+  row_ptr[0] = 0;
   for (uint64_t i = 0; i <= items; i++) {
-    blob->row_ptr[i + 1] = items;
-    blob->child[i] = i + 1; /* one more than is used, never read */
+    row_ptr[i + 1] = items;
+    child[i] = i + 1; /* one more than is used, never read */
   }
   return MBLOB_OK;
 }
@@ -143,11 +147,11 @@ static int compare_tree(const struct mb_blob *blob, struct mb_cursor *c, uint64_
 int mb_stream_compare(const struct mb_blob *blob) {
   struct mb_cursor c = {blob->bytes, 8, blob->stream_size, MB_UNKNOWN};
   uint64_t count = 0, listed = 0;
-  for (uint64_t i = 0; i < blob->entry_count; i++) listed += blob->entries[i].item_offset != 0;
+  for (uint64_t i = 0; i < blob->entry_count; i++) listed += mb_blob_entry(blob, i).item_offset != 0;
   if (!mb_read_u64(&c, &count, "blob.count")) return MBLOB_E_FORMAT;
   if (count != listed && count != listed + 1) return differs(&c, "another number of items");
   for (uint64_t i = 0; i < blob->entry_count; i++) {
-    const struct mb_entry *e = &blob->entries[i];
+    const struct mb_entry entry = mb_blob_entry(blob, i), *e = &entry;
     struct mb_slice key;
     if (!e->item_offset) continue;
     c.entry = (int64_t)i;

@@ -73,16 +73,19 @@ int mb_tree_check(const uint64_t *row_ptr, uint64_t row_count, const uint64_t *c
   if (row_ptr[0] != 0 || row_ptr[modules] != child_count)
     return TREE_ERROR("tree_rows", MB_UNKNOWN, "rows span %llu..%llu, expected 0..%llu", (ull)row_ptr[0],
                       (ull)row_ptr[modules], (ull)child_count);
+  bool forward = true; /* every import stands behind its importer, as writers put them: no cycles */
   for (uint64_t i = 0; i < modules; i++) {
     if (row_ptr[i] > row_ptr[i + 1])
       return TREE_ERROR("tree_rows", (int64_t)i, "row pointer %llu is %llu, expected at least %llu",
                         (ull)i + 1, (ull)row_ptr[i + 1], (ull)row_ptr[i]);
     /* Rows rise only up to here; a later fall is found in its turn, so stay inside `child`. */
-    for (uint64_t k = row_ptr[i]; k < row_ptr[i + 1] && k < child_count; k++)
+    for (uint64_t k = row_ptr[i]; k < row_ptr[i + 1] && k < child_count; k++) {
+      forward &= child[k] > i;
       if (child[k] >= modules)
         return TREE_ERROR("tree_child", (int64_t)i, "module %llu imports %llu, expected below %llu", (ull)i,
                           (ull)child[k], (ull)modules);
+    }
   }
 #undef TREE_ERROR
-  return check_cycles(row_ptr, child, modules, offset);
+  return forward ? MBLOB_OK : check_cycles(row_ptr, child, modules, offset);
 }

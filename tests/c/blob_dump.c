@@ -21,7 +21,7 @@ static void print_string(struct mb_slice s) {
 static void print_blob(const struct mb_blob *blob) {
   printf("{\"entries\": [");
   for (uint64_t i = 0; i < blob->entry_count; i++) {
-    const struct mb_entry *e = &blob->entries[i];
+    const struct mb_entry entry = mb_blob_entry(blob, i), *e = &entry;
     printf("%s{\"type_key\": ", i ? ", " : "");
     print_string(e->key);
     if (e->library)

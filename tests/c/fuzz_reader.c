@@ -46,7 +46,7 @@ static size_t damage(uint8_t *bytes, size_t size) {
 static void use(const struct mb_blob *blob) {
   uint64_t sum = 0;
   for (uint64_t i = 0; i < blob->entry_count; i++) {
-    const struct mb_entry *e = &blob->entries[i];
+    const struct mb_entry entry = mb_blob_entry(blob, i), *e = &entry;
     for (uint64_t k = 0; k < e->key.size; k++) sum += e->key.data[k];
     if (!e->library)
       for (uint64_t k = 0; k < e->size; k++) sum += blob->bytes[e->offset + k];

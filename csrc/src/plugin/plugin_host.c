@@ -47,8 +47,8 @@ static int return_strings(void *ret, const char *const *texts, size_t count) {
 
 /* A module that is opened belongs to one thread until it is open. */
 static void set_names(mblob_module *module, const char *const *names, size_t count) {
-  module->names = names;
-  module->name_count = count;
+  module->use->names = names;
+  module->use->name_count = count;
 }
 
 static int module_function(mblob_module *module, const char *name, int query_imports, mblob_function **out) {
