@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import functools
 import os
 import platform
 import shlex
@@ -152,11 +151,10 @@ def loading(folder: Path, mib: int, pairs: int) -> Row:
     return measure(f"load {mib} MiB, warm, wall", "dlopen and dlclose", pairs_found)
 
 
-def per_call(call: Callable[..., object], arguments: Sequence[object], loops: int) -> float:
-    """Seconds of CPU time that one call takes, in a loop."""
+def per_call(loop: Callable[[int], None], loops: int) -> float:
+    """Seconds of CPU time that one call takes in a loop of so many."""
     start = time.thread_time_ns()
-    for _ in range(loops):
-        call(*arguments)
+    loop(loops)
     return (time.thread_time_ns() - start) / loops / 1e9
 
 
@@ -166,21 +164,34 @@ def less_aligned() -> np.ndarray:
 
 
 def calling(folder: Path, pairs: int, loops: int) -> list[Row]:
-    """Calls with three float32 arrays of 4 elements and their length, against `np.add(a, b, out=c)`: aligned arrays, arrays
-    that have to be copied, and a prepared call."""
+    """Calls with three float32 arrays of 4 elements and their length, against `np.add(a, b, out=c)`: aligned arrays,
+    arrays that have to be copied, and a prepared call."""
     vadd = mblob.load_module(library_with(folder, 1))["vadd"]
-    a, b, c = arrays = [np.zeros(4, np.float32) for _ in range(3)]
-    copied = [less_aligned() for _ in range(3)]
-    add = functools.partial(np.add, a, b, out=c)
-    cases = {
-        "call, three arrays and an int, CPU": (vadd, (*arrays, 4)),
-        "call, three arrays that are copied and an int, CPU": (vadd, (*copied, 4)),
-        "prepared call (bind), CPU": (vadd.bind(*arrays, 4), ()),
-    }
+    a, b, c = (np.zeros(4, np.float32) for _ in range(3))
+    x, y, z = (less_aligned() for _ in range(3))
+    bound, add = vadd.bind(a, b, c, 4), np.add
+
+    def aligned(count: int) -> None:
+        for _ in range(count):
+            vadd(a, b, c, 4)
+
+    def copied(count: int) -> None:
+        for _ in range(count):
+            vadd(x, y, z, 4)
+
+    def prepared(count: int) -> None:
+        for _ in range(count):
+            bound()
+
+    def numpy(count: int) -> None:
+        for _ in range(count):
+            add(a, b, out=c)
+
+    cases = {"three arrays and an int": aligned, "three arrays that are copied and an int": copied, "prepared": prepared}
     return [
-        measure(what, "np.add(a, b, out=c)",
-                ((per_call(call, arguments, loops), per_call(add, (), loops)) for _ in range(pairs)))
-        for what, (call, arguments) in cases.items()
+        measure(f"call, {what}, CPU", "np.add(a, b, out=c)",
+                ((per_call(loop, loops), per_call(numpy, loops)) for _ in range(pairs)))
+        for what, loop in cases.items()
     ]  # fmt: skip
 
 
