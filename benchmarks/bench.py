@@ -187,7 +187,7 @@ def calling(folder: Path, pairs: int, loops: int) -> list[Row]:
         for _ in range(count):
             add(a, b, out=c)
 
-    cases = {"three arrays and an int": aligned, "three arrays that are copied and an int": copied, "prepared": prepared}
+    cases = {"three arrays and an int": aligned, "three copied arrays and an int": copied, "prepared": prepared}
     return [
         measure(f"call, {what}, CPU", "np.add(a, b, out=c)",
                 ((per_call(loop, loops), per_call(numpy, loops)) for _ in range(pairs)))
