@@ -6,7 +6,7 @@ and weak references; the Python modules hold the library.
 
 from __future__ import annotations
 
-import weakref
+from _weakref import ref  # `weakref` itself imports three modules more
 
 from loader import _call
 from loader.runtime import address_of, ffi, lib
@@ -29,8 +29,25 @@ if TYPE_CHECKING:
         def has_loader(self) -> bool: ...
 
 
-# Modules of opened libraries by the address of their mblob_module.
-nodes: weakref.WeakValueDictionary[int, BridgedNode] = weakref.WeakValueDictionary()
+class Nodes:
+    """Modules of opened libraries by the address of their mblob_module, which are not kept by it."""
+
+    def __init__(self) -> None:
+        self._refs: dict[int, ref[BridgedNode]] = {}
+
+    def get(self, address: int) -> BridgedNode | None:
+        found = self._refs.get(address)
+        return found() if found is not None else None
+
+    def put(self, address: int, node: BridgedNode) -> None:
+        def forget(dead: ref[BridgedNode]) -> None:
+            if self._refs.get(address) is dead:  # the address may be another module's by now
+                del self._refs[address]
+
+        self._refs[address] = ref(node, forget)
+
+
+nodes = Nodes()
 
 
 def _nobody(_: Any, __: str) -> Module:
@@ -126,7 +143,8 @@ def _node(module: Any) -> BridgedNode:
     node = nodes.get(key)
     if node is None:
         _borrowed[key] = borrow(module, text(lib.mblob_module_path(module)))  # mblob_py_close lets it go
-        node = nodes[key]
+        node = nodes.get(key)
+        assert node is not None  # `borrow` puts it there
     return node
 
 

@@ -7,7 +7,6 @@ import os
 import stat
 
 from loader import bridge
-from loader.exported import functions_of_file, functions_of_image
 from loader.loaders import load_entry_point
 from loader.opened import Origin, wrap_tree
 from loader.runtime import ffi, lib
@@ -151,7 +150,7 @@ def _load_path(path: str, options: Any, loaders: Mapping[str, Loader] | None) ->
     if linkable_kind(start):
         return _load_linked(absolute, path, options, loaders)
     identity = (status.st_dev, status.st_ino)
-    origin = Origin(absolute, loaders, lambda: functions_of_file(absolute, identity))
+    origin = Origin(absolute, loaders, lambda: _functions_of_file(absolute, identity))
     return _open(lambda o, out: lib.mblob_open(os.fsencode(absolute), o, out), options, origin)
 
 
@@ -162,8 +161,14 @@ def _load_descriptor(descriptor: int, options: Any, loaders: Mapping[str, Loader
     if linkable_kind(os.pread(descriptor, SNIFF_SIZE, 0)):
         return _load_linked(link, path, options, loaders)
     identity = (status.st_dev, status.st_ino)
-    origin = Origin(path, loaders, lambda: functions_of_file(path, identity))
+    origin = Origin(path, loaders, lambda: _functions_of_file(path, identity))
     return _open(lambda o, out: lib.mblob_open_fd(descriptor, o, out), options, origin)
+
+
+def _functions_of_file(path: str, identity: tuple[int, int]) -> Sequence[str]:
+    from loader.exported import functions_of_file
+
+    return functions_of_file(path, identity)
 
 
 def _path_of(link: str) -> str:
@@ -187,6 +192,8 @@ def _load_bytes(data: Any, options: Any, loaders: Mapping[str, Loader] | None) -
 
         with temporary_file(view) as path:
             return _load_linked(path, "", options, loaders)
+    from loader.exported import functions_of_image
+
     names = functions_of_image(view)
     buffer = ffi.from_buffer(view)
     try:
@@ -216,6 +223,7 @@ def _load_linked(path: str, shown: str, options: Any, loaders: Mapping[str, Load
         path: of the file.
         shown: how the user named it, "" for memory.
     """
+    from loader.exported import functions_of_image
     from loader.link_object import linked
 
     with linked(path, shown) as library:

@@ -7,8 +7,8 @@ the imports; a payload view holds the C module only. No cycles: the library goes
 
 from __future__ import annotations
 
-import weakref
 from _thread import RLock
+from _weakref import ref
 
 from loader import _call, bridge
 from loader.loaders import LoaderContext, find_loader, load_entry_point
@@ -71,14 +71,14 @@ class OpenedNode(Node):
         self.handle = handle
         self.origin = origin
         self.type_key = text(lib.mblob_module_type_key(handle))
-        self._module: weakref.ref[Module] | None = None
+        self._module: ref[Module] | None = None
         self._lock = RLock()
         self._opening = False
         self._entry: _Entry | None = None
 
     def attach(self, module: Module) -> None:
         """Tell the node which Module it is the content of."""
-        self._module = weakref.ref(module)
+        self._module = ref(module)
 
     @property
     def module(self) -> Module:
@@ -195,7 +195,7 @@ class OpenedNode(Node):
             check(lib.mblob_module_import(self.handle, child._node.handle))
             return
         # The Python module holds `child`. If C did too, a child that refers to this module would keep both for ever.
-        made = bridge.made_module(child, weakref.ref(child))
+        made = bridge.made_module(child, ref(child))
         try:
             check(lib.mblob_module_import(self.handle, made))
         finally:
@@ -277,7 +277,7 @@ def _tree(root: Any, origin: Origin, hold: Callable[[Any], Any], find_known: Cal
         node = OpenedNode(hold(pointer), origin)
         made[key] = module = Module(node=node)
         node.attach(module)
-        bridge.nodes[key] = node
+        bridge.nodes.put(key, node)
         count = lib.mblob_module_import_count(pointer)
         children = [lib.mblob_module_import_at(pointer, i) for i in range(count)]
         rows.append((module, children))
