@@ -144,7 +144,7 @@ def _load_path(path: str, options: Any, loaders: Mapping[str, Loader] | None) ->
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(status.st_mode):
             raise FormatError(f"{path}: not a regular file, expected a library", code="not_elf")
-        start = os.pread(descriptor, SNIFF_SIZE, 0)
+        start = _start(descriptor)
     finally:
         os.close(descriptor)
     if linkable_kind(start):
@@ -158,11 +158,20 @@ def _load_descriptor(descriptor: int, options: Any, loaders: Mapping[str, Loader
     status = os.fstat(descriptor)
     link = f"/proc/self/fd/{descriptor}"
     path = _path_of(link)
-    if linkable_kind(os.pread(descriptor, SNIFF_SIZE, 0)):
+    if linkable_kind(_start(descriptor)):
         return _load_linked(link, path, options, loaders)
     identity = (status.st_dev, status.st_ino)
     origin = Origin(path, loaders, lambda: _functions_of_file(path, identity))
     return _open(lambda o, out: lib.mblob_open_fd(descriptor, o, out), options, origin)
+
+
+def _start(descriptor: int) -> bytes:
+    """A file's first bytes. Read at random: else the kernel marks the next page as one from which to read megabytes ahead."""
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+    try:
+        return os.pread(descriptor, SNIFF_SIZE, 0)
+    finally:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_NORMAL)
 
 
 def _functions_of_file(path: str, identity: tuple[int, int]) -> Sequence[str]:

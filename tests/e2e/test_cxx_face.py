@@ -151,7 +151,7 @@ def test_a_host_in_a_shared_library_needs_no_macro(
     text = (ROOT / "examples" / "tvm_deploy" / "main.cpp").read_text()
     (tmp_path / "host.cpp").write_text(text.replace("int main(", 'extern "C" int deploy(int, char **);\nint deploy('))
     run(require("c++"), *GUIDE, "-shared", tmp_path / "host.cpp", "-o", tmp_path / "libhost.so", *flags(compat))
-    run(require("cc"), tmp_path / "main.c", "-o", tmp_path / "main", tmp_path / "libhost.so", f"-L{compat}/lib")
+    run(require("cc"), tmp_path / "main.c", "-o", tmp_path / "main", tmp_path / "libhost.so", env=in_prefix(compat))
     assert run(tmp_path / "main", addone, env=in_prefix(compat)).stdout == "10\n"
 
 
