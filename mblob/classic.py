@@ -256,8 +256,9 @@ class _Writer:
         self.sink.write(data)
         self.pos += len(data)
 
-    def copy(self, payload: Payload) -> tuple[int, bytes]:
+    def copy(self, type_key: str, payload: Payload) -> tuple[int, bytes]:
         """Write a payload; its size and digest."""
+        self.sink.begin(type_key, payload.size)
         size, value = self.copier.copy(payload)
         self.pos += size
         return size, value
@@ -278,7 +279,7 @@ class _Writer:
             offset, size, value = self.pos, 0, b""
             bulk = index and e.alignment > 1
             if not bulk:
-                size, value = self.copy(e.payload)
+                size, value = self.copy(e.type_key, e.payload)
             self.records.append(Entry(i, e.type_key, offset, size, imports, e.data, 1, value, item, bulk))
         if not alone:
             self.put(encode_string(TREE_KEY) + encode_u64s(self.row_ptr) + encode_u64s(self.child))
@@ -301,7 +302,7 @@ class _Writer:
             if self.records[i].bulk and e.payload is not None:
                 self.put(bytes(self.padding(e)))
                 offset = self.pos
-                size, value = self.copy(e.payload)
+                size, value = self.copy(e.type_key, e.payload)
                 self.records[i] = replace(
                     self.records[i], offset=offset, size=size, alignment=e.alignment, digest=value
                 )

@@ -14,6 +14,9 @@ class Sink(Protocol):
     `room` is the number of bytes up to the next offset at which a piece should start, 1 or more.
     """
 
+    def begin(self, type_key: str, size: int | None, /) -> None:
+        """A payload starts here, of so many bytes if that is known."""
+
     def write(self, data: memoryview | bytes, /) -> None: ...
     def patch(self, offset: int, data: bytes, /) -> None:
         """Overwrite bytes that were written, counted from the start of the blob."""
@@ -32,6 +35,9 @@ class PlainSink:
     """The part of a sink that is the same for all that can do nothing better."""
 
     room = STEP
+
+    def begin(self, type_key: str, size: int | None, /) -> None:
+        pass
 
     def write(self, data: memoryview | bytes, /) -> None:
         raise NotImplementedError

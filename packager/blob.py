@@ -15,6 +15,7 @@ from mblob.sink import Sink
 from packager.errors import BuildError
 from packager.nodes import HostNode, check_serializable, is_host, node_of, out_entry
 from packager.progress import watched
+from packager.reuse import OldLibrary
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class BlobWriter:
     Attributes:
         contents: what.
         index, digest, target, hashing: as of `mblob.classic.write`.
+        old: the library whose blocks a new one may share.
     """
 
     contents: Contents
@@ -71,6 +73,7 @@ class BlobWriter:
     digest: str
     target: str
     hashing: str = "auto"
+    old: OldLibrary | None = None
 
     @property
     def is_needed(self) -> bool:

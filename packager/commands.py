@@ -20,6 +20,12 @@ def language(node: SourceNode) -> str:
     return "c++" if node.fmt in ("cc", "cpp") else "c"
 
 
+def compiler_of(tools: Toolchain, node: SourceNode) -> Command:
+    """The C or C++ compiler that a source gets, () if it is another: as of `packager.processes.Job.compiler`."""
+    kind = language(node)
+    return () if kind == "cuda" else tools.cxx if kind == "c++" else tools.cc
+
+
 _OWN_CONTEXT = re.compile(r"\bvoid\s*\*\s*__tvm_module_ctx\s*(?:=|;)")
 _OLD_DEVICE = re.compile(r"\(\(?(?:TVMArray|DLTensor)\s*\*\)\s*\w+\)\[[^]]*\]\.ctx\.device_")
 _OF_TVM = re.compile(r"^#define TVM_EXPORTS$", re.MULTILINE)
@@ -100,6 +106,6 @@ def _headers() -> tuple[str, ...]:
 def _head(tools: Toolchain, kind: str, source: Path, work: Path, describe: bool) -> Command:
     # Paths of this machine must not reach the output: same inputs, same bytes.
     maps = [f"-ffile-prefix-map={folder}=." for folder in (work, Path.cwd(), source.parent, include_dir())]
-    compiler = tools.cxx if kind == "c++" else tools.cc
     debug = ["-g", "-fno-var-tracking"] if describe else []  # types, not where variables are: half the time
+    compiler = tools.cxx if kind == "c++" else tools.cc
     return (*compiler, "-O2", "-fPIC", *debug, *maps)

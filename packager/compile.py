@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mblob.elf import ElfFile
 from mblob.file_kind import ELF_MAGIC
-from packager.commands import compile_command, compile_preprocessed_command
+from packager.commands import compile_command, compile_preprocessed_command, compiler_of
 from packager.errors import BuildError
 from packager.given_functions import functions_of
 from packager.nodes import HostNode, ObjectNode, SourceNode
@@ -82,7 +82,7 @@ def compile_all(
                 words = partial(_of_rewritten, words)
             else:
                 command = compile_command(tools, node, source, output.name, options, work, describe)
-            jobs.append(Job(label, command, words))
+            jobs.append(Job(label, command, words, compiler_of(tools, node)))
             files.append(HostFile(output, label, node.fmt != "c", node.fmt == "cu"))
         elif isinstance(node, ObjectNode):
             files.append(object_file(node, work / f"lib{i}.o"))
@@ -91,9 +91,9 @@ def compile_all(
         jobs.append(job)
         files.append(file)
     if described:  # the reader of debug information takes as long to import as a small file to compile
-        run_all(jobs, work, lambda: import_module("packager.debug_info"))
+        run_all(jobs, work, lambda: import_module("packager.debug_info"), tools.runner)
     else:
-        run_all(jobs, work)
+        run_all(jobs, work, runner=tools.runner)
     return [_described(f, ours=f.path in described) for f in files]
 
 
@@ -159,7 +159,7 @@ def compile_generated(
         ToolchainError: the compiler refuses one.
     """
     made = [_generated(tools, source, options, work) for source in sources]
-    run_all([job for job, _ in made], work)
+    run_all([job for job, _ in made], work, runner=tools.runner)
     return [file for _, file in made]
 
 
@@ -169,7 +169,7 @@ def _generated(tools: Toolchain, source: Generated, options: Sequence[str], work
     output = f"{source.stem}.o"
     label = f"{source.label} ({path.name})"
     command = compile_command(tools, node, path, output, machine_options(options), work)
-    return Job(label, command), HostFile(work / output, label, generated=True)
+    return Job(label, command, compiler=tools.cc), HostFile(work / output, label, generated=True)
 
 
 def machine_options(options: Sequence[str]) -> list[str]:

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from mblob.errors import ToolchainError
+from packager.cached import runner_with
 from packager.errors import BuildError
+from packager.object_cache import ObjectCache
 from packager.options import as_options
 from packager.processes import Command, Job, run_all
 from packager.toolchain import command_words
@@ -174,8 +176,9 @@ LANGUAGES = {
 
 
 def compile_device(
-    kind: str, source: Path | str, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None
-) -> tuple[bytes, str]:
+    kind: str, source: Path | str, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None,
+    cache: ObjectCache | None = None,
+) -> tuple[bytes, str]:  # fmt: skip
     """Compile a source for a device.
 
     Args:
@@ -184,6 +187,7 @@ def compile_device(
         how: True (the first compiler that is there) or a compiler.
         fmt: what to make, None for the kind's usual.
         arch: one architecture, or several where `fmt` takes them.
+        cache: where code that was compiled before is found.
 
     Returns:
         The code, and its format.
@@ -207,14 +211,22 @@ def compile_device(
         work = Path(folder)
         label = str(source) if isinstance(source, Path) else f"device_module text ({language.suffix[1:]})"
         if isinstance(source, str):
-            path = work / f"device{language.suffix}"
-            path.write_text(source, errors="surrogateescape")
+            path = Path(f"device{language.suffix}")  # in the folder, whose name by chance shall not get into the code
+            (work / path).write_text(source, errors="surrogateescape")
         else:
             path = source.absolute()
         task = Task(path, label, wanted, archs, words, f"code.{wanted}")
         for step in lines(command, task):
-            run_all([Job(label, step)], work)
+            own = step[: len(command)] == command and _is_one_pass(command, task)
+            run_all([Job(label, step, compiler=command if own else ())], work, runner=runner_with(cache))
         return (work / task.output).read_bytes(), wanted
+
+
+def _is_one_pass(command: Command, task: Task) -> bool:
+    """Whether there is one preprocessed text, which all of the code is made of: in a fatbin each architecture has its
+    own, and hipcc preprocesses as it likes."""
+    several = task.fmt == "fatbin" or any(o.startswith(("-gencode", "--generate-code")) for o in task.options)
+    return not several and not any("hipcc" in Path(word).name for word in command)
 
 
 def _archs(language: Language, kind: str, fmt: str, arch: Arch) -> tuple[str, ...]:

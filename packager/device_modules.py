@@ -27,6 +27,7 @@ from packager.device_kernels import (
 from packager.errors import BuildError
 from packager.given import path_or_text
 from packager.nodes import PayloadNode
+from packager.object_cache import ObjectCache, Setting, object_cache
 from packager.options import as_options
 
 METAL_VERSION = "0.1.0"  # what TVM's writer says; its reader ignores it
@@ -52,6 +53,7 @@ def device_module(
     arch: Arch = None,
     options: str | Sequence[str] | None = None,
     launch: Sequence[str] = (),
+    cache: Setting = True,
 ) -> Module:
     """Kernels for a device, in the layout that TVM's runtime of that device reads.
 
@@ -71,6 +73,7 @@ def device_module(
         arch: architecture to compile for ("sm_90", "gfx90a"); a fatbin takes several.
         options: for the compiler, a text or a list.
         launch: launch tags of the kernels that give none.
+        cache: of code that was compiled, as of `export_library`. Fatbins, and what hipcc makes, are always compiled.
 
     Raises:
         OSError: no file at the path.
@@ -85,7 +88,7 @@ def device_module(
             raise BuildError("device_module: arch= and options= are for a compiler: pass compile=True, too")
         seen = _seen_in(kind, source)
     else:
-        source, fmt, seen = _compiled(kind, source, compile, fmt, arch, options)
+        source, fmt, seen = _compiled(kind, source, compile, fmt, arch, options, object_cache(cache))
     infos = complete(functions, seen, launch)
     payload, text = _ENCODERS[kind](source, infos, fmt)
     return Module(node=PayloadNode(kind, BytesPayload(payload), text))
@@ -114,8 +117,9 @@ def _seen_in_cubin(code: bytes, label: str, told: Mapping[str, Kernel]) -> Seen:
 
 
 def _compiled(
-    kind: str, source: Sources, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None
-) -> tuple[bytes, str, Seen]:
+    kind: str, source: Sources, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None,
+    cache: ObjectCache | None,
+) -> tuple[bytes, str, Seen]:  # fmt: skip
     """The compiled code, its format, and what it and its source tell."""
     if isinstance(source, (str, os.PathLike)):
         given = path_or_text(source, SOURCE_SUFFIXES, "device_module")
@@ -123,7 +127,7 @@ def _compiled(
         raise BuildError("device_module: compile= takes one source, a text or a path, with all kernels in it")
     else:
         given = _read(source).decode(errors="surrogateescape")
-    code, fmt = compile_device(kind, given, how, fmt, arch, options)
+    code, fmt = compile_device(kind, given, how, fmt, arch, options, cache)
     text = given.read_text(errors="replace") if isinstance(given, Path) else given
     told = kernels_of_source(text, kind)
     if kind == "hip":
@@ -135,7 +139,7 @@ def _compiled(
         return code, fmt, _seen_in_cubin(code, "device_module: the cubin that was compiled", told)
     if fmt == "fatbin":  # a container that NVIDIA does not describe: what is in it is seen in PTX of the same source
         one = arch[-1] if isinstance(arch, (list, tuple)) else arch
-        ptx, _ = compile_device(kind, given, how, "ptx", one, _without_gencode(as_options(options)))
+        ptx, _ = compile_device(kind, given, how, "ptx", one, _without_gencode(as_options(options)), cache)
     else:
         ptx = code
     compiled = kernels_of_ptx(ptx.decode(errors="replace"))

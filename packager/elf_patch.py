@@ -17,6 +17,7 @@ from mblob.errors import ToolchainError
 from packager.blob import BlobWriter
 from packager.elf_writer import PLACEHOLDER_SIZE
 from packager.file_sink import FileSink
+from packager.reuse import SharingSink
 
 COPY = 256 << 10  # bytes per step of a copy
 WHOLE = 16 << 20  # bytes of a blob without digests that are all read for the build-id
@@ -171,8 +172,13 @@ def write_blob(fd: int, blob: BlobWriter, limit: int | None, machine: str) -> tu
     """
     start = os.lseek(fd, 0, os.SEEK_CUR)
     whole = not blob.has_digests and blob.digest != "none"
-    sink = FileSink(fd, limit, f"a 32-bit library ({machine})", checksum=whole)
+    what = f"a 32-bit library ({machine})"
+    if blob.old is None:
+        sink = FileSink(fd, limit, what, checksum=whole)
+    else:
+        sink = SharingSink(blob.old, fd, limit, what, checksum=whole)
     size = blob.write(sink)
+    sink.finish()
     if blob.has_digests:  # the footer holds a checksum of the digests
         return size, os.pread(fd, 64, start + size - 64)
     crc = sink.crc if whole else _crc_of_samples(fd, start, size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from packager.blob import contents_of
 from packager.carry import given_plugins
 from packager.errors import BuildError
 from packager.inputs import check_output, files_in, files_of
+from packager.object_cache import Setting, object_cache
 from packager.options import as_options, check_options
 from packager.request import EMBEDDINGS, STATIC_SUFFIXES, Request, check_prefix
+from packager.reuse import old_library
 
 
 def export_library(
@@ -40,6 +43,8 @@ def export_library(
     system_lib: bool = False,
     prefix: str = "",
     carry: Sequence[str | os.PathLike[str] | Module] | None = None,
+    cache: Setting = True,
+    reuse: bool = True,
     **kwargs: Any,
 ) -> Any:
     """Pack a module and everything it imports into one shared library, or into objects for static linking.
@@ -78,6 +83,11 @@ def export_library(
             sources, objects, archives (of which the members that a plug-in needs are taken), modules of host code, each
             with what it imports, or names of plug-ins that come with mblob. Of their symbols only the plug-ins' tables
             are exported. With `fcompile` their sources are compiled by us, with `cc`, `target` and `options`.
+        cache: keep objects that were compiled, and take those that are there of the same text, compiler and options:
+            True for the folder of the environment (`$MBLOB_CACHE_DIR`, else `$XDG_CACHE_HOME/mblob`, else
+            `~/.cache/mblob`; none with `MBLOB_CACHE=0`), a folder, or False.
+        reuse: where the file system shares blocks between files, share those that stay the same with the library that
+            `file_name` is so far, which is compared byte for byte.
         kwargs: for `fcompile`.
 
     Returns:
@@ -110,13 +120,14 @@ def export_library(
         )
     request = Request(
         mod, contents_of(mod), fpack_imports, _addons(addons), embed, index, digest, cc, target, as_options(options),
-        system_lib, prefix, given_plugins(carry), hashing,
+        system_lib, prefix, given_plugins(carry), hashing, object_cache(cache),
     )  # fmt: skip
     check_options(request.options)
     carried = (node for nodes in request.carry for node in nodes)
     check_output(path, [*files_of(mod), *(("an addon", addon) for addon in request.addons), *files_in(carried)])
     _warn_of_unreadable(request)
-    with output.replacing(path) as temporary, output.workspace(workspace_dir) as work:
+    with output.replacing(path) as temporary, output.workspace(workspace_dir) as work, old_library(path, reuse) as old:
+        request = replace(request, old=old)
         # What most exports do not need is imported by those that do.
         if fcompile is not None:
             from packager import foreign

@@ -11,7 +11,7 @@ from mblob.errors import IncompatibleError
 from mblob.sink import STEP
 
 PAGE = 4096  # bytes; copy_file_range to an offset that is no multiple takes half as long again as read and write
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class FileSink:
@@ -50,15 +50,22 @@ class FileSink:
                 " pack for a 64-bit target or ship the large payloads beside the library"
             )
 
+    def begin(self, type_key: str, size: int | None, /) -> None:
+        pass
+
     def write(self, data: memoryview | bytes, /) -> None:
         left = memoryview(data)
-        self._check(len(left))
-        if self._checksum:
-            self.crc = zlib.crc32(left, self.crc)
+        self._take_in(left)
         while left:  # write() may take less
             done = os.write(self._fd, left[: self.room])
             self.size += done
             left = left[done:]
+
+    def _take_in(self, data: memoryview) -> None:
+        """Account for bytes that are about to be in the file."""
+        self._check(len(data))
+        if self._checksum:
+            self.crc = zlib.crc32(data, self.crc)
 
     def skip(self, count: int, /) -> None:
         self._check(count)
@@ -76,7 +83,7 @@ class FileSink:
         except OSError as exc:
             # Two file systems, an old kernel, a filter of system calls. Whatever it is, reading and writing will
             # tell, and say which of the two files it was.
-            if exc.errno in _NO_ROOM:
+            if exc.errno in NO_ROOM:
                 raise
             self._can_take = False
             return 0
@@ -85,3 +92,6 @@ class FileSink:
 
     def patch(self, offset: int, data: bytes, /) -> None:
         os.pwrite(self._fd, data, self._start + offset)
+
+    def finish(self) -> None:
+        """The blob is complete: whatever was held back is in the file."""

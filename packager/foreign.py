@@ -101,7 +101,7 @@ def _plugin_files(request: Request, object_format: str, work: Path) -> list[Path
         return []
     if object_format != "o":
         raise BuildError(f"carry: fcompile= takes {object_format} files, a plug-in is linked as an ELF object")
-    tools = find(request.cc, request.target)
+    tools = request.tools()
     made = carry.compile_plugins(tools, request.carry, request.options, work)
     plugins = carry.close_plugins(made, work, request.type_keys())
     carry.check_needs(plugins, [])
@@ -149,7 +149,7 @@ def _host_file(node: HostNode, i: int, object_format: str, work: Path) -> Path:
 def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], list[Row]]:
     """Objects instead of sources: a function whose packed form takes its name is renamed in the object."""
     wrapped = request.wrapped()
-    tools = find(request.cc, request.target)
+    tools = request.tools()
     made = compile_all(tools, request.contents.host, None, request.options, work)
     known = [(f, objects.read(f.path, f.label)) for f in made]
     check_functions(wrapped, known)

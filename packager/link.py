@@ -42,7 +42,7 @@ from packager.objects import Contents, Machine
 from packager.processes import Job, run_all
 from packager.request import Request
 from packager.slot_shims import generate as generate_shims
-from packager.toolchain import Toolchain, find
+from packager.toolchain import Toolchain
 from packager.wrappers import Wrapped, announcement, rows_of, table
 
 
@@ -94,7 +94,7 @@ def gather(request: Request, work: Path) -> Gathered:
     Raises:
         ToolchainError, IncompatibleError, BuildError, OSError: as of `export_library`.
     """
-    tools = find(request.cc, request.target)
+    tools = request.tools()
     wrapped = request.wrapped()
     files = compile_all(tools, request.contents.host, request.packed_forms(), request.options, work)
     addons, addon_files = _addons(request, tools, work)
@@ -238,7 +238,7 @@ def _early_writer(request: Request) -> Callable[[], BlobWriter] | None:
     named = _linkers_named(request.options)
     if request.embed not in ("auto", "grow") or request.fpack_imports is not None or "mold" in named[-1:]:
         return None
-    return lambda: request.blob(find(request.cc, request.target).triple)
+    return lambda: request.blob(request.tools().triple)
 
 
 def _embed(

@@ -19,6 +19,8 @@
     digest = "crc32"
     system_lib = true                          # for static linking: output .o, .a or .tar
     prefix = "vadd_"                           # of its symbols
+    cache = false                              # compile everything anew
+    reuse = false                              # share no blocks with the library that is there
 
     [blobs]
     labels = "labels.txt"                      # type key = file
@@ -45,7 +47,7 @@ from packager.options import as_options
 from packager.toolchain import command_words
 
 _TEXTS = ("cc", "target", "dialect", "embed", "digest", "hashing", "prefix", "name")
-_FLAGS = ("index", "system_lib")
+_FLAGS = ("index", "system_lib", "cache", "reuse")
 _PATHS = ("kernels", "objects", "weights")
 _FILES = ("graph", "params")
 _KEYS = ("output", *_PATHS, "carry", *_FILES, "functions", "packed", "blobs", "imports", "options", *_FLAGS, *_TEXTS)

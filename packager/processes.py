@@ -94,18 +94,39 @@ class Job:
         culprit: what messages call the source.
         command: the command line.
         words: makes what the compiler prints of it that of the source as its author knows it.
+        compiler: the words that the command starts with, of a compiler that follows gcc's command line: what it makes
+            may be kept for the next time; () of others.
     """
 
     culprit: str
     command: Command
     words: Callable[[str], str] = str
+    compiler: Command = ()
+
+    @property
+    def output(self) -> str:
+        """What the command writes: the word behind the last `-o`, or "" without one."""
+        words = self.command
+        places = [i for i, word in enumerate(words[:-1]) if word == "-o"]
+        return words[places[-1] + 1] if places else ""
 
 
-def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | None = None) -> None:
+Runner = Callable[[Processes, Job, Path], "tuple[int, str]"]
+
+
+def plainly(processes: Processes, job: Job, cwd: Path) -> tuple[int, str]:
+    """Run a job: its exit status and everything printed."""
+    return processes.run(job.command, cwd)
+
+
+def run_all(
+    jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | None = None, runner: Runner = plainly
+) -> None:
     """Run compilations in parallel, as many at a time as there are processors.
 
     Args:
         meanwhile: called while they run.
+        runner: runs one of them.
 
     Raises:
         ToolchainError: one failed; the others are ended.
@@ -115,7 +136,7 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
     processes = Processes()
     pool = ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1))
     try:
-        futures = [pool.submit(processes.run, job.command, cwd) for job in jobs]
+        futures = [pool.submit(runner, processes, job, cwd) for job in jobs]
         if meanwhile is not None:
             meanwhile()
         for future in wait(futures, return_when=FIRST_EXCEPTION).done:

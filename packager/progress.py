@@ -35,6 +35,9 @@ class _CountedSink:
         self._sink = sink
         self._listener = listener
 
+    def begin(self, type_key: str, size: int | None, /) -> None:
+        self._sink.begin(type_key, size)
+
     def write(self, data: memoryview | bytes, /) -> None:
         self._sink.write(data)
         self._listener(len(data))

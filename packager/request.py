@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mblob.module import Module
 from packager.blob import BlobWriter, Contents
+from packager.cached import runner_with
 from packager.errors import BuildError
 from packager.nodes import HostNode
+from packager.object_cache import ObjectCache
+from packager.reuse import OldLibrary
+from packager.toolchain import Toolchain, find
 from packager.wrappers import Wrapped, packed_forms
 
 _RUNTIME = ("TVM", "__TVM", "__tvm_", "mblob_", "__mblob_")
@@ -23,7 +27,7 @@ EMBEDDINGS = ("auto", "grow", "object", "c", "append")
 @dataclass(frozen=True)
 class Request:
     """The arguments of `export_library`, of which see the meaning there; `options` is split, `carry` as of
-    `packager.carry.given_plugins`."""
+    `packager.carry.given_plugins`, `cache` as of `packager.object_cache.object_cache`."""
 
     module: Module
     contents: Contents
@@ -39,10 +43,20 @@ class Request:
     prefix: str = ""
     carry: tuple[tuple[HostNode, ...], ...] = ()
     hashing: str = "auto"
+    cache: ObjectCache | None = None
+    old: OldLibrary | None = None
+
+    def tools(self) -> Toolchain:
+        """The compilers.
+
+        Raises:
+            ToolchainError, IncompatibleError: as of `packager.toolchain.find`.
+        """
+        return replace(find(self.cc, self.target), runner=runner_with(self.cache))
 
     def blob(self, triple: str) -> BlobWriter:
         """The writer of the blob for a target."""
-        return BlobWriter(self.contents, self.index, self.digest, triple, self.hashing)
+        return BlobWriter(self.contents, self.index, self.digest, triple, self.hashing, self.old)
 
     def type_keys(self) -> frozenset[str] | None:
         """Of the modules in the library; None if the caller's `fpack_imports` writes them."""

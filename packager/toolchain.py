@@ -15,7 +15,7 @@ from pathlib import Path
 from mblob.errors import IncompatibleError, ToolchainError
 from mblob.file_kind import ELF_MAGIC
 from packager.errors import BuildError
-from packager.processes import Command, Processes, check_space, check_written, failure
+from packager.processes import Command, Processes, Runner, check_space, check_written, failure, plainly
 
 C_COMPILERS = ("cc", "gcc", "clang")
 CXX_COMPILERS = ("c++", "g++", "clang++")
@@ -29,10 +29,12 @@ class Toolchain:
     Attributes:
         cc: the command of the C compiler, with the words a caller put behind its name.
         triple: the target it compiles for, as it says itself.
+        runner: runs its compilations.
     """
 
     cc: Command
     triple: str
+    runner: Runner = plainly
 
     @cached_property
     def cxx(self) -> Command:

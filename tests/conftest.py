@@ -52,6 +52,15 @@ def _refuse_skip(report: Any) -> None:
         report.longrepr = f"skipped in CI, where nothing may be missing: {reason}"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests compile is kept for tests alone, and for this run of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MBLOB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.delenv("MBLOB_CACHE", raising=False)
+        yield
+
+
 @pytest.fixture(scope="session")
 def require() -> Callable[[str], str]:
     """`require(tool)`: path of a program, or the test is skipped."""

@@ -63,6 +63,25 @@ def build_findings() -> Iterator[Finding]:
     yield tool("build", "C++ compiler", os.environ.get("CXX") or "c++")
     for name in CROSS_COMPILERS:
         yield tool("build", name, name)
+    yield attempt("build", "kept objects", kept_objects)
+
+
+def kept_objects() -> tuple[str, str]:
+    """How many objects the cache has, and where it is.
+
+    Raises:
+        OSError: it cannot be written; packing does without it then.
+    """
+    from packager.object_cache import object_cache
+
+    cache = object_cache()
+    if cache is None:
+        return "none: MBLOB_CACHE=0, or no home", ""
+    there = next(folder for folder in (cache.folder, *cache.folder.parents) if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise OSError(f"{cache.folder} cannot be written: everything is compiled anew")
+    count, size = cache.size()
+    return f"{count} objects, {size / 2**20:.1f} MiB of at most {cache.limit / 2**20:.0f}", str(cache.folder)
 
 
 def tool(section: str, name: str, command: str, *, needed: bool = False) -> Finding:

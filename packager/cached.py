@@ -1,0 +1,49 @@
+"""Compilations whose object may be there already."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from packager.compile_key import can_have_key, key_of
+from packager.object_cache import ObjectCache
+from packager.processes import Job, Processes, Runner, plainly
+
+# Seconds: a file is surely what it was if it has not changed for so long before it was read. Clocks of file systems
+# are no finer than that (FAT), and most are much finer.
+_SETTLED = 2.0
+
+
+def runner_with(cache: ObjectCache | None) -> Runner:
+    """Runs compilations, with a cache or without."""
+    return plainly if cache is None else Cached(cache)
+
+
+@dataclass(frozen=True)
+class Cached:
+    """Runs a compilation, as of `packager.processes.run_all`, unless its object is in a cache."""
+
+    cache: ObjectCache
+
+    def __call__(self, processes: Processes, job: Job, cwd: Path) -> tuple[int, str]:
+        """Exit status and everything printed; nothing is printed where nothing ran."""
+        if not can_have_key(job):
+            return processes.run(job.command, cwd)
+        started = time.time()
+        key = key_of(job, processes.run, cwd)
+        if key is None:
+            return processes.run(job.command, cwd)
+        output = cwd / job.output
+        found = self.cache.get(key.name)
+        if found is not None:
+            output.write_bytes(found)
+            return 0, ""
+        status, said = processes.run(job.command, cwd)
+        if status == 0 and output.is_file():
+            made = output.read_bytes()
+            settled = key.is_older_than(started - _SETTLED) or key == key_of(job, processes.run, cwd)
+            # An object that has our folder's name in it is of this one export.
+            if made and settled and str(cwd).encode(errors="surrogateescape") not in made:
+                self.cache.put(key.name, made)
+        return status, said

@@ -1,0 +1,352 @@
+"""Objects that are kept: what is not compiled again, what is, and what a bad folder does to it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mblob
+from packager import compile_key, object_cache
+from packager.errors import BuildError
+
+KERNEL = "#include <stdint.h>\nint f(int x) { return x + 1; }\n"
+COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+
+
+def cxx_of(compiler: str) -> str:
+    return {"gcc": "g++", "clang": "clang++"}.get(compiler, "c++")
+
+
+class Tool:
+    """A compiler that notes what it was asked to compile."""
+
+    def __init__(self, folder: Path, real: str) -> None:
+        self.log = folder / "calls"
+        self.path = folder / f"counted-{real}"
+        for path, name in ((self.path, real), (folder / f"counted-{cxx_of(real)}", cxx_of(real))):
+            path.write_text(
+                f'#!/bin/sh\nfor a in "$@"; do [ "$a" = -c ] && echo "$*" >> {self.log}; done\nexec {name} "$@"\n'
+            )
+            path.chmod(0o755)
+
+    def compiles(self, make: Callable[[], object]) -> int:
+        """How many files were compiled while make() ran."""
+        self.log.write_text("")
+        make()
+        return len(self.log.read_text().splitlines())
+
+
+@pytest.fixture(params=COMPILERS)
+def tool(request: pytest.FixtureRequest, tmp_path: Path) -> Tool:
+    (tmp_path / "bin").mkdir()
+    return Tool(tmp_path / "bin", request.param)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("MBLOB_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def objects(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.is_file())
+
+
+def export(tool: Tool, output: Path, text: str | Path = KERNEL, fmt: str = "c", **how: object) -> Callable[[], object]:
+    return lambda: mblob.csource_module(text, fmt).export_library(output, cc=str(tool.path), **how)
+
+
+def test_nothing_is_compiled_twice_and_the_bytes_are_the_same(tmp_path: Path, tool: Tool, folder: Path) -> None:
+    plain, first, again = (tmp_path / name for name in ("plain.so", "first.so", "again.so"))
+    assert tool.compiles(export(tool, plain, cache=False)) > 0
+    assert not folder.exists()
+    assert tool.compiles(export(tool, first)) > 0
+    assert tool.compiles(export(tool, again)) == 0
+    assert plain.read_bytes() == first.read_bytes() == again.read_bytes()
+
+
+def test_packed_forms_rewritten_vectors_and_cxx_are_kept_too(tmp_path: Path, tool: Tool, folder: Path) -> None:
+    vectors = "void twice(float *x) { float4 v = *(float4 *)x; *(float4 *)x = v + v; }\n"
+    for text, fmt in ((KERNEL, "c"), (vectors, "c"), ('extern "C" int f(int x) { return x; }\n', "cc")):
+        prototype = "void twice(float *x)" if "twice" in text else "int f(int x)"
+
+        def make(text: str = text, fmt: str = fmt, prototype: str = prototype) -> None:
+            module = mblob.csource_module(text, fmt, functions=[prototype])
+            module.export_library(tmp_path / "o.so", cc=str(tool.path))
+
+        assert tool.compiles(make) > 0
+        assert tool.compiles(make) == 0
+
+
+CHANGES = {
+    "the text": ({"text": KERNEL.replace("+ 1", "+ 2")}, {}),
+    "an option": ({}, {"options": "-O1"}),
+    "a macro that is not used": ({}, {"options": "-DNOBODY"}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changed_is_compiled(tmp_path: Path, tool: Tool, folder: Path, change: str) -> None:
+    own, how = CHANGES[change]
+    export(tool, tmp_path / "o.so")()
+    assert tool.compiles(export(tool, tmp_path / "o.so", **own, **how)) > 0  # type: ignore[arg-type]
+    assert tool.compiles(export(tool, tmp_path / "o.so")) == 0
+
+
+def test_a_header_that_changed_counts_wherever_it_is_included(tmp_path: Path, tool: Tool, folder: Path) -> None:
+    (tmp_path / "inner.h").write_text("#define N 1\n")
+    (tmp_path / "outer.h").write_text('#include "inner.h"\n')
+    (tmp_path / "n.c").write_text('#include "outer.h"\nint n(void) { return N; }\n')
+    make = export(tool, tmp_path / "o.so", tmp_path / "n.c")
+    assert tool.compiles(make) > 0
+    assert tool.compiles(make) == 0
+    (tmp_path / "inner.h").write_text("#define N 2\n")
+    assert tool.compiles(make) == 1
+    assert mblob.load_module(tmp_path / "o.so").symbol("n", ctypes.c_int, [])() == 2
+
+
+def test_another_compiler_of_the_same_name_compiles(tmp_path: Path, tool: Tool, folder: Path) -> None:
+    export(tool, tmp_path / "o.so")()
+    tool.path.write_text(tool.path.read_text() + "# of another release\n")
+    assert tool.compiles(export(tool, tmp_path / "o.so")) > 0
+
+
+TEXT_HAS_MORE = {
+    "the time": "const char *t(void) { return __TIME__; }",
+    "the date": "const char *t(void) { return __DATE__; }",
+    "the time stamp": "const char *t(void) { return __TIMESTAMP__; }",
+    "incbin": '__asm__(".pushsection .rodata\\n.incbin \\"@\\"\\n.popsection");',
+    "incbin in pieces": '__asm__(".pushsection .rodata\\n.inc" "bin \\"@\\"\\n.popsection");',
+    "incbin, escaped": '__asm__(".pushsection .rodata\\n.INC\\x62IN \\"@\\"\\n.popsection");',
+    "assembler that is included": '__asm__(".include \\"@\\"");',
+    "incbin by a macro of the assembler": (
+        '__asm__(".pushsection .rodata\\n.macro m a\\n.inc\\\\a \\"@\\"\\n.endm\\nm bin\\n.popsection");'
+    ),
+    "machine options in the text": '#pragma GCC optimize("O1")\nint g(void) { return 1; }',
+}
+
+
+@pytest.mark.parametrize("case", TEXT_HAS_MORE)
+def test_a_text_that_is_not_all_is_always_compiled(tmp_path: Path, tool: Tool, folder: Path, case: str) -> None:
+    (tmp_path / "data").write_text("# nothing\n")
+    text = TEXT_HAS_MORE[case].replace("@", str(tmp_path / "data")) + "\nint one(void) { return 1; }\n"
+    make = export(tool, tmp_path / "o.so", text)
+    make()
+    assert tool.compiles(make) == 1  # but what we wrote ourselves is not
+
+
+def test_a_time_of_the_caller_is_part_of_the_text(tmp_path: Path, tool: Tool, folder: Path) -> None:
+    make = export(tool, tmp_path / "o.so", "int t(void) { return __TIME__; }\n",
+                  options="-Wno-builtin-macro-redefined -D__TIME__=7")  # fmt: skip
+    make()
+    assert tool.compiles(make) == 0
+    assert mblob.load_module(tmp_path / "o.so").symbol("t", ctypes.c_int, [])() == 7
+
+
+def test_assembler_without_files_is_kept(tmp_path: Path, tool: Tool, folder: Path) -> None:
+    text = 'int g(int a) { __asm__ volatile("nop\\n\\t" "nop" : "+r"(a) : : "memory"); return a; }\n'
+    make = export(tool, tmp_path / "o.so", text)
+    make()
+    assert tool.compiles(make) == 0
+
+
+@pytest.mark.parametrize("options", ["-MMD", "-g3", "-save-temps=obj"])
+def test_options_that_write_or_hide_more_are_always_compiled(
+    tmp_path: Path, tool: Tool, folder: Path, options: str
+) -> None:
+    make = export(tool, tmp_path / "o.so", options=[options])
+    make()
+    assert tool.compiles(make) > 0
+
+
+def test_errors_are_those_of_the_source(tmp_path: Path, tool: Tool, folder: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(mblob.ToolchainError, match=r"error.*expected") as caught:
+            export(tool, tmp_path / "o.so", "int f( { return 1; }\n")()
+        assert "-c" in caught.value.command
+
+
+def test_a_source_that_changes_while_it_is_compiled_is_not_kept(tmp_path: Path, folder: Path) -> None:
+    """The compiler sees a text that its key is not made of."""
+    source = tmp_path / "n.c"
+    source.write_text("int n(void) { return 1; }\n")
+    compiler = tmp_path / "slowcc"
+    compiler.write_text(
+        f'#!/bin/sh\nfor a in "$@"; do case "$a" in -c) compiles=1;; */n.c) ours=1;; esac; done\n'
+        f'[ "$compiles$ours" = 11 ] && echo "int n(void) {{ return 2; }}" > {source}\nexec cc "$@"\n'
+    )
+    compiler.chmod(0o755)
+    mblob.csource_module(source).export_library(tmp_path / "o.so", cc=str(compiler))
+    source.write_text("int n(void) { return 1; }\n")
+    compiler.write_text('#!/bin/sh\nexec cc "$@"\n')
+    mblob.csource_module(source).export_library(tmp_path / "o.so", cc=str(compiler))
+    assert mblob.load_module(tmp_path / "o.so").symbol("n", ctypes.c_int, [])() == 1
+
+
+# -- the folder ---------------------------------------------------------------------------------------------
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("harm", [cut, flip, lambda p: p.write_bytes(b""), lambda p: (p.unlink(), p.mkdir())])
+def test_damaged_objects_are_compiled_again(tmp_path: Path, folder: Path, harm: Callable[[Path], object]) -> None:
+    tool = Tool(tmp_path, "cc")
+    export(tool, tmp_path / "o.so")()
+    good = (tmp_path / "o.so").read_bytes()
+    for path in objects(folder):
+        harm(path)
+    assert tool.compiles(export(tool, tmp_path / "o.so")) > 0
+    assert (tmp_path / "o.so").read_bytes() == good
+    if all(p.is_file() for p in objects(folder)):
+        export(tool, tmp_path / "o.so")()
+    assert (tmp_path / "o.so").read_bytes() == good
+
+
+@pytest.mark.parametrize("place", ["/proc/nowhere", "/dev/full", "/dev/null/x"])
+def test_a_folder_that_cannot_be_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    monkeypatch.setenv("MBLOB_CACHE_DIR", place)
+    mblob.csource_module(KERNEL).export_library(tmp_path / "o.so")
+    assert (tmp_path / "o.so").exists()
+
+
+def test_a_full_disk_is_no_error(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    real = Path.replace
+    monkeypatch.setattr(Path, "replace", lambda self, to: full(self, to) if folder in self.parents else real(self, to))
+    mblob.csource_module(KERNEL).export_library(tmp_path / "o.so")
+    assert (tmp_path / "o.so").exists()
+    assert objects(folder) == []
+
+
+def test_objects_of_others_are_not_linked(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = Tool(tmp_path, "cc")
+    export(tool, tmp_path / "o.so")()
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert tool.compiles(export(tool, tmp_path / "o.so")) > 0
+
+
+def test_it_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MBLOB_CACHE_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert object_cache.object_cache() == object_cache.ObjectCache(tmp_path / "home/.cache/mblob/objects")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert object_cache.object_cache() == object_cache.ObjectCache(tmp_path / "xdg/mblob/objects")
+    monkeypatch.setenv("MBLOB_CACHE_DIR", str(tmp_path / "own"))
+    monkeypatch.setenv("MBLOB_CACHE_SIZE", "3M")
+    assert object_cache.object_cache() == object_cache.ObjectCache(tmp_path / "own/objects", 3 << 20)
+    monkeypatch.setenv("MBLOB_CACHE", "0")
+    assert object_cache.object_cache() is None
+    assert object_cache.object_cache(tmp_path) is not None
+    assert object_cache.object_cache(False) is None
+
+
+def test_what_is_no_setting_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TypeError, match="cache: expected True, False or a folder, found int"):
+        mblob.csource_module(KERNEL).export_library(tmp_path / "o.so", cache=3)
+    monkeypatch.setenv("MBLOB_CACHE_SIZE", "much")
+    with pytest.raises(BuildError, match="MBLOB_CACHE_SIZE='much': expected bytes"):
+        mblob.csource_module(KERNEL).export_library(tmp_path / "o.so")
+
+
+def test_it_does_not_grow_over_its_limit(tmp_path: Path) -> None:
+    cache = object_cache.ObjectCache(tmp_path, 160_000)
+    keys = [f"{i % 16:x}{i:063x}" for i in range(160)]
+    for i, key in enumerate(keys):
+        cache.put(key, bytes([i]) * 3000)
+        for path in objects(tmp_path):
+            if path.name != key[1:]:
+                os.utime(path, (i, i) if path.name != keys[0][1:] else None)
+        assert cache.get(keys[0]) is not None  # used all the time
+    count, size = cache.size()
+    assert 16 <= count < 160
+    assert size <= 160_000
+    cache.put("f" * 64, bytes(20_000))  # larger than its share
+    assert cache.get("f" * 64) is None
+
+
+def test_what_nobody_finished_is_removed(tmp_path: Path) -> None:
+    cache = object_cache.ObjectCache(tmp_path)
+    cache.put("ab", b"x")
+    old, new = tmp_path / "a" / "new-old", tmp_path / "a" / "new-new"
+    old.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    new.write_bytes(b"half")
+    cache.put("ac", b"y")
+    assert not old.exists()
+    assert new.exists()
+    assert cache.size()[0] == 2
+
+
+def test_many_packs_at_once(tmp_path: Path, folder: Path) -> None:
+    script = (
+        "import ctypes, sys, mblob\n"
+        "for i in range(4):\n"
+        "    mblob.csource_module('int f(void) { return %d; }' % i).export_library(sys.argv[1])\n"
+        "    assert mblob.load_module(sys.argv[1]).symbol('f', ctypes.c_int, [])() == i\n"
+    )
+    environment = {**os.environ, "MBLOB_CACHE_SIZE": "100K"}  # so that they remove from under each other
+    running = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path / f"{i}.so")], env=environment) for i in range(4)
+    ]
+    assert [p.wait() for p in running] == [0] * 4
+    assert not [p for p in objects(folder) if p.name.startswith("new-")]
+
+
+def test_files_are_the_users_alone(tmp_path: Path, folder: Path) -> None:
+    mblob.csource_module(KERNEL).export_library(tmp_path / "o.so")
+    assert objects(folder)
+    assert all(stat.S_IMODE(p.parent.stat().st_mode) == 0o700 for p in objects(folder))
+
+
+def test_ccache_keeps_its_own(tmp_path: Path, folder: Path) -> None:
+    launcher = tmp_path / "ccache"
+    launcher.write_text('#!/bin/sh\nexec "$@"\n')
+    launcher.chmod(0o755)
+    mblob.csource_module(KERNEL).export_library(tmp_path / "o.so", cc=f"{launcher} cc")
+    assert objects(folder) == []
+
+
+# -- texts --------------------------------------------------------------------------------------------------
+
+HEADER = b'# 1 "/usr/include/x.h" 1 3 4\n%b\n# 2 "a.c" 2\n'
+PRAGMA = b'#pragma GCC target ("avx2")\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        (PRAGMA, True),
+        (HEADER % PRAGMA, False),  # of a system header, which does not change
+        (HEADER % b"" + PRAGMA, True),
+        (b"#embed <x>\n", True),
+        (b'#embed "." __gnu__::__base64__("AAAA")\n', False),
+        (b"int asm_count;\n", False),
+        (b'int x __asm__("y");\n', False),
+        (b'__asm__(".byte 1\\n.ascii \\"\\\\0x\\"");\n', False),
+        (b'__asm__(R"(.incbin "x")");\n', True),
+        (b'__asm__("nop" R"(.incbin "x")");\n', True),
+        (b'__asm__(".inc"\n# 3 "a.c"\n"bin \\"x\\"");\n', True),
+    ],
+)
+def test_what_a_text_depends_on(text: bytes, more: bool) -> None:
+    assert compile_key._depends_on_more(text) is more
