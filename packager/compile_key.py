@@ -114,7 +114,7 @@ def _files_read(text: bytes, cwd: Path) -> Iterator[Path]:
     """The files whose text this is, but those in the working folder, which are ours."""
     for name in {marker[1] for marker in _LINE_MARKER.finditer(text)}:
         path = cwd / os.fsdecode(name.replace(b"\\\\", b"\\"))
-        if not name.startswith(b"<") and cwd not in path.parents:
+        if not name.startswith(b"<") and cwd not in (path, *path.parents):
             yield path
 
 

@@ -41,6 +41,9 @@ class Processes:
         environment = {**os.environ, "LC_ALL": "C"}
         if cwd is not None:
             environment["TMPDIR"] = str(cwd)  # which is removed, whatever happens
+            # For ccache the folder, which has another name each time, is none; nor is it one in what is compiled.
+            environment.setdefault("CCACHE_BASEDIR", str(cwd))
+            environment.setdefault("CCACHE_NOHASHDIR", "1")
         with self._lock:
             if self._stopped:
                 return -signal.SIGTERM, ""

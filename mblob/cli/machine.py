@@ -241,7 +241,7 @@ def trial(options: list[str], embed: str = "auto") -> tuple[str, str]:
         path = Path(folder) / "trial.so"
         module = mblob.csource_module(TRIAL_SOURCE, functions=[TRIAL_PROTOTYPE])
         module.import_module(mblob.blob_module("mblob.doctor", b"payload"))
-        mblob.export_library(module, path, options=options, embed=embed)
+        mblob.export_library(module, path, options=options, embed=embed, cache=False)
         loaded = mblob.load_module(path)
         values = array.array("f", [1, 2, 3])
         loaded["twice"](values, len(values))
@@ -258,7 +258,7 @@ def registered_loaders() -> tuple[str, str]:
         path = Path(folder) / "unknown.so"
         module = mblob.csource_module(TRIAL_SOURCE)
         module.import_module(mblob.json_module("mblob.doctor.unknown", "x", '{"nodes": []}', []))
-        mblob.export_library(module, path)
+        mblob.export_library(module, path, cache=False)
         try:
             mblob.load_module(path)
         except mblob.LoaderMissingError as error:

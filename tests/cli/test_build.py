@@ -242,3 +242,20 @@ def test_json_tells_what_was_written(pack, kernel: Path, tmp_path: Path) -> None
     done = pack("build", "--kernel", "vadd.c", "-o", "deploy.so", "--json")
     size = (tmp_path / "deploy.so").stat().st_size
     assert json.loads(done.stdout) == {"schema": "mblob/build/1", "file": "deploy.so", "size": size}
+
+
+@pytest.mark.parametrize("how", ["flag", "manifest", "environment"])
+def test_nothing_is_kept_where_that_is_asked_for(pack, kernel: Path, tmp_path: Path, how: str) -> None:
+    cache = {"MBLOB_CACHE_DIR": str(tmp_path / "cache")}
+    if how == "manifest":
+        (tmp_path / "m.toml").write_text('output = "o.so"\nkernels = ["vadd.c"]\ncache = false\nreuse = false\n')
+        assert pack("build", "m.toml", env=cache).returncode == 0
+    else:
+        off = {"MBLOB_CACHE": "0"} if how == "environment" else {}
+        flags = ["--no-cache", "--no-reuse"] if how == "flag" else []
+        assert pack("build", "--kernel", "vadd.c", "-o", "o.so", *flags, env={**cache, **off}).returncode == 0
+    first = (tmp_path / "o.so").read_bytes()
+    assert not (tmp_path / "cache").exists()
+    assert pack("build", "--kernel", "vadd.c", "-o", "o.so", env=cache).returncode == 0
+    assert (tmp_path / "cache" / "objects").is_dir()
+    assert (tmp_path / "o.so").read_bytes() == first

@@ -320,10 +320,14 @@ def test_files_are_the_users_alone(tmp_path: Path, folder: Path) -> None:
 
 def test_ccache_keeps_its_own(tmp_path: Path, folder: Path) -> None:
     launcher = tmp_path / "ccache"
-    launcher.write_text('#!/bin/sh\nexec "$@"\n')
+    launcher.write_text(f'#!/bin/sh\necho "$CCACHE_BASEDIR $PWD $CCACHE_NOHASHDIR $*" >> {tmp_path}/log\nexec "$@"\n')
     launcher.chmod(0o755)
     mblob.csource_module(KERNEL).export_library(tmp_path / "o.so", cc=f"{launcher} cc")
     assert objects(folder) == []
+    compiled = [line.split() for line in (tmp_path / "log").read_text().splitlines() if " -c " in line]
+    assert compiled
+    # Our temporary folder is no part of ccache's key.
+    assert all(base == folder and flag == "1" for base, folder, flag, *_ in compiled)
 
 
 # -- texts --------------------------------------------------------------------------------------------------
