@@ -6,7 +6,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from packager.compile_key import can_have_key, key_of
+from mblob.errors import ToolchainError
+from packager.compile_key import Key, can_have_key, key_of
 from packager.object_cache import ObjectCache
 from packager.processes import Job, Processes, Runner, plainly
 
@@ -20,6 +21,14 @@ def runner_with(cache: ObjectCache | None) -> Runner:
     return plainly if cache is None else Cached(cache)
 
 
+def _key_of(processes: Processes, job: Job, cwd: Path) -> Key | None:
+    """The key; None too where the compiler or the disk fails, which the compilation will say better."""
+    try:
+        return key_of(job, processes.run, cwd)
+    except (OSError, ToolchainError):
+        return None
+
+
 @dataclass(frozen=True)
 class Cached:
     """Runs a compilation, as of `packager.processes.run_all`, unless its object is in a cache."""
@@ -31,7 +40,7 @@ class Cached:
         if not can_have_key(job):
             return processes.run(job.command, cwd)
         started = time.time()
-        key = key_of(job, processes.run, cwd)
+        key = _key_of(processes, job, cwd)
         if key is None:
             return processes.run(job.command, cwd)
         output = cwd / job.output
@@ -42,7 +51,7 @@ class Cached:
         status, said = processes.run(job.command, cwd)
         if status == 0 and output.is_file():
             made = output.read_bytes()
-            settled = key.is_older_than(started - _SETTLED) or key == key_of(job, processes.run, cwd)
+            settled = key.is_older_than(started - _SETTLED) or key == _key_of(processes, job, cwd)
             # An object that has our folder's name in it is of this one export.
             if made and settled and str(cwd).encode(errors="surrogateescape") not in made:
                 self.cache.put(key.name, made)

@@ -99,7 +99,8 @@ def kept(pack, **env: str) -> dict:
 
 def test_objects_that_are_kept_are_told_with_their_place(pack, tmp_path: Path) -> None:
     folder = {"MBLOB_CACHE_DIR": str(tmp_path / "cache"), "MBLOB_CACHE_SIZE": "7M"}
-    assert (kept(pack, **folder)["version"], (tmp_path / "cache").exists()) == ("0 objects, 0.0 MiB of at most 7", False)
+    assert kept(pack, **folder)["version"] == "0 objects, 0.0 MiB of at most 7"
+    assert not (tmp_path / "cache").exists()  # looking leaves nothing
     (tmp_path / "k.c").write_text("int f(void) { return 1; }\n")
     assert pack("build", "--kernel", "k.c", "-o", "o.so", env=folder).returncode == 0
     found = kept(pack, **folder)
