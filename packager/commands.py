@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mblob.paths import include_dir
 from packager.nodes import SourceNode
 from packager.options import compile_options, options_behind_preprocessor
-from packager.processes import Command
+from packager.processes import Command, Job
 from packager.toolchain import Toolchain
 
 
@@ -20,10 +20,20 @@ def language(node: SourceNode) -> str:
     return "c++" if node.fmt in ("cc", "cpp") else "c"
 
 
-def compiler_of(tools: Toolchain, node: SourceNode) -> Command:
-    """The C or C++ compiler that a source gets, () if it is another: as of `packager.processes.Job.compiler`."""
+_ARCHITECTURES = ("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code")
+
+
+def compile_job(
+    tools: Toolchain, node: SourceNode, label: str, command: Command, options: Sequence[str],
+    words: Callable[[str], str] = str,
+) -> Job:  # fmt: skip
+    """The job of a command that compiles a source; what of it may be kept depends on its compiler."""
     kind = language(node)
-    return () if kind == "cuda" else tools.cxx if kind == "c++" else tools.cc
+    if kind != "cuda":
+        return Job(label, command, words, tools.cxx if kind == "c++" else tools.cc)
+    # nvcc preprocesses for the device and for the host; for more than one device it does so more often.
+    one = not any(o.startswith(_ARCHITECTURES) for o in (*options, *node.options))
+    return Job(label, command, words, tools.nvcc if one else (), ((), ("-U__CUDA_ARCH__",)))
 
 
 _OWN_CONTEXT = re.compile(r"\bvoid\s*\*\s*__tvm_module_ctx\s*(?:=|;)")

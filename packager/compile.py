@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mblob.elf import ElfFile
 from mblob.file_kind import ELF_MAGIC
-from packager.commands import compile_command, compile_preprocessed_command, compiler_of
+from packager.commands import compile_command, compile_job, compile_preprocessed_command
 from packager.errors import BuildError
 from packager.given_functions import functions_of
 from packager.nodes import HostNode, ObjectNode, SourceNode
@@ -82,7 +82,7 @@ def compile_all(
                 words = partial(_of_rewritten, words)
             else:
                 command = compile_command(tools, node, source, output.name, options, work, describe)
-            jobs.append(Job(label, command, words, compiler_of(tools, node)))
+            jobs.append(compile_job(tools, node, label, command, options, words))
             files.append(HostFile(output, label, node.fmt != "c", node.fmt == "cu"))
         elif isinstance(node, ObjectNode):
             files.append(object_file(node, work / f"lib{i}.o"))

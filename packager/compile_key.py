@@ -41,7 +41,7 @@ _MORE_FILES = (
 _TIME = "__mblob_time_of_compilation__"
 _WITHOUT_TIME = tuple(f"-D{name}={_TIME}" for name in ("__TIME__", "__DATE__", "__TIMESTAMP__"))
 # What follows the preprocessor. It would be left out anyway, but people look for these words.
-_STAGES = ("-c", "-S", "-ptx", "-cubin", "-emit-llvm")
+_STAGES = ("-c", "-S", "-ptx", "-cubin", "-fatbin", "-emit-llvm")
 
 _LINE_MARKER = re.compile(rb'^# \d+ "((?:[^"\\\n]|\\.)*)"([ \d]*)$', re.MULTILINE)
 _SYSTEM = b"3"  # the flag of a system header in such a marker
@@ -100,14 +100,15 @@ def key_of(job: Job, run: Run, cwd: Path) -> Key | None:
     if seen is None or _depends_on_more(seen[0]):
         return None
     text, said = seen
-    files = dict.fromkeys((*_programs(job.compiler), *_assembler(job.compiler), *_files_in(said, cwd)))
-    identities = "\n".join(filter(None, map(_identity, files)))
+    read = frozenset(_files_read(text, cwd))  # what is in them is in the text, whatever their times are
+    used = dict.fromkeys((*_programs(job.compiler), *_assembler(job.compiler), *_files_in(said, cwd)))
+    identities = "\n".join(filter(None, (_identity(file) for file in used if file not in read)))
     here = os.fsencode(cwd)
     key = hashlib.sha256()
     for part in (mblob.__version__, shlex.join(job.command), said, identities):
         _add(key, _TEMPORARY.sub(b"temporary", part.encode(errors="surrogateescape").replace(here, b".")))
     _add(key, text.replace(here, b"."))
-    return Key(key.hexdigest(), frozenset(_files_read(text, cwd)))
+    return Key(key.hexdigest(), read)
 
 
 def _files_read(text: bytes, cwd: Path) -> Iterator[Path]:
@@ -135,13 +136,20 @@ def _preprocessed(job: Job, run: Run, cwd: Path) -> tuple[bytes, str] | None:
         words[at - 2] = "c++" if words[at - 2].startswith("c++") else "c"
     words = [word for word in words if word not in _STAGES]
     output = cwd / name
+    texts, answers = [], []
     try:
-        status, said = run((*job.compiler, *_quiet(job.compiler), *_WITHOUT_TIME, "-v", "-E", *words), cwd)
-        return None if status else ((given or output).read_bytes(), said)
+        for more in job.passes:
+            command = (*job.compiler, *_quiet(job.compiler), *_WITHOUT_TIME, "-v", "-E", *words, *more)
+            status, said = run(command, cwd)
+            if status:
+                return None
+            texts.append((given or output).read_bytes())
+            answers.append(said)
     except FileNotFoundError:
         return None
     finally:
         output.unlink(missing_ok=True)
+    return b"\n".join(texts), "\n".join(answers)
 
 
 def _quiet(compiler: Command) -> tuple[str, ...]:

@@ -217,16 +217,23 @@ def compile_device(
             path = source.absolute()
         task = Task(path, label, wanted, archs, words, f"code.{wanted}")
         for step in lines(command, task):
-            own = step[: len(command)] == command and _is_one_pass(command, task)
-            run_all([Job(label, step, compiler=command if own else ())], work, runner=runner_with(cache))
+            passes = _passes(command, task)
+            own = command if passes and step[: len(command)] == command else ()
+            run_all([Job(label, step, compiler=own, passes=passes)], work, runner=runner_with(cache))
         return (work / task.output).read_bytes(), wanted
 
 
-def _is_one_pass(command: Command, task: Task) -> bool:
-    """Whether there is one preprocessed text, which all of the code is made of: in a fatbin each architecture has its
-    own, and hipcc preprocesses as it likes."""
-    several = task.fmt == "fatbin" or any(o.startswith(("-gencode", "--generate-code")) for o in task.options)
-    return not several and not any("hipcc" in Path(word).name for word in command)
+def _passes(command: Command, task: Task) -> tuple[Command, ...]:
+    """Options of each preprocessor run, as of `packager.processes.Job.passes`; () where that is not known: hipcc
+    preprocesses as it likes, and so do options of the caller for more architectures."""
+    more = any(o.startswith(("-gencode", "--generate-code", "-arch", "-code")) for o in task.options)
+    if more or any("hipcc" in Path(word).name for word in command):
+        return ()
+    if task.fmt != "fatbin":
+        return ((),)
+    if not all(arch.isdigit() for arch in task.archs):  # others have macros of their own
+        return ()
+    return tuple(("-U__CUDA_ARCH__", f"-D__CUDA_ARCH__={arch}0") for arch in task.archs) or ((),)
 
 
 def _archs(language: Language, kind: str, fmt: str, arch: Arch) -> tuple[str, ...]:

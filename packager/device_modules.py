@@ -73,7 +73,7 @@ def device_module(
         arch: architecture to compile for ("sm_90", "gfx90a"); a fatbin takes several.
         options: for the compiler, a text or a list.
         launch: launch tags of the kernels that give none.
-        cache: of code that was compiled, as of `export_library`. Fatbins, and what hipcc makes, are always compiled.
+        cache: of code that was compiled, as of `export_library`. What hipcc makes is always compiled.
 
     Raises:
         OSError: no file at the path.

@@ -99,12 +99,14 @@ class Job:
         words: makes what the compiler prints of it that of the source as its author knows it.
         compiler: the words that the command starts with, of a compiler that follows gcc's command line: what it makes
             may be kept for the next time; () of others.
+        passes: further options of each preprocessor run that the compiler makes of the source.
     """
 
     culprit: str
     command: Command
     words: Callable[[str], str] = str
     compiler: Command = ()
+    passes: tuple[Command, ...] = ((),)
 
     @property
     def output(self) -> str:
