@@ -49,7 +49,7 @@ class ObjectCache:
                 # Whoever writes an object writes code that the library will run.
                 if status.st_uid != os.geteuid() or status.st_size > self.limit:
                     return None
-                content = file.read(self.limit + 1)
+                content = file.read(status.st_size)
         except OSError:
             return None
         data = content[HEAD:]
