@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +20,9 @@ from tests.loader import payloads
 
 Array = Any
 Entry = list[int]
+ROOT = Path(__file__).resolve().parents[2]
+DATA = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+KERNEL = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
 RANDOM = np.random.default_rng(7)
 
 
@@ -108,6 +114,14 @@ class Graph:
                 rtol=self.rtol,
                 atol=self.atol * max(1.0, abs(wanted).max()),
             )
+
+
+class Cases(dict[str, Graph]):
+    """Graphs of a test file by their symbols."""
+
+    def add(self, graph: Graph) -> None:
+        assert graph.symbol not in self
+        self[graph.symbol] = graph
 
 
 def export(modules: Sequence[mblob.Module], folder: Path) -> mblob.Module:
@@ -253,3 +267,39 @@ def arrange(value: Array, letters: str, layout: str) -> Array:
         order.append(places[used.get(letter, 0)])
         used[letter] = used.get(letter, 0) + 1
     return np.ascontiguousarray(out.transpose(order))
+
+
+def small_convolution(symbol: str, **changes: Any) -> Graph:
+    """A small convolution with a bias and a relu; `changes` are attributes, None removes one."""
+    g = Graph(symbol)
+    x, w, b = floats(1, 4, 6, 6), floats(8, 4, 3, 3), floats(8)
+    y = np.maximum(convolve(x, w, [1, 1], [1] * 4, [1, 1]) + b.reshape(-1, 1, 1), 0)
+    attrs: dict[str, Any] = {
+        "strides": [1, 1],
+        "padding": [1, 1, 1, 1],
+        "dilation": [1, 1],
+        "groups": 1,
+        "data_layout": "NCHW",
+        "kernel_layout": "OIHW",
+        "out_layout": "",
+        **changes,
+    }
+    entry = g.kernel(
+        "dnnl.conv2d_bias_relu",
+        [g.input(x), g.const(w), g.const(b)],
+        y.shape,
+        **{k: v for k, v in attrs.items() if v is not None},
+    )
+    return g.result(entry, y.astype("float32"))
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run it in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        text=True,
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+    )

@@ -14,12 +14,10 @@ import numpy as np
 import pytest
 
 from tests.loader import dnnl_graphs as ref
-from tests.loader.dnnl_graphs import ACTIVATIONS, Graph, arrange
+from tests.loader.dnnl_graphs import ACTIVATIONS, DATA, KERNEL, Graph, arrange
 
 Random = np.random.Generator
 SEEDS = int(os.environ.get("DNNL_SEEDS", "15"))
-DATA = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
-KERNEL = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
 
 
 def some(random: Random, *shape: int) -> Any:
@@ -34,18 +32,32 @@ def shuffled(random: Random, letters: str) -> str:
     return "".join(random.permutation(list(letters))) if random.random() < 0.4 else letters
 
 
+def channels(random: Random, groups: int) -> int:
+    return groups * int(random.choice([1, 2, 3, 5, 16] if groups > 1 else [1, 2, 3, 4, 5, 16, 17, 32]))
+
+
 def convolution(random: Random, g: Graph) -> None:
+    """Also with windows that lie in the padding alone, and deconvolutions that cut all that one point reaches."""
     axes = int(random.integers(1, 4))
     deconv = random.random() < 0.4
     groups, strides = int(random.choice([1, 1, 2, 3])), pick(random, 1, 3, axes)
-    ins, outs = (groups * int(random.integers(1, 6)) for _ in range(2))
+    ins, outs = channels(random, groups), channels(random, groups)
     kernel, dilation = pick(random, 1, 3, axes), pick(random, 1, 2, axes)
-    # No window lies in the padding alone: there oneDNN 2.6 forgets the bias of a convolution with a sum.
-    padding = [p if k > 1 else 0 for p, k in zip(pick(random, 0, 1, 2 * axes), kernel * 2)]
-    x = some(random, int(random.integers(1, 4)), ins, *pick(random, 6, 9, axes))
+    padding = pick(random, 0, 3 if random.random() < 0.3 else 1, 2 * axes)
+    extents = pick(random, 6, 9, axes)
+    if random.random() < 0.2:  # a small one, between wide paddings
+        at = int(random.integers(0, axes))
+        extents[at], dilation[at] = int(random.integers(1, 3)), int(random.integers(1, 5))
+        padding[at] = padding[axes + at] = 0 if deconv else (kernel[at] - 1) * dilation[at]
+    if deconv and random.random() < 0.8:  # else more than a point reaches is cut
+        padding = [min(p, (k - 1) * d) for p, k, d in zip(padding, kernel * 2, dilation * 2)]
+    x = some(random, int(random.integers(1, 4)), ins, *extents)
     extra = [int(random.integers(0, s)) for s in strides]
     if deconv:
         w = some(random, ins, outs // groups, *kernel)
+        whole = [(e - 1) * s + (k - 1) * d + 1 for e, s, k, d in zip(extents, strides, kernel, dilation)]
+        padding = [p if f > padding[i % axes] + padding[i % axes + axes] else 0
+                   for i, (p, f) in enumerate(zip(padding, whole * 2))]  # fmt: skip
         y = ref.transposed(x, w, strides, padding, dilation, groups, extra)
         letters = "IO" + KERNEL[axes][2:]
         name = f"deconv{axes}d"
@@ -78,10 +90,10 @@ def fuse(
         given = bias.reshape(forms[int(random.integers(0, 3))])
         sent.append(g.const(given) if random.random() < 0.7 else g.input(given))
         suffix, y = "_bias", y + bias.reshape(channels)
-        if random.random() < 0.4:
-            other = some(random, *y.shape)
-            sent.append(g.input(arrange(other, letters, layout)))
-            suffix, y = "_bias_sum", y + other
+    if random.random() < 0.4:
+        other = some(random, *y.shape)
+        sent.append(g.input(arrange(other, letters, layout)))
+        suffix, y = f"{suffix}_sum", y + other
     if random.random() < 0.5:
         activation = str(random.choice(list(ACTIVATIONS)))
         y, suffix = ACTIVATIONS[activation](y), f"{suffix}_{activation}"
@@ -183,7 +195,7 @@ def quantized(random: Random, g: Graph) -> None:
     ins, outs = pick(random, 1, 20, 2)
     low = 0 if types[0] == "uint8" else -60
     axes = 2 if kind == "conv2d" else 0
-    w = random.integers(-30, 30, (outs, ins, *[3] * axes)).astype("int8")
+    w = random.integers(-30, 30, (outs, ins, *pick(random, 1, 3, axes))).astype("int8")
     x = random.integers(low, 60, (2, ins, *[6] * axes)).astype(types[0])
     y = ref.convolve(x, w, [1, 1], [1] * 4, [1, 1]) if axes else x.astype("float64") @ w.T
     shape = (1, -1, *[1] * axes)

@@ -57,6 +57,7 @@ struct dn_operation {
   size_t extra_count;
   struct dn_operand sum; /* added to by a post-op: dst begins with its bytes */
   const struct dn_view *sum_view, *dst_view;
+  bool add_sum_apart; /* by a binary post-op instead */
   void *post_ops;
   size_t post_op_count;
 };

@@ -146,6 +146,17 @@ static int check_extents(struct dn_build *build, struct convolution *c) {
   return MBLOB_OK;
 }
 
+/* Whether some result has no data under any point of its window, on one axis at least: where that is so, oneDNN 2.6.3 ends
+ * the process in a fused sum, or loses it (seen with AVX-512). */
+static bool has_empty_window(const struct convolution *c) {
+  for (int i = 0; i < c->axes; ++i) {
+    int64_t in = c->src.dims[i + 2], last = (c->dst.dims[i + 2] - 1) * c->strides[i], step = c->dilation[i] + 1;
+    int64_t reach = (c->kernel[i] - 1) * step + 1;
+    if (reach <= c->before[i] || last - c->before[i] >= in || step > in) return true;
+  }
+  return false;
+}
+
 static int convolve(struct dn_build *build, bool transposed) {
   struct convolution c = {.transposed = transposed};
   struct dn_operation op = {.dst_view = &c.dst};
@@ -153,6 +164,7 @@ static int convolve(struct dn_build *build, bool transposed) {
   if (status || (status = read_numbers(build, &c)) || (status = read_weights(build, &c, &op.weights)) ||
       (status = check_extents(build, &c)))
     return status;
+  op.add_sum_apart = !transposed && has_empty_window(&c);
   bool grouped = c.groups > 1 || c.weights.rank > c.src.rank;
   int64_t dims[DN_MAX_RANK];
   dims[0] = c.groups;

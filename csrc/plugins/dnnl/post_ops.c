@@ -113,7 +113,7 @@ static int append_sum(struct dn_build *build, struct dn_operation *op, size_t te
   if (sum->rank != dst->rank || memcmp(sum->dims, dst->dims, (size_t)sum->rank * sizeof(*sum->dims)))
     return dn_fail_build(build, MBLOB_E_FORMAT, "the summand is %s, and the result is %s",
                          dn_tensor_text(sum, one, sizeof(one)), dn_tensor_text(dst, other, sizeof(other)));
-  if (sum->type != dst->type) return append_converted_sum(build, op, tensor, scale);
+  if (sum->type != dst->type || op->add_sum_apart) return append_converted_sum(build, op, tensor, scale);
   int status = dn_operand(build, tensor, &op->sum);
   op->sum_view = op->dst_view;
   return status ? status : told(build, op, build->library->version->append_sum(op->post_ops, scale));
