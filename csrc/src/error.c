@@ -135,6 +135,30 @@ void mb_error_prefix(const char *context) {
 
 int mb_error_restatus(int status) { return state.info.status = status; }
 
+static const char *name_of(int status) {
+  switch (status) {
+#define NAME(name) \
+  case name: return " (" #name ")";
+    NAME(MBLOB_E_ARGUMENT)
+    NAME(MBLOB_E_NOT_FOUND)
+    NAME(MBLOB_E_FORMAT)
+    NAME(MBLOB_E_DIGEST)
+    NAME(MBLOB_E_INCOMPATIBLE)
+    NAME(MBLOB_E_LOADER)
+    NAME(MBLOB_E_KERNEL)
+    NAME(MBLOB_E_IO)
+    NAME(MBLOB_E_MEMORY)
+#undef NAME
+    default: return "";
+  }
+}
+
+int mb_fail_returned(int returned, uint64_t before, int unknown, const char *what) {
+  if (state.serial != before) return state.info.status;
+  const char *name = name_of(returned);
+  return mb_fail(*name ? returned : unknown, "%s failed with status %d%s and gave no reason", what, returned, name);
+}
+
 uint64_t mb_error_serial(void) { return state.serial; }
 
 uint32_t mblob_abi_version(void) { return MBLOB_ABI_VERSION; }

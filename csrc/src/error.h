@@ -25,6 +25,10 @@ void mb_set_kernel_error(const char *text);
 void mb_error_prefix(const char *context);
 /* Rises with each failure on this thread: tells whether a callee recorded one. */
 uint64_t mb_error_serial(void);
+/* After code of others returned a status that is not MBLOB_OK: the failure that it recorded since `before`, or else one that says
+ * "WHAT failed with status 70 (MBLOB_E_MEMORY) and gave no reason", of that status, or of `unknown` if there is none of its number.
+ * The failure's status, never MBLOB_OK. */
+int mb_fail_returned(int returned, uint64_t before, int unknown, const char *what);
 /* Let the current failure count as another; the text stays. The status. */
 int mb_error_restatus(int status);
 

@@ -197,6 +197,12 @@ int mb_loader_check(const mblob_module *module) {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static int loader_failed(const mblob_module *module, int status, uint64_t before) {
+  char what[96];
+  (void)snprintf(what, sizeof(what), "the loader of '%.64s'", module->type_key);
+  return mb_fail_returned(status, before, MBLOB_E_LOADER, what);
+}
+
 static int run_open(mblob_module *module) {
   enum mb_found found = find_loader(module, &module->use->loader);
   if (found == MB_ABSENT) return missing(module);
@@ -215,9 +221,7 @@ static int run_open(mblob_module *module) {
   if (!module->use->loader.open) return MBLOB_OK;
   uint64_t before = mb_error_serial();
   int status = module->use->loader.open(module->use->loader.context, &info, &module->use->self);
-  if (status && mb_error_serial() == before)
-    status = mb_fail(MBLOB_E_LOADER, "the loader of '%s' failed and gave no reason", module->type_key);
-  return status;
+  return status ? loader_failed(module, status, before) : MBLOB_OK;
 }
 
 /* Open the module unless it is open. One call of the loader's `open` per module; others wait for it. A
@@ -297,9 +301,7 @@ int mb_loader_find(mblob_module *module, const char *name, mblob_function **out,
   status = module->use->loader.function(module->use->self, name, &target);
   if (status) {
     *closed = status == MBLOB_E_LOADER && module->is_created; /* it has nothing to open; what it stands for cannot be */
-    if (mb_error_serial() == before)
-      (void)mb_fail(status, "the loader of '%s' failed at function '%s'", module->type_key, name);
-    return mblob_last_error_info()->status;
+    return loader_failed(module, status, before);
   }
   return target ? keep(module, name, target, out) : MBLOB_OK;
 }

@@ -115,6 +115,32 @@ static void one_that_cannot_start_says_why_and_may_start_later(void) {
   mblob_module_release(module);
 }
 
+static void in_child_fails(int status, const char *text) {
+  mblob_module *module;
+  int64_t value;
+  CHECK(mblob_open(place("keyed.so"), NULL, &module) == MBLOB_OK);
+  CHECK(status_of(module, "in_child", &value) == status);
+  CHECK(mblob_last_error_info()->status == status && strstr(mblob_last_error(), text));
+  mblob_module_release(module);
+}
+
+static void the_status_of_one_that_fails_without_a_text_is_told(void) {
+  setenv("MBLOB_PLUGIN_PATH", place("plugins_a"), 1);
+  setenv("TOY_FAILS_AS_OK", "1", 1); /* no failure is a success */
+  in_child_fails(MBLOB_E_KERNEL, "libtoy.so.1 is odd");
+  setenv("TOY_STARTS_AS", "60", 1);
+  in_child_fails(MBLOB_E_IO, "its start failed with status 60 (MBLOB_E_IO) and gave no reason");
+  setenv("TOY_STARTS_AS", "-3", 1);
+  in_child_fails(MBLOB_E_INCOMPATIBLE, "its start failed with status -3 and gave no reason");
+  unsetenv("TOY_STARTS_AS"), unsetenv("TOY_FAILS_AS_OK");
+  setenv("TOY_OPENS_AS", "70", 1);
+  in_child_fails(MBLOB_E_MEMORY, "open of its plug-in failed with status 70 (MBLOB_E_MEMORY) and gave no reason");
+  setenv("TOY_OPENS_AS", "71", 1);
+  in_child_fails(MBLOB_E_LOADER, "open of its plug-in failed with status 71 and gave no reason");
+  unsetenv("TOY_OPENS_AS");
+  CHECK(child_of("keyed.so") == 15);
+}
+
 static int count_found(void *context, const mblob_plugin_found *found) {
   int *counts = context;
   CHECK(found->struct_size == sizeof(*found));
@@ -332,6 +358,7 @@ int main(int argc, char **argv) {
   APART(one_of_another_version_is_told);
   APART(one_whose_table_lies_is_refused);
   APART(one_that_cannot_start_says_why_and_may_start_later);
+  APART(the_status_of_one_that_fails_without_a_text_is_told);
   APART(all_are_listed_and_describe_themselves);
   APART(functions_outlive_the_module_and_errors_travel);
   APART(memory_of_a_device);

@@ -119,9 +119,10 @@ static int allocate_host(uint64_t size, uint64_t alignment, void **out) {
 
 /* What a plug-in returned, with a text if it gave none. */
 static int told(int status, uint64_t before, const mblob_device_api *api, const char *what) {
-  if (status && mb_error_serial() == before)
-    (void)mb_fail(MBLOB_E_KERNEL, "%s: %s failed with status %d and gave no reason", api->name, what, status);
-  return status ? mblob_last_error_info()->status : MBLOB_OK;
+  char text[96];
+  if (!status) return MBLOB_OK;
+  (void)snprintf(text, sizeof(text), "%.48s: %.40s", api->name, what);
+  return mb_fail_returned(status, before, MBLOB_E_KERNEL, text);
 }
 
 int mb_device_allocate(DLDevice device, uint64_t size, uint64_t alignment, void **out) {

@@ -55,8 +55,7 @@ static int open_module(void *context, const mblob_module_info *info, void **self
   }
   free(instance);
   char where[352];
-  if (mb_error_serial() == before)
-    status = mb_fail(MBLOB_E_LOADER, "its plug-in could not open it and gave no reason");
+  status = mb_fail_returned(status, before, MBLOB_E_LOADER, "open of its plug-in");
   (void)snprintf(where, sizeof(where), "module %llu ('%.64s') of %.255s", (unsigned long long)info->index, info->type_key,
                  *info->path ? info->path : "a library in memory");
   mb_error_prefix(where);
@@ -66,8 +65,10 @@ static int open_module(void *context, const mblob_module_info *info, void **self
 static int find_function(void *self, const char *name, mblob_function **out) {
   struct instance *instance = self;
   void *function = NULL;
+  uint64_t before = mb_error_serial();
   int status = instance->runtime->function(instance->self, name, &function);
-  if (status || !function) return status;
+  if (status) return mb_fail_returned(status, before, MBLOB_E_KERNEL, "function of the plug-in");
+  if (!function) return MBLOB_OK;
   struct bound *b = malloc(sizeof(*b));
   if (b) {
     *b = (struct bound){instance, function};

@@ -155,10 +155,10 @@ int mb_plugin_start(const mblob_plugin *plugin, const char *origin) {
   status = plugin->start ? plugin->start(mb_plugin_host_table()) : MBLOB_OK;
   if (status) {
     char context[320];
-    if (mb_error_serial() == before) (void)mb_fail(status, "it did not start and gave no reason");
+    status = mb_fail_returned(status, before, MBLOB_E_INCOMPATIBLE, "its start");
     (void)snprintf(context, sizeof(context), "plug-in '%s' (%.255s)", head.name, origin);
     mb_error_prefix(context);
-    return mblob_last_error_info()->status;
+    return status;
   }
   if (plugin->device_api_count) status = remember(plugin);
   for (uint32_t i = 0; !status && i < plugin->device_api_count; i++)

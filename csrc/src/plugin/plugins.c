@@ -106,9 +106,10 @@ static int describe(const mblob_plugin *plugin, char *text, size_t size) {
   uint64_t before = mb_error_serial();
   int status = plugin->describe(text, size);
   text[size - 1] = 0;
-  if (status && mb_error_serial() == before)
-    status = mb_fail(status, "plug-in '%s' cannot be used and gave no reason", plugin->name);
-  return status;
+  if (!status) return MBLOB_OK;
+  char what[64];
+  (void)snprintf(what, sizeof(what), "describe of plug-in '%.31s'", plugin->name);
+  return mb_fail_returned(status, before, MBLOB_E_INCOMPATIBLE, what);
 }
 
 int mblob_plugin_describe(const char *name, char *text, size_t size) {

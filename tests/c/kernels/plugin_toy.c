@@ -28,6 +28,8 @@ struct toy {
 static const char *const names[] = {"in_child", "sum", "fails", "silent"};
 
 static int toy_open(const mblob_host *table, const mblob_module_info *info, void **self) {
+  const char *silent = getenv("TOY_OPENS_AS");
+  if (silent) return atoi(silent); /* and no reason */
   struct toy *toy = calloc(1, sizeof(*toy));
   if (!toy || table != host) return table->set_error(MBLOB_E_MEMORY, "toy: no memory");
   toy->letters = (size_t)info->payload_size;
@@ -162,6 +164,12 @@ static int toy_start(const mblob_host *table) {
   (void)snprintf(count, sizeof(count), "%d", before ? atoi(before) + 1 : 1);
   (void)setenv("TOY_STARTS", count, 1);
   host = table;
+  const char *silent = getenv("TOY_STARTS_AS");
+  if (silent) return atoi(silent); /* and no reason */
+  if (getenv("TOY_FAILS_AS_OK")) {
+    (void)table->set_error(MBLOB_OK, "libtoy.so.1 is odd");
+    return -1;
+  }
   return getenv("TOY_FAILS") ? table->set_error(MBLOB_E_INCOMPATIBLE, "libtoy.so.1 is not installed") : MBLOB_OK;
 }
 
