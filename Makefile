@@ -71,8 +71,8 @@ check: ## what CI calls: lint, then test
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory test
 
-bench: env ## measure packing, loading and calling; QUICK=1 for a minute's worth
-	@$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick)
+bench: env ## measure against cp, TVM, linkers, numpy; QUICK=1 two minutes, FOLDER= for 12 GiB
+	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(FOLDER),--folder '$(FOLDER)')
 
 install: ## headers, libmblob and its pkg-config file: PREFIX=/usr/local DESTDIR= COMPAT=1 adds -ltvm_runtime
 	@$(MAKE) --no-print-directory -C csrc install PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' COMPAT='$(COMPAT)'

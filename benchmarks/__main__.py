@@ -1,0 +1,121 @@
+"""Measure packing, opening, calling and models; write RESULTS.md and its pictures.
+
+    python -m benchmarks [--quick] [--only SUBJECT]... [--folder DIR] [--output DIR]
+
+What is measured beside mblob and is not here is left out by name. The full run writes up to 12 GiB to the
+folder, which it removes again, and makes an environment with Apache TVM in build/ if there is none ($TVM_PYTHON names
+a Python that has it).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import (
+    calling,
+    devices,
+    embedding,
+    executors,
+    inputs,
+    opening,
+    packing,
+    peer_tvm,
+    plots,
+    report,
+    starting,
+)
+from benchmarks.results import Section
+from benchmarks.sampling import HERE, SCALES, Bench
+
+SUBJECTS: dict[str, Callable[[Bench], Section | list[Section]]] = {
+    "packing": packing.run,
+    "embedding": embedding.run,
+    "opening": opening.run,
+    "calling": calling.run,
+    "starting": starting.run,
+    "executors": executors.run,
+    "devices": devices.run,
+}
+
+
+def main() -> None:
+    args = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the folder is removed on the way out
+    with tempfile.TemporaryDirectory(prefix="mblob-bench-", dir=args.folder) as name:
+        os.environ["TMPDIR"] = name
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process would compile all that it imports
+        os.environ["PYTHONPYCACHEPREFIX"] = str(Path(name) / "bytecode")
+        bench = Bench(Path(name), SCALES[args.scale], "")
+        bench.say(f"Apache TVM {peer_tvm.VERSION}")
+        bench.tvm = peer_tvm.python(bench.scale.installs)
+        sections = [section for subject in args.only or SUBJECTS for section in _measured(bench, subject)]
+        where = f"{_file_system(bench.folder)}"
+        sections[-1].notes.append(_runtime_size(bench))
+    drawn = plots.pictures(sections)
+    command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
+    text = report.report(sections, command, where, [(p.file, p.title) for p in drawn])
+    args.output.mkdir(parents=True, exist_ok=True)
+    for picture in drawn:
+        (args.output / picture.file).write_text(plots.svg(picture))
+    (args.output / "RESULTS.md").write_text(text)
+    print(text, end="")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure mblob beside others.")
+    parser.add_argument("--scale", choices=SCALES, default="full", help="how much is measured (default: full)")
+    parser.add_argument("--quick", dest="scale", action="store_const", const="quick", help="--scale quick: two minutes")
+    parser.add_argument("--only", action="append", choices=SUBJECTS, metavar="SUBJECT",
+                        help=f"one subject, may be repeated: {', '.join(SUBJECTS)}")  # fmt: skip
+    parser.add_argument("--folder", type=Path, help="where to write what is measured (default: $TMPDIR, else /tmp)")
+    parser.add_argument("--output", type=Path, default=HERE, help="for RESULTS.md and pictures (default: benchmarks)")
+    return parser.parse_args()
+
+
+def _measured(bench: Bench, subject: str) -> list[Section]:
+    """The sections of a subject, each with how busy the machine was."""
+    business = _business()
+    bench.say(f"{subject}. {business}")
+    found = SUBJECTS[subject](bench)
+    sections = found if isinstance(found, list) else [found]
+    for section in sections:
+        section.business = business
+    return sections
+
+
+def _business() -> str:
+    """The load of the machine, and what share of time something waited for a processor."""
+    text = f"Load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors"
+    pressure = Path("/proc/pressure/cpu")
+    words = pressure.read_text().split() if pressure.exists() else []
+    share = next((word[6:] for word in words if word.startswith("avg60=")), None)
+    return f"{text}, something waited for one {float(share):.0f} % of a minute." if share else f"{text}."
+
+
+def _file_system(folder: Path) -> str:
+    """Its kind, by its mount."""
+    best = ("", "an unknown file system")
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, place, kind, *_ = line.split()
+        if folder.resolve().is_relative_to(place) and len(place) >= len(best[0]):
+            best = (place, kind)
+    return best[1]
+
+
+def _runtime_size(bench: Bench) -> str:
+    """The size of the runtime library without debug information."""
+    stripped = bench.path("stripped.so")
+    subprocess.run(["strip", "-o", str(stripped), str(inputs.runtime_library())], check=True)
+    return f"libmblob, stripped: {stripped.stat().st_size / 1000:.0f} kB."
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Calls from Python with three arrays of four floats, beside `np.add(a, b, out=c)` and Apache TVM."""
+
+from __future__ import annotations
+
+from benchmarks import inputs
+from benchmarks.results import Row, Section, Target
+from benchmarks.sampling import Bench, Missing, Worker, alternate
+
+NUMPY = "np.add(a, b, out=c)"
+INTRO = f"""\
+`void add4(const float a[4], const float b[4], float c[4])`: types, shapes and places of all three arrays are
+checked, and the interpreter's lock is released. CPU time of the calling thread for one turn of a loop, the loop's
+own some 20 ns included on both sides; `{NUMPY}` on the same arrays, in the same process, by turns. To be copied:
+arrays that lie between the addresses of floats, of which the kernel gets aligned copies. TVM calls a kernel that
+TVM compiled, in a process of its own with its own numpy."""
+CASES = {
+    "aligned": "call, three numpy arrays",
+    "bound": "call, bound beforehand",
+    "copied": "call, three arrays to be copied",
+    "views": "call, three memoryviews",
+}
+THEIRS = {"arrays": "Apache TVM, call, three numpy arrays", "tensors": "Apache TVM, call, three of its tensors"}
+LIMITS = {"aligned": 0.85, "bound": 0.425}
+
+
+def run(bench: Bench) -> Section:
+    section = Section("Calling", INTRO)
+    bench.say("calls")
+    with Worker("mblob") as worker:
+        worker.ask("prepare", path=inputs.library(bench, "calls", None))
+        section.rows += _rows(bench, worker, CASES)
+    if isinstance(bench.tvm, str):
+        section.notes.append(f"Apache TVM was not measured: {bench.tvm}.")
+    else:
+        try:
+            with Worker("tvm", bench.tvm) as worker:
+                library = bench.path("calls_tvm.so")
+                worker.ask("export", payload="", output=library)
+                worker.ask("prepare", path=library)
+                section.rows += _rows(bench, worker, THEIRS)
+        except Missing as error:
+            section.notes.append(f"Apache TVM was not measured: {error}.")
+    why = "both sides are loops of some hundred nanoseconds: a busy machine moves their ratio by a tenth."
+    for case, limit in LIMITS.items():
+        row = next(r for r in section.rows if r.series == CASES[case])
+        section.targets.append(Target(f"{row.series}: CPU over `{NUMPY}`", limit, row.ratio("cpu"), "x", why))
+    return section
+
+
+def _rows(bench: Bench, worker: Worker, names: dict[str, str]) -> list[Row]:
+    """Each beside numpy, in one worker."""
+    loops = bench.scale.loops
+    cases = {case: (lambda case=case: worker.sample("call", case=case, count=loops)) for case in ("numpy", *names)}
+    found = alternate(cases, 5 * bench.scale.rounds)
+    return [Row(name, None, NUMPY, found[case], found["numpy"]) for case, name in names.items()]

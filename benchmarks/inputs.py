@@ -1,0 +1,82 @@
+"""What is measured with: payloads, kernels, libraries."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import mblob
+from benchmarks.results import MIB
+from benchmarks.sampling import ROOT, Bench
+
+PROTOTYPE = "void add4(const float a[4], const float b[4], float c[4])"
+KERNEL = f"{PROTOTYPE} {{\n  for (int i = 0; i < 4; ++i) c[i] = a[i] + b[i];\n}}\n"
+_runs = itertools.count()
+
+
+def interpreter(bench: Bench) -> tuple[Path, dict[str, str]]:
+    """A Python, and the environment in which it has mblob as if it were installed: a development install pays for a
+    search at each start, an interpreter full of other packages for those."""
+    folder = bench.path("python")
+    if not folder.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    return folder / "bin" / "python", {"PYTHONPATH": f"{ROOT}:{sysconfig.get_path('purelib')}"}
+
+
+def payload_file(bench: Bench, mib: int) -> Path:
+    """A file of random bytes, written once."""
+    path = bench.path(f"payload{mib}")
+    if not path.exists():
+        block = os.urandom(min(mib, 64) * MIB)
+        with path.open("wb") as file:
+            for i in range(0, mib, 64):
+                file.write(i.to_bytes(8, "little"))
+                file.write(memoryview(block)[8 : min(64, mib - i) * MIB])
+    return path
+
+
+def hole_file(bench: Bench, size: int) -> Path:
+    """A file of so many bytes that takes no room."""
+    path = bench.path(f"hole{size}")
+    with path.open("wb") as file:
+        file.truncate(size)
+    return path
+
+
+def new_kernel(bench: Bench) -> Path:
+    """The kernel's source, different each time: no cache has its object."""
+    path = bench.path("kernel.c")
+    path.write_text(f"{KERNEL}const int run_{os.getpid()}_{next(_runs)} = 1;\n")
+    return path
+
+
+def kernel_object(bench: Bench) -> Path:
+    path = bench.path("kernel.o")
+    if not path.exists():
+        source = bench.path("kernel_object.c")
+        source.write_text(KERNEL)
+        command = [*os.environ.get("CC", "cc").split(), "-O2", "-fPIC", "-c", str(source), "-o", str(path)]
+        subprocess.run(command, check=True)
+    return path
+
+
+def library(bench: Bench, name: str, payload: Path | None, count: int = 1) -> Path:
+    """A library with the kernel, and a payload (several times, if asked for)."""
+    path = bench.path(f"{name}.so")
+    if not path.exists():
+        module = mblob.csource_module(KERNEL, functions=[PROTOTYPE])
+        for _ in range(count if payload else 0):
+            module.import_module(mblob.blob_module("raw", payload))
+        mblob.export_library(module, path)
+    return path
+
+
+def runtime_library() -> Path:
+    """The libmblob that Python uses."""
+    import loader
+
+    return next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.*"))

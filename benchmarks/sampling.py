@@ -1,0 +1,165 @@
+"""Measuring: commands and workers, and cases that take turns so that each has the same machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import Sample
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+
+
+class Missing(Exception):
+    """Something that is measured beside mblob is not here; the text names it and says why."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured.
+
+    Attributes:
+        pack, peers, loads, opened: MiB of the payloads that are packed, embedded by others too, loaded by others too,
+            opened (the last are holes).
+        entries: of the library that has many.
+        rounds: of each comparison, at most.
+        loops: calls that are measured as one.
+        installs: whether what is missing may be fetched.
+    """
+
+    pack: Sequence[int]
+    peers: Sequence[int]
+    loads: Sequence[int]
+    opened: Sequence[int]
+    entries: int
+    rounds: int
+    loops: int
+    installs: bool
+
+
+SCALES = {
+    "full": Scale((0, 16, 64, 256, 1024, 3072, 5120), (1, 16, 64, 256, 1024), (1, 16, 64, 256), (1024, 5120),
+                  1000, 7, 20_000, True),
+    "quick": Scale((0, 16, 64, 256), (1, 16), (1, 16, 64), (1024, 5120), 1000, 3, 5_000, False),
+    "tiny": Scale((0, 1), (1,), (1,), (8, 16), 20, 1, 50, False),
+}  # fmt: skip
+
+
+@dataclass
+class Bench:
+    """What all subjects share.
+
+    Attributes:
+        folder: for everything that is written; removed at the end.
+        scale: how much is measured.
+        tvm: a Python that has Apache TVM, or why there is none.
+    """
+
+    folder: Path
+    scale: Scale
+    tvm: Path | str
+    start: float = field(default_factory=time.monotonic)
+
+    def say(self, text: str) -> None:
+        """A line about what is going on."""
+        print(f"{time.monotonic() - self.start:6.0f} s  {text}", file=sys.stderr, flush=True)
+
+    def path(self, name: str) -> Path:
+        return self.folder / name
+
+    def rounds(self, mib: int) -> int:
+        """Fewer where one takes long."""
+        return max(1, min(self.scale.rounds, 2 if mib > 4096 else 3 if mib > 1024 else 5 if mib > 256 else 7))
+
+    def room_for(self, size: int) -> bool:
+        """Whether so many bytes can be written, and a GiB is left."""
+        free = os.statvfs(self.folder)
+        return free.f_bavail * free.f_frsize >= size + (1 << 30)
+
+
+def compiled(bench: Bench, source: Path, *options: str) -> Path:
+    """A program or library of one C file, built once."""
+    target = bench.path(source.stem)
+    if not target.exists():
+        command = [*os.environ.get("CC", "cc").split(), "-std=gnu11", "-O2", str(source), "-o", str(target), *options]
+        subprocess.run(command, check=True)
+    return target
+
+
+def command(bench: Bench, words: Sequence[str | Path], **environment: str) -> Sample:
+    """Run a command to its end.
+
+    Raises:
+        Missing: it failed; with the end of what it said.
+    """
+    runner, report = compiled(bench, HERE / "runner.c"), bench.path("report")
+    done = subprocess.run(
+        [runner, report, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
+        env={**os.environ, **environment}, cwd=bench.folder, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        said = " ".join(done.stderr.split())[-300:]
+        raise Missing(f"{Path(words[0]).name} failed: {said or done.returncode}")
+    wall, cpu, peak = map(float, report.read_text().split())
+    return Sample(wall=wall, cpu=cpu, peak=peak * 1024)
+
+
+class Worker:
+    """A process that measures inside itself: benchmarks/worker.py. Use in a `with` statement."""
+
+    def __init__(self, name: str, python: Path | str = sys.executable) -> None:
+        self.name = name
+        self._process = subprocess.Popen(
+            [str(python), str(HERE / f"worker_{name}.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stderr=subprocess.DEVNULL if name == "tvm" else None, env={**os.environ, "PYTHONPATH": ""},
+        )  # fmt: skip
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.stdin.close()  # type: ignore[union-attr]
+        try:
+            self._process.wait(timeout=30)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._process.stdout.close()  # type: ignore[union-attr]
+
+    def ask(self, action: str, **arguments: Any) -> Any:
+        """The answer to a request.
+
+        Raises:
+            Missing: the process ended instead.
+        """
+        request = json.dumps({"do": action, **arguments}, default=str)
+        try:
+            print(request, file=self._process.stdin, flush=True)
+            answer = self._process.stdout.readline()  # type: ignore[union-attr]
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            raise Missing(f"worker_{self.name} ended while it was asked for {action}")
+        return json.loads(answer)
+
+    def sample(self, action: str, **arguments: Any) -> Sample:
+        return Sample(**self.ask(action, **arguments))
+
+
+def alternate(cases: dict[str, Callable[[], Sample]], rounds: int) -> dict[str, list[Sample]]:
+    """Samples of all cases, which take turns: forwards in one round, backwards in the next. Each is run once before."""
+    found: dict[str, list[Sample]] = {name: [] for name in cases}
+    for case in cases.values():
+        case()
+    for turn in range(rounds):
+        for name in list(cases)[:: -1 if turn % 2 else 1]:
+            found[name].append(cases[name]())
+    return found

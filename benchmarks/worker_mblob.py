@@ -1,0 +1,99 @@
+"""mblob inside one process: packing, opening, calls."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import worker
+
+import mblob
+
+CALLS: dict[str, Callable[[int], object]] = {}
+
+
+def export(object_file: str, payload: str, output: str, digest: str) -> dict[str, float]:
+    """Pack an object and a payload, both files."""
+
+    def action() -> None:
+        module = mblob.static_library(object_file)
+        module.import_module(mblob.blob_module("raw", payload))
+        mblob.export_library(module, output, digest=digest)
+
+    return worker.sampled(action)
+
+
+def load(path: str, count: int, size: int) -> dict[str, float]:
+    """Open a library and list its entries: so many payloads of so many bytes each."""
+
+    def action() -> object:
+        module = mblob.load_module(path)
+        sizes = [(m.type_key, m.payload.nbytes) for m in module.imported_modules]
+        assert sizes == [("raw", size)] * count
+        return module
+
+    return worker.sampled(action, with_faults=True)
+
+
+def look(path: str, count: int, size: int) -> dict[str, float]:
+    """The same without running any of it."""
+
+    def action() -> object:
+        library = mblob.open(path)
+        sizes = [(e.type_key, e.size) for e in library.entries[1:]]
+        assert sizes == [("raw", size)] * count
+        return library
+
+    return worker.sampled(action, with_faults=True)
+
+
+def dlopen(path: str) -> dict[str, float]:
+    """The dynamic linker alone, opening and closing."""
+    unload = ctypes.CDLL(None).dlclose
+    unload.argtypes = [ctypes.c_void_p]
+    return worker.sampled(lambda: unload(ctypes.CDLL(path)._handle), with_faults=True)
+
+
+def prepare(path: str) -> None:
+    """Make the loops of calls; the library at `path` has `add4`, which takes three arrays of 4 floats."""
+    import numpy as np
+
+    function = mblob.load_module(path)["add4"]
+    a, b, c = (np.ones(4, np.float32) for _ in range(3))
+    # floats between the addresses of floats: the kernel gets aligned copies
+    x, y, z = (np.frombuffer(bytearray(17), np.uint8)[1:].view(np.float32) for _ in range(3))
+    views = [memoryview(bytearray(16)).cast("f") for _ in range(3)]
+    bound, add = function.bind(a, b, c), np.add
+    bound()
+    assert c.tolist() == [2.0] * 4
+
+    def loop(call: Callable[..., Any], *arguments: Any) -> Callable[[int], None]:
+        p, q, r = arguments
+
+        def run(count: int) -> None:
+            for _ in range(count):
+                call(p, q, r)
+
+        return run
+
+    def prepared(count: int) -> None:
+        for _ in range(count):
+            bound()
+
+    def numpy(count: int) -> None:
+        for _ in range(count):
+            add(a, b, out=c)
+
+    CALLS.update(
+        aligned=loop(function, a, b, c), copied=loop(function, x, y, z), views=loop(function, *views),
+        bound=prepared, numpy=numpy,
+    )  # fmt: skip
+
+
+def call(case: str, count: int) -> dict[str, float]:
+    return worker.per_call(CALLS[case], count)
+
+
+if __name__ == "__main__":
+    worker.serve({f.__name__: f for f in (export, load, look, dlopen, prepare, call)})

@@ -1,0 +1,73 @@
+"""Apache TVM inside one process, with its own Python: `export_library`, `load_module`, calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm.te as te
+import tvm_ffi
+import worker
+
+CALLS: dict[str, Callable[[int], object]] = {}
+
+
+def kernels() -> Any:
+    """A module with `add4`, compiled by TVM."""
+    a, b = (te.placeholder((4,), name=name) for name in "ab")
+    c = te.compute((4,), lambda i: a[i] + b[i], name="c")
+    function = te.create_prim_func([a, b, c]).with_attr("global_symbol", "add4")
+    return tvm.compile(tvm.IRModule({"add4": function}), target="llvm").mod
+
+
+def export(payload: str, output: str) -> dict[str, float]:
+    """Pack kernels, and a file's bytes as a constant; reading and compiling them is not counted."""
+    module = kernels()
+    if payload:
+        constant = tvm.runtime.tensor(np.fromfile(payload, np.uint8))
+        create = tvm_ffi.get_global_func("ffi.Module.create.const_loader")
+        module.import_module(create({"payload": constant}, {"none": ["payload"]}))
+    return worker.sampled(lambda: module.export_library(output))
+
+
+def load(path: str, count: int) -> dict[str, float]:
+    def action() -> object:
+        module = tvm.runtime.load_module(path)
+        assert len(module.imports) == count
+        return module
+
+    return worker.sampled(action, with_faults=True)
+
+
+def prepare(path: str) -> None:
+    """Make the loops of calls."""
+    function = tvm.runtime.load_module(path)["add4"]
+    arrays = [np.ones(4, np.float32) for _ in range(3)]
+    tensors = [tvm.runtime.tensor(a) for a in arrays]
+    add = np.add
+
+    def loop(p: Any, q: Any, r: Any) -> Callable[[int], None]:
+        def run(count: int) -> None:
+            for _ in range(count):
+                function(p, q, r)
+
+        return run
+
+    def numpy(count: int) -> None:
+        a, b, c = arrays
+        for _ in range(count):
+            add(a, b, out=c)
+
+    CALLS.update(arrays=loop(*arrays), tensors=loop(*tensors), numpy=numpy)
+    CALLS["arrays"](1)
+    assert arrays[2].tolist() == [2.0] * 4
+
+
+def call(case: str, count: int) -> dict[str, float]:
+    return worker.per_call(CALLS[case], count)
+
+
+if __name__ == "__main__":
+    worker.serve({f.__name__: f for f in (export, load, prepare, call)})
