@@ -48,7 +48,8 @@ SUBJECTS: dict[str, Callable[[Bench], Section | list[Section]]] = {
 
 def main() -> None:
     args = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the folder is removed on the way out
+    for number in (signal.SIGINT, signal.SIGTERM):  # the folder is removed on the way out
+        signal.signal(number, lambda found, _: sys.exit(128 + found))
     with tempfile.TemporaryDirectory(prefix="mblob-bench-", dir=args.folder) as name:
         os.environ["TMPDIR"] = name
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process would compile all that it imports

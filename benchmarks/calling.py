@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks import inputs
 from benchmarks.results import Row, Section, Target
-from benchmarks.sampling import Bench, Missing, Worker, alternate
+from benchmarks.sampling import Bench, Worker, alternate, tvm_worker
 
 NUMPY = "np.add(a, b, out=c)"
 INTRO = f"""\
@@ -29,17 +29,12 @@ def run(bench: Bench) -> Section:
     with Worker("mblob") as worker:
         worker.ask("prepare", path=inputs.library(bench, "calls", None))
         section.rows += _rows(bench, worker, CASES)
-    if isinstance(bench.tvm, str):
-        section.notes.append(f"Apache TVM was not measured: {bench.tvm}.")
-    else:
-        try:
-            with Worker("tvm", bench.tvm) as worker:
-                library = bench.path("calls_tvm.so")
-                worker.ask("export", payload="", output=library)
-                worker.ask("prepare", path=library)
-                section.rows += _rows(bench, worker, THEIRS)
-        except Missing as error:
-            section.notes.append(f"Apache TVM was not measured: {error}.")
+    with tvm_worker(bench, section.notes) as theirs:
+        if theirs:
+            library = bench.path("calls_tvm.so")
+            theirs.ask("export", payload="", output=library)
+            theirs.ask("prepare", path=library)
+            section.rows += _rows(bench, theirs, THEIRS)
     why = "both sides are loops of some hundred nanoseconds: a busy machine moves their ratio by a tenth."
     for case, limit in LIMITS.items():
         row = next(r for r in section.rows if r.series == CASES[case])

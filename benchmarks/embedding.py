@@ -12,13 +12,14 @@ from pathlib import Path
 
 from benchmarks import inputs, packing
 from benchmarks.results import MIB, Row, Sample, Section
-from benchmarks.sampling import Bench, Missing, Worker, alternate, command
+from benchmarks.sampling import Bench, Missing, Worker, alternate, command, tvm_worker
 
 INTRO = """\
 Each makes a shared library of a kernel's object and a payload; commands with all that they start. TVM packs in a
 process that is running already, has compiled the kernel, and holds the payload as a constant; its CPU is without
 the linker's, its peak what is added to that. Sizes stop where one takes minutes or more memory than machines have."""
 TVM = "Apache TVM, export_library"
+LARGEST_OF_TVM = 256  # MiB; it holds several copies
 
 # Scripts of the shell: $1 is the object of a kernel, $2 the payload, $3 the library to write, $CC the compiler.
 INCBIN = r"""
@@ -67,13 +68,13 @@ class Peer:
 
     Attributes:
         script: of the shell.
-        largest: MiB; why more is not tried.
+        takes: what keeps it from more than `largest` MiB.
     """
 
     name: str
     script: str
-    largest: int
-    why: str
+    largest: int = sys.maxsize
+    takes: str = ""
 
 
 def peers(bench: Bench) -> tuple[list[Peer], list[str]]:
@@ -81,9 +82,9 @@ def peers(bench: Bench) -> tuple[list[Peer], list[str]]:
     python = sys.executable
     clang = _clang_with_embed(bench)
     wanted = [
-        (Peer(".incbin", INCBIN, 1024, "not tried"), "as"),
-        (Peer("objcopy --add-section", OBJCOPY, 1024, "not tried"), "objcopy"),
-        (Peer("ld -r -b binary", LD, 1024, "not tried"), "ld"),
+        (Peer(".incbin", INCBIN), "as"),
+        (Peer("objcopy --add-section", OBJCOPY), "objcopy"),
+        (Peer("ld -r -b binary", LD), "ld"),
         (Peer("LIEF, add a section", LIEF.replace("{python}", python), 64, "some ten bytes of memory a byte"), None),
         (Peer("clang, #embed", EMBED.replace("{clang}", clang or ""), 64, "some twelve bytes of memory a byte"), clang),
         (Peer("bytes as C text, cc", TEXT.replace("{python}", python), 1, "150 MB of memory and 1.3 s a MiB"), None),
@@ -113,28 +114,15 @@ def run(bench: Bench) -> Section:
     """All peers at all sizes that suit them."""
     section = Section("Packing, beside others", INTRO)
     found, section.notes = peers(bench)
-    worker, reason = _tvm(bench)
-    if reason:
-        section.notes.append(reason)
-    try:
+    with tvm_worker(bench, section.notes) as worker:
         for mib in bench.scale.peers:
             if not bench.room_for(4 * mib * MIB):
                 section.notes.append(f"{mib} MiB was not packed: there is no room for four of that in the folder.")
                 continue
             section.rows += _rows(bench, [p for p in found if p.largest >= mib], worker, mib, section.notes)
-    finally:
-        if worker:
-            worker.__exit__()
-    section.notes += [f"{p.name}: up to {p.largest} MiB, {p.why} more." if p.why == "not tried" else
-                      f"{p.name}: up to {p.largest} MiB; it takes {p.why}." for p in found
-                      if p.largest < max(bench.scale.peers)]  # fmt: skip
+    limited = [peer for peer in found if peer.largest < max(bench.scale.peers)]
+    section.notes += [f"{peer.name}: up to {peer.largest} MiB; it takes {peer.takes}." for peer in limited]
     return section
-
-
-def _tvm(bench: Bench) -> tuple[Worker | None, str]:
-    if isinstance(bench.tvm, str):
-        return None, f"Apache TVM was not measured: {bench.tvm}."
-    return Worker("tvm", bench.tvm), ""
 
 
 def _rows(bench: Bench, found: list[Peer], worker: Worker | None, mib: int, notes: list[str]) -> list[Row]:
@@ -148,23 +136,31 @@ def _rows(bench: Bench, found: list[Peer], worker: Worker | None, mib: int, note
 
     def script(peer: Peer) -> Callable[[], Sample]:
         words: list[str | Path] = ["sh", "-e", "-c", peer.script, peer.name, kernel, payload, output]
-        return lambda: command(bench, words, CC=compiler)
+        return lambda: _fresh(output, lambda: command(bench, words, CC=compiler))
 
     cases.update((peer.name, script(peer)) for peer in found)
-    if worker and mib <= 256:
-        cases[TVM] = lambda: worker.sample("export", payload=payload, output=output)
+    if worker and mib <= LARGEST_OF_TVM:
+        cases[TVM] = lambda: _fresh(output, lambda: worker.sample("export", payload=payload, output=output))
     for name in list(cases):  # those that fail are left out by name
         try:
             cases[name]()
             _check(output, mib)
         except Missing as error:
+            if name in ("cp", packing.DEFAULT):
+                raise
             del cases[name]
             notes.append(f"{name} at {mib} MiB was not measured: {error}.")
     bench.say(f"{len(cases)} ways to embed {mib} MiB")
-    taken = alternate(cases, min(3, bench.rounds(mib)))
+    taken = alternate(cases, min(3, bench.rounds(mib)), warm=False)
     for path in (output, payload, *map(bench.path, ("binary.o", "objcopied.o", "embed.o", "text.o", "text.c"))):
         path.unlink(missing_ok=True)
     return [Row(name, mib, "cp", taken[name], taken["cp"]) for name in cases if name != "cp"]
+
+
+def _fresh(output: Path, action: Callable[[], Sample]) -> Sample:
+    """What an action that writes a new file costs."""
+    output.unlink(missing_ok=True)
+    return action()
 
 
 def _check(output: Path, mib: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import inputs
 from benchmarks.results import MIB, Row, Sample, Section, Target, in_mib, medians, thousand
-from benchmarks.sampling import HERE, ROOT, Bench, Missing, Worker, alternate, compiled
+from benchmarks.sampling import HERE, ROOT, Bench, Worker, alternate, compiled, tvm_worker
 
 PAYLOADS = 4
 EMPTY = "an empty library"
@@ -132,22 +132,13 @@ def _drop(path: Path) -> None:
 def _beside(bench: Bench) -> Section:
     """mblob, Apache TVM and the dynamic linker on libraries of their own."""
     section = Section("Opening, beside others", BESIDE)
-    tvm = None
-    if isinstance(bench.tvm, str):
-        section.notes.append(f"Apache TVM was not measured: {bench.tvm}.")
-    else:
-        tvm = Worker("tvm", bench.tvm)
-    try:
-        with Worker("mblob") as ours:
-            for mib in bench.scale.loads:
-                if bench.room_for(4 * mib * MIB):
-                    bench.say(f"opening {mib} MiB beside others")
-                    section.rows += _rows_beside(bench, ours, tvm, mib)
-    except Missing as error:
-        section.notes.append(f"Cut short: {error}.")
-    finally:
-        if tvm:
-            tvm.__exit__()
+    with tvm_worker(bench, section.notes) as tvm, Worker("mblob") as ours:
+        for mib in bench.scale.loads:
+            if not bench.room_for(4 * mib * MIB):
+                section.notes.append(f"{mib} MiB was not opened: there is no room for four of that in the folder.")
+                continue
+            bench.say(f"opening {mib} MiB beside others")
+            section.rows += _rows_beside(bench, ours, tvm, mib)
     return section
 
 

@@ -1,9 +1,12 @@
 /* What a command costs, all processes that it waits for included.
  *     runner REPORT COMMAND ARGUMENT...
  * Writes "wall cpu peak" to the file REPORT: seconds, seconds (user and system), and the KiB of the largest single process. A small
- * program does the fork, because a process begins with the peak of the one that it was forked from. Exits as the command does. */
+ * program does the fork, because a process begins with the peak of the one that it was forked from. Exits as the command does, which ends
+ * when this does. */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -24,6 +27,7 @@ int main(int argc, char **argv) {
   const double start = now();
   const pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     execvp(argv[2], argv + 2);
     perror(argv[2]);
     _exit(127);

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -154,10 +155,25 @@ class Worker:
         return Sample(**self.ask(action, **arguments))
 
 
-def alternate(cases: dict[str, Callable[[], Sample]], rounds: int) -> dict[str, list[Sample]]:
-    """Samples of all cases, which take turns: forwards in one round, backwards in the next. Each is run once before."""
+@contextmanager
+def tvm_worker(bench: Bench, notes: list[str]) -> Iterator[Worker | None]:
+    """A worker with Apache TVM; None, and a note why, where there is none."""
+    if isinstance(bench.tvm, str):
+        notes.append(f"Apache TVM was not measured: {bench.tvm}.")
+        yield None
+    else:
+        with Worker("tvm", bench.tvm) as worker:
+            yield worker
+
+
+def alternate(cases: dict[str, Callable[[], Sample]], rounds: int, warm: bool = True) -> dict[str, list[Sample]]:
+    """Samples of all cases, which take turns: forwards in one round, backwards in the next.
+
+    Args:
+        warm: whether each is run once before.
+    """
     found: dict[str, list[Sample]] = {name: [] for name in cases}
-    for case in cases.values():
+    for case in cases.values() if warm else ():
         case()
     for turn in range(rounds):
         for name in list(cases)[:: -1 if turn % 2 else 1]:
