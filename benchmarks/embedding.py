@@ -12,13 +12,14 @@ from pathlib import Path
 
 from benchmarks import inputs, packing
 from benchmarks.results import MIB, Row, Sample, Section
-from benchmarks.sampling import Bench, Missing, Worker, alternate, command, tvm_worker
+from benchmarks.sampling import Bench, Missing, Worker, alternate, cleared, command, tvm_worker
 
 INTRO = """\
 Each makes a shared library of a kernel's object and a payload; commands with all that they start. TVM packs in a
 process that is running already, has compiled the kernel, and holds the payload as a constant; its CPU is without
 the linker's, its peak what is added to that. Sizes stop where one takes minutes or more memory than machines have."""
 TVM = "Apache TVM, export_library"
+INTERMEDIATE = ("binary.o", "objcopied.o", "embed.o", "text.o", "text.c", "stub.so")
 LARGEST_OF_TVM = 256  # MiB; it holds several copies
 
 # Scripts of the shell: $1 is the object of a kernel, $2 the payload, $3 the library to write, $CC the compiler.
@@ -136,12 +137,14 @@ def _rows(bench: Bench, found: list[Peer], worker: Worker | None, mib: int, note
 
     def script(peer: Peer) -> Callable[[], Sample]:
         words: list[str | Path] = ["sh", "-e", "-c", peer.script, peer.name, kernel, payload, output]
-        return lambda: _fresh(output, lambda: command(bench, words, CC=compiler))
+        return lambda: command(bench, words, CC=compiler)
 
     cases.update((peer.name, script(peer)) for peer in found)
     if worker and mib <= LARGEST_OF_TVM:
-        cases[TVM] = lambda: _fresh(output, lambda: worker.sample("export", payload=payload, output=output))
+        cases[TVM] = lambda: worker.sample("export", payload=payload, output=output)
+    written = [output, *map(bench.path, INTERMEDIATE)]
     for name in list(cases):  # those that fail are left out by name
+        cleared(*written)
         try:
             cases[name]()
             _check(output, mib)
@@ -151,16 +154,9 @@ def _rows(bench: Bench, found: list[Peer], worker: Worker | None, mib: int, note
             del cases[name]
             notes.append(f"{name} at {mib} MiB was not measured: {error}.")
     bench.say(f"{len(cases)} ways to embed {mib} MiB")
-    taken = alternate(cases, min(3, bench.rounds(mib)), warm=False)
-    for path in (output, payload, *map(bench.path, ("binary.o", "objcopied.o", "embed.o", "text.o", "text.c"))):
-        path.unlink(missing_ok=True)
+    taken = alternate(cases, min(3, bench.rounds(mib)), lambda: cleared(*written))
+    cleared(payload, *written)
     return [Row(name, mib, "cp", taken[name], taken["cp"]) for name in cases if name != "cp"]
-
-
-def _fresh(output: Path, action: Callable[[], Sample]) -> Sample:
-    """What an action that writes a new file costs."""
-    output.unlink(missing_ok=True)
-    return action()
 
 
 def _check(output: Path, mib: int) -> None:

@@ -143,7 +143,7 @@ def _beside(bench: Bench) -> Section:
 
 
 def _rows_beside(bench: Bench, ours: Worker, tvm: Worker | None, mib: int) -> list[Row]:
-    payload, theirs = inputs.payload_file(bench, mib), bench.path("theirs.so")
+    payload, theirs = inputs.payload_file(bench, mib), bench.path(f"theirs{mib}.so")
     library = inputs.library(bench, f"real{mib}", payload)
     cases = {
         "dlopen": lambda: ours.sample("dlopen", path=library),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks import inputs
 from benchmarks.results import MIB, Row, Sample, Section, Target, in_mib, medians
-from benchmarks.sampling import Bench, Worker, alternate, command
+from benchmarks.sampling import Bench, Worker, alternate, cleared, command
 
 DEFAULT = "mblob-pack build"
 PLAIN = "mblob-pack build --digest none"
@@ -16,7 +16,8 @@ INTRO = """\
 `mblob-pack build` of a C kernel and a payload: interpreter start, compile, link and copy. The kernel differs each
 time, so that it really is compiled. In a process: an object instead of a source; CPU is then that of the process,
 without the linker's, and the peak is what is added to the interpreter. Payloads are random bytes in files that are
-in memory; outputs are new files on the same file system; nothing is synced, by `cp` neither."""
+in memory; outputs are new files on the same file system; none waits for the disk, `cp` neither, but
+what the one before left to be written is written before the next starts."""
 
 
 def run(bench: Bench) -> Section:
@@ -37,7 +38,6 @@ def run(bench: Bench) -> Section:
 def build(bench: Bench, payload: Path, output: Path, *options: str) -> Sample:
     """The whole command."""
     source = inputs.new_kernel(bench)
-    output.unlink(missing_ok=True)
     python, environment = inputs.interpreter(bench)
     words = [python, "-m", "mblob.cli.main", "build", "--kernel", source, "--function", inputs.PROTOTYPE,
              "--blob", f"raw={payload}", "-o", output, *options]  # fmt: skip
@@ -46,13 +46,11 @@ def build(bench: Bench, payload: Path, output: Path, *options: str) -> Sample:
 
 def copy(bench: Bench, payload: Path, output: Path) -> Sample:
     """The yardstick."""
-    output.unlink(missing_ok=True)
     return command(bench, ["cp", payload, output])
 
 
 def export(bench: Bench, worker: Worker, payload: Path, output: Path) -> Sample:
     """Inside a process that has packed before."""
-    output.unlink(missing_ok=True)
     given = {"object_file": inputs.kernel_object(bench), "payload": payload, "output": output, "digest": "none"}
     return worker.sample("export", **given)
 
@@ -65,7 +63,7 @@ def _rows(bench: Bench, worker: Worker, mib: int) -> list[Row]:
         PLAIN: lambda: build(bench, payload, output, "--digest", "none"),
         INSIDE: lambda: export(bench, worker, payload, output),
     }
-    found = alternate(cases, bench.rounds(mib))
+    found = alternate(cases, bench.rounds(mib), lambda: cleared(output))
     output.unlink()
     return [Row(name, mib, "cp", found[name], found["cp"]) for name in cases if name != "cp"]
 

@@ -166,16 +166,24 @@ def tvm_worker(bench: Bench, notes: list[str]) -> Iterator[Worker | None]:
             yield worker
 
 
-def alternate(cases: dict[str, Callable[[], Sample]], rounds: int, warm: bool = True) -> dict[str, list[Sample]]:
-    """Samples of all cases, which take turns: forwards in one round, backwards in the next.
+def alternate(
+    cases: dict[str, Callable[[], Sample]], rounds: int, before: Callable[[], None] = lambda: None
+) -> dict[str, list[Sample]]:
+    """Samples of all cases, which take turns; each is run once before.
 
     Args:
-        warm: whether each is run once before.
+        before: what is done before each, and not measured.
     """
     found: dict[str, list[Sample]] = {name: [] for name in cases}
-    for case in cases.values() if warm else ():
-        case()
-    for turn in range(rounds):
-        for name in list(cases)[:: -1 if turn % 2 else 1]:
-            found[name].append(cases[name]())
-    return found
+    for _ in range(rounds + 1):
+        for name, case in cases.items():
+            before()
+            found[name].append(case())
+    return {name: samples[1:] for name, samples in found.items()}
+
+
+def cleared(*paths: Path) -> None:
+    """Remove files, and let nothing that is still to be written wait for the next case."""
+    for path in paths:
+        path.unlink(missing_ok=True)
+    os.sync()
