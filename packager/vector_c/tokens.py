@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+# One letter of an identifier by its number, in C's ways and C++23's; any byte above ASCII is a letter, as for compilers.
+_NUMBERED = r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|\\u\{[0-9A-Fa-f]+\}"
+_LETTER = rf"[A-Za-z_$]|[^\x00-\x7f]|{_NUMBERED}"
 _TOKEN = re.compile(
-    r"""(?P<space>(?:\s|\\\n|//(?:[^\n\\]|\\.|\\\n)*|/\*.*?\*/)+)
-    |(?P<string>(?:u8|[uUL])?R"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)"|(?:u8|[uUL])?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))
-    |(?P<name>[A-Za-z_$][\w$]*)
+    rf"""(?P<space>(?:\s|\\\n|//(?:[^\n\\]|\\.|\\\n)*|/\*.*?\*/)+)
+    |(?P<string>(?:u8|[uUL])?R"(?P<end>[^()\\\s]{{0,16}})\(.*?\)(?P=end)"|(?:u8|[uUL])?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))
+    |(?P<name>(?:{_LETTER})(?:{_LETTER}|\d)*)
     |(?P<number>\.?\d(?:[eEpP][+-]|[\w.'])*)
     |(?P<mark><:(?!:(?![:>]))|:>|<%|%>|<<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|::|\#\#|.)""",
     re.VERBOSE | re.DOTALL,
 )
 # Other spellings of brackets; in C++ `<::` is a `<` before `::`.
 _DIGRAPHS = {"<:": "[", ":>": "]", "<%": "{", "%>": "}"}
+_BY_NUMBER = re.compile(_NUMBERED)
 _DIRECTIVE = re.compile(r"[ \t]*(?:#|%:)(?:[^\n\\]|\\.|\\\n)*", re.DOTALL)
 
 
@@ -29,7 +34,7 @@ class Token:
 
     Attributes:
         kind: "name", "number", "string" or "mark".
-        text: as written; brackets in their usual spelling.
+        text: as written; brackets in their usual spelling, letters of names as themselves.
         space: what stands before it: blanks, comments, directives.
         start: its offset in the source.
         before, out, after: what is written: `space`, then these.
@@ -63,11 +68,21 @@ def tokenize(source: str) -> tuple[list[Token], str]:
             line_start = "\n" in found.group()
             continue
         start = found.start()
-        text = _DIGRAPHS.get(found.group(), found.group())
-        tokens.append(Token(kind, text, source[space_from:start], start, out=found.group()))
+        tokens.append(Token(kind, _usual(kind, found.group()), source[space_from:start], start, out=found.group()))
         space_from = at
         line_start = False
     return tokens, source[space_from:]
+
+
+def _usual(kind: str, text: str) -> str:
+    if kind == "name" and "\\" in text:
+        return _BY_NUMBER.sub(lambda letter: _letter(letter.group()), text)
+    return _DIGRAPHS.get(text, text)
+
+
+def _letter(spelled: str) -> str:
+    number = int(spelled[2:].strip("{}"), 16)
+    return chr(number) if number <= sys.maxunicode else spelled  # which the compiler refuses
 
 
 def written(tokens: list[Token], tail: str) -> str:
