@@ -166,7 +166,7 @@ def _load_descriptor(descriptor: int, options: Any, loaders: Mapping[str, Loader
 
 
 def _start(descriptor: int) -> bytes:
-    """A file's first bytes. Read at random: else the kernel marks the next page, and reads megabytes ahead from there."""
+    """A file's first bytes. Read at random: else the kernel marks the next page, and reads megabytes from there."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
     try:
         return os.pread(descriptor, SNIFF_SIZE, 0)
