@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from loader.benchmark import TimedModel
-from loader.tensor import as_tensor
+from loader.tensor import Tensor, as_tensor, in_place, lent
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -45,10 +45,12 @@ class AotModule(TimedModel):
         self._get_input = module["get_input"]
         self._get_output = module["get_output"]
         self._run = module["run"]
-        self._kept: dict[tuple[str, int], Any] = {}
+        self._kept: dict[tuple[str, int], Tensor] = {}
 
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copy an array into the input `key` (name or index), and others by name.
+
+        One that `set_input_zero_copy` lent is left as it is; the input has memory of its own again.
 
         Raises:
             ValueError: no such input, or another shape or dtype than the model takes.
@@ -56,16 +58,19 @@ class AotModule(TimedModel):
         given: list[tuple[str | int, Any]] = [*params.items()] if key is None else [(key, value), *params.items()]
         for name, array in given:
             self._set_input(name, as_tensor(array, lists=True, what=f"set_input: input {name!r}: "))
+            self._kept.pop(("input", self._index("input", name)), None)
 
     def set_input_zero_copy(self, key: str | int, value: Any) -> None:
         """Use the array's memory as the input from now on; it must be aligned to 64 bytes (`mblob.empty`)."""
-        self.module["set_input_zero_copy"](key, value)
-        self._kept["input", self._index("input", key)] = value
+        tensor = in_place(value, f"set_input_zero_copy: input {key!r}: ")
+        self.module["set_input_zero_copy"](key, tensor)
+        self._kept["input", self._index("input", key)] = tensor
 
     def set_output_zero_copy(self, key: str | int, value: Any) -> None:
         """Let the model write its output `key` into the array; it must be aligned to 64 bytes (`mblob.empty`)."""
-        self.module["set_output_zero_copy"](key, value)
-        self._kept["output", self._index("output", key)] = value
+        tensor = in_place(value, f"set_output_zero_copy: output {key!r}: ")
+        self.module["set_output_zero_copy"](key, tensor)
+        self._kept["output", self._index("output", key)] = tensor
 
     def run(self, **inputs: Any) -> None:
         """Run the model, after setting inputs by name."""
@@ -90,8 +95,9 @@ class AotModule(TimedModel):
         return [CallTime(**row) for row in json.loads(self.module["profile"](repeat))]
 
     def get_input(self, index: str | int, out: Any = None) -> Any:
-        """The input itself, or `out` after copying it there."""
-        return self._get(self._get_input, index, out)
+        """The input itself (read-only, if `set_input_zero_copy` was given such an array), or `out` after copying it there."""
+        found = self._get(self._get_input, index, out)
+        return found if out is not None else lent(self._kept.get(("input", self._index("input", index))), found)
 
     def get_output(self, index: str | int, out: Any = None) -> Any:
         """The output itself, which the next run overwrites, or `out` after copying it there."""

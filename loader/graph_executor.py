@@ -16,7 +16,7 @@ from functools import partial
 
 from loader.benchmark import TimedModel
 from loader.functions import get_global_func
-from loader.tensor import CPU, Tensor, as_tensor
+from loader.tensor import CPU, Tensor, as_tensor, in_place, lent
 from mblob.benchmark import BenchmarkResult
 from mblob.devices import Device
 
@@ -79,14 +79,14 @@ class GraphModule(TimedModel):
             ValueError: no such input, another dtype or shape, strides, or data that is not aligned enough
                 (`mblob.empty` and `mblob.array` give aligned memory).
         """
-        tensor = _in_place(value, f"set_input_zero_copy: input {key!r}: ")
+        tensor = in_place(value, f"set_input_zero_copy: input {key!r}: ")
         self.module["set_input_zero_copy"](key, tensor)
         self._bound["input", self._input_index(key)] = tensor
 
     def get_input(self, key: str | int) -> Tensor:
-        """A view of an input, writable."""
+        """A view of an input; writable, unless `set_input_zero_copy` was given a read-only array."""
         found: Tensor = self._get_input(key)
-        return found
+        return lent(self._bound.get(("input", self._input_index(key))), found)
 
     def get_num_inputs(self) -> int:
         """Number of inputs, parameters among them."""
@@ -106,12 +106,12 @@ class GraphModule(TimedModel):
         """A view of an output, by position or name; with `out` a copy into that array, which is returned.
 
         Raises:
-            ValueError: no such output, or `out` has another dtype or shape.
+            ValueError: no such output, or `out` is read-only or has another dtype or shape.
         """
         if out is None:
             found: Tensor = self._get_output(index)
             return found
-        tensor = _in_place(out, f"get_output: output {index!r}: ")
+        tensor = in_place(out, f"get_output: output {index!r}: ")
         self._get_output(index, tensor)
         return tensor
 
@@ -119,11 +119,9 @@ class GraphModule(TimedModel):
         """Let the model write an output to `value`, from now on; it is kept.
 
         Raises:
-            ValueError: as `set_input_zero_copy`; or the output is an input, or has the bytes of another one.
+            ValueError: as `set_input_zero_copy`; or the array is read-only, the output is an input, or has the bytes of another one.
         """
-        tensor = _in_place(value, f"set_output_zero_copy: output {key!r}: ")
-        if tensor.readonly:
-            raise ValueError(f"set_output_zero_copy: the array for output {key!r} is read-only")
+        tensor = in_place(value, f"set_output_zero_copy: output {key!r}: ")
         self.module["set_output_zero_copy"](key, tensor)
         self._bound["output", self._output_index(key)] = tensor
 
@@ -231,7 +229,7 @@ class GraphModuleDebug(GraphModule):
 
     def debug_get_output(self, node: str | int, out: Any) -> Tensor:
         """Run from the beginning to this node and copy its first output to `out`."""
-        tensor = _in_place(out, f"debug_get_output: node {node!r}: ")
+        tensor = in_place(out, f"debug_get_output: node {node!r}: ")
         self.module["debug_get_output"](node, tensor)
         return tensor
 
@@ -306,13 +304,3 @@ def _create(
 def _info(text: str) -> tuple[Shapes, Types]:
     found = json.loads(text)
     return {name: tuple(shape) for name, shape in found["shape"].items()}, found["dtype"]
-
-
-def _in_place(value: Any, what: str) -> Tensor:
-    """A tensor over the very memory of `value`; `what` begins errors."""
-    if isinstance(value, Tensor):
-        return value
-    strided = not getattr(getattr(value, "flags", None), "c_contiguous", True)
-    if strided:
-        raise ValueError(f"{what}the array is not contiguous, so its memory cannot be used as it is")
-    return as_tensor(value, what=what)

@@ -229,6 +229,26 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
     return _call.tensor_view(data, tuple(view.shape or ()), dtype)
 
 
+def in_place(value: Any, what: str) -> Tensor:
+    """A tensor over the very memory of `value`; `what` begins errors.
+
+    Raises:
+        TypeError: as `as_tensor`.
+        ValueError: it is strided.
+    """
+    if isinstance(value, Tensor):
+        return value
+    strided = not getattr(getattr(value, "flags", None), "c_contiguous", True)
+    if strided:
+        raise ValueError(f"{what}the array is not contiguous, so its memory cannot be used as it is")
+    return as_tensor(value, what=what)
+
+
+def lent(given: Tensor | None, found: Tensor) -> Tensor:
+    """`found`, a view of an executor's input; or the read-only tensor `given` before, if that still is the input."""
+    return given if given is not None and given.readonly and given.address == found.address else found
+
+
 def _of_lists(source: Any, what: str) -> Any:
     try:
         return _numpy("an array of lists").asarray(source)

@@ -20,6 +20,10 @@ from packager.given import check_key, existing_file
 from packager.nodes import PayloadNode, PiecesPayload
 
 
+# Functions that a graph's factory has itself (csrc/src/graph/factory.c): a model of such a name could never be made.
+FACTORY_FUNCTIONS = ("debug_create", "cuda_graph_create", "get_graph_json", "get_graph_params", "remove_params")
+
+
 def json_module(kind: str, symbol: str, graph_json: str | Mapping[str, Any], const_names: Sequence[str] = ()) -> Module:
     """A module of a JSON runtime (dnnl_json, tensorrt, clml, ...); classic.md 5.6.
 
@@ -50,8 +54,10 @@ def graph_executor_factory(
         name: of the function that makes an executor, `mod["default"](device)`.
 
     Raises:
-        BuildError: text that is no JSON. FormatError: bytes that are no parameter dictionary.
+        BuildError: text that is no JSON, or a name that nobody could ask for: empty, with a NUL, or that of a function
+            which factories have themselves. FormatError: bytes that are no parameter dictionary.
     """
+    _check_model_name(name)
     text = _json_text(graph_json, "graph_executor_factory")
     if params is None:
         params = {}
@@ -141,6 +147,19 @@ def safetensors_module(weights: Any) -> Module:
         raise
     node = PayloadNode(safetensors.TYPE_KEY, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=offset)
     return Module(node=node)
+
+
+def _check_model_name(name: Any) -> None:
+    who = "graph_executor_factory: name"
+    if not isinstance(name, str):
+        raise BuildError(f"{who}: expected str, found {type(name).__name__}")
+    if not name or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
+        raise BuildError(f"{who}: {name!r} is no name of a function; expected text without NUL and surrogates")
+    if name in FACTORY_FUNCTIONS:
+        raise BuildError(
+            f"{who}: {name!r} is a function that the factory has itself, so the model could not be made; "
+            f"other names than {', '.join(FACTORY_FUNCTIONS)} are free"
+        )
 
 
 def _json_text(graph: str | Mapping[str, Any], who: str) -> str:

@@ -164,6 +164,9 @@ MBLOB_API int mblob_function_call(mblob_function *function, const TVMValue *args
 MBLOB_API uint32_t mblob_function_alignment(const mblob_function *function);
 /* The C argument types that the library recorded ("const float *, float *, int64_t"), "" when unknown. */
 MBLOB_API const char *mblob_function_signature(const mblob_function *function);
+/* The first argument from which on tensors are results that the function writes, whatever they hold: of methods of
+ * executors (get_output, set_outputs, ...). 0: none is known; what kernels write is in their signature. */
+MBLOB_API int mblob_function_first_output(const mblob_function *function);
 
 /* Look up `name` (imports included) and call it with arguments described by `types`, a comma separated list:
  *   int, int64        int64_t                    float64, double   double

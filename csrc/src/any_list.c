@@ -62,6 +62,8 @@ int TVMBackendAnyListMoveFromPackedReturn(void *anylist, int index, TVMValue *ar
   if (MB_IS_NULL(anylist) || MB_IS_NULL(args) || MB_IS_NULL(type_codes)) return -1;
   struct cell *cell = (struct cell *)anylist + index;
   struct cell moved = {args[ret_offset], type_codes[ret_offset]};
+  int status = mb_return_check_value(moved.value, moved.code);
+  if (status) return mb_named_result(__func__, status);
   if ((moved.code == kTVMStr || moved.code == kTVMBytes) && !copy_text(&moved)) return -1;
   clear(cell);
   *cell = moved;

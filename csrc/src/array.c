@@ -41,6 +41,10 @@ size_t mb_array_references(const DLTensor *handle) {
   return atomic_load(&((const struct array *)(const void *)handle)->references);
 }
 
+bool mb_array_is_view(const DLTensor *handle) {
+  return ((const struct array *)(const void *)handle)->release != NULL;
+}
+
 /* ---- making and freeing ---------------------------------------------------------------------- */
 
 static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice device, struct array **out) {

@@ -3,11 +3,14 @@
 #define MB_ARRAY_H
 
 #include <mblob.h>
+#include <stdbool.h>
 
 /* Only for handles that TVMArrayAlloc, TVMArrayFromDLPack or a result gave. */
 void mb_array_retain(DLTensor *array);
 void mb_array_release(DLTensor *array);
 size_t mb_array_references(const DLTensor *array);
+/* Whether its memory is another's: one that mb_array_view made. */
+bool mb_array_is_view(const DLTensor *array);
 /* A counted view of memory that is another's: compact elements of `tensor`, whose shape is copied.
  * `release(owner)` is called when the last reference goes; on failure the owner stays the caller's. */
 int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner), DLTensor **out);

@@ -66,11 +66,22 @@ static bool parse(const char *text, size_t size, bool stored, DLDataType *out) {
 
 bool mb_dtype_parse(const char *text, size_t size, DLDataType *out) { return parse(text, size, false, out); }
 
-/* The only width of the small floats and DLPack's bool; 0 where there are several. */
-static int fixed_width(int code) {
-  if (code == kDLBfloat) return 16;
-  if (code < kDLBool || code > kDLFloat4_e2m1fn) return 0;
-  return code == kDLFloat4_e2m1fn ? 4 : code >= kDLFloat6_e2m3fn ? 6 : 8;
+/* The widths of an element, in words; NULL if `bits` is one. Integers have any up to 64, users' types any. */
+static const char *other_widths(int code, int bits) {
+  /* Where several are possible they are powers of two, whose sum is a set of them. */
+  static const struct {
+    uint8_t widths;
+    char text[24];
+  } known[] = {[kDLFloat] = {8 | 16 | 32 | 64 | 128, "8, 16, 32, 64 or 128"},
+               [kDLOpaqueHandle] = {64, "64"},
+               [kDLBfloat] = {16, "16"},
+               [kDLComplex] = {32 | 64 | 128, "32, 64 or 128"},
+               [kDLBool] = {8, "8"}};
+  if (code <= kDLUInt) return bits <= 64 || bits == 128 ? NULL : "1 to 64 or 128";
+  if (code > kDLFloat4_e2m1fn) return NULL;
+  if (code <= kDLBool) return bits & known[code].widths && !(bits & (bits - 1)) ? NULL : known[code].text;
+  int width = code == kDLFloat4_e2m1fn ? 4 : code >= kDLFloat6_e2m3fn ? 6 : 8;
+  return bits == width ? NULL : width == 4 ? "4" : width == 6 ? "6" : "8";
 }
 
 bool mb_dtype_check(int code, int bits, int lanes) {
@@ -80,9 +91,9 @@ bool mb_dtype_check(int code, int bits, int lanes) {
                   kDLFloat4_e2m1fn, FIRST_CUSTOM, UINT8_MAX);
   else if (bits < 1 || bits > UINT8_MAX)
     (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: an element of %d bits, expected 1 to %d", bits, UINT8_MAX);
-  else if (fixed_width(code) && bits != fixed_width(code))
-    (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: code %d with elements of %d bits, expected %d", code, bits,
-                  fixed_width(code));
+  else if (other_widths(code, bits))
+    (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: code %d with elements of %d bits, expected %s", code, bits,
+                  other_widths(code, bits));
   else if (lanes < 1 || lanes > UINT16_MAX)
     (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: an element of %d lanes, expected 1 to %d", lanes, UINT16_MAX);
   else

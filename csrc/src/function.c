@@ -79,6 +79,10 @@ const char *mblob_function_signature(const mblob_function *function) {
   return function ? behind(function)->signature : "";
 }
 
+int mblob_function_first_output(const mblob_function *function) {
+  return function ? behind(function)->first_output : 0;
+}
+
 /* ---- calls -------------------------------------------------------------------------------------------- */
 
 /* `rc` is what the callee returned, `before` the count of errors when it was called. */

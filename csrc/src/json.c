@@ -75,14 +75,17 @@ bool mb_json_string(struct mb_json *j, struct mb_slice *out) {
 bool mb_json_uint(struct mb_json *j, uint64_t *out) {
   char c = mb_json_peek(j);
   if (c < '0' || c > '9') return mb_json_fail(j, "expected a whole number");
+  const char *start = j->pos;
   uint64_t value = 0;
   for (; j->pos < j->end && *j->pos >= '0' && *j->pos <= '9'; ++j->pos) {
     unsigned digit = (unsigned)(*j->pos - '0');
     if (value > (UINT64_MAX - digit) / 10) return mb_json_fail(j, "a number above 2^64");
     value = value * 10 + digit;
   }
-  if (j->pos < j->end && (*j->pos == '.' || *j->pos == 'e' || *j->pos == 'E'))
+  if (j->pos < j->end && (*j->pos == '.' || *j->pos == 'e' || *j->pos == 'E')) {
+    j->pos = start;
     return mb_json_fail(j, "expected a whole number");
+  }
   *out = value;
   return true;
 }

@@ -31,13 +31,24 @@ static int call_bound(TVMValue *args, int *codes, int count, TVMRetValueHandle r
   return status;
 }
 
+/* Methods that write to the tensors they are given, all from argument 1 on; argument 0 says of what. */
+static bool writes_arguments(const char *method) {
+  static const char *const writers[] = {"get_input", "get_output", "debug_get_output", "set_outputs", "set_output_zero_copy"};
+  for (size_t i = 0; i < sizeof(writers) / sizeof(*writers); i++)
+    if (strcmp(writers[i], method) == 0) return true;
+  return false;
+}
+
 int mb_method_bind(const struct mb_method *method, void *object, mblob_function **out) {
   struct bound *bound = malloc(sizeof(*bound));
   *out = NULL;
   if (!bound) return mb_fail_memory(sizeof(*bound));
   *bound = (struct bound){method, object};
   int status = mblob_function_create(call_bound, bound, free, out);
-  if (status) free(bound);
+  if (status)
+    free(bound);
+  else
+    (*out)->first_output = writes_arguments(method->name);
   return status;
 }
 

@@ -77,19 +77,21 @@ static int copy_text(struct mb_return *result, const char *data, size_t size) {
 
 /* Take the text that `value` points to into `result`. */
 static int adopt_text(struct mb_return *result) {
-  if (!result->value.v_handle)
-    return mb_fail(MBLOB_E_ARGUMENT, "return value: %s NULL",
-                   result->code == kTVMStr ? "a string that is" : "bytes that are");
   if (result->code == kTVMStr) return copy_text(result, result->value.v_str, strlen(result->value.v_str));
   const TVMByteArray *bytes = result->value.v_handle;
-  if (!bytes->data && bytes->size)
-    return mb_fail(MBLOB_E_ARGUMENT, "return value: %zu bytes whose data is NULL", bytes->size);
   return copy_text(result, bytes->data, bytes->size);
 }
 
-static int check_code(int code) {
+int mb_return_check_value(TVMValue value, int code) {
   bool known = (code >= kTVMArgInt && code <= kTVMNDArrayHandle) || code == kTVMArgBool;
-  return known ? MBLOB_OK : mb_fail(MBLOB_E_ARGUMENT, "return value: type code %d cannot be returned", code);
+  if (!known) return mb_fail(MBLOB_E_ARGUMENT, "return value: type code %d cannot be returned", code);
+  if (code != kTVMStr && code != kTVMBytes) return MBLOB_OK;
+  if (!value.v_handle)
+    return mb_fail(MBLOB_E_ARGUMENT, "return value: %s NULL", code == kTVMStr ? "a string that is" : "bytes that are");
+  const TVMByteArray *bytes = code == kTVMBytes ? value.v_handle : NULL;
+  if (bytes && !bytes->data && bytes->size)
+    return mb_fail(MBLOB_E_ARGUMENT, "return value: %zu bytes whose data is NULL", bytes->size);
+  return MBLOB_OK;
 }
 
 /* A handle that a host gave is what its code says. */
@@ -101,7 +103,7 @@ static int check_handle(TVMValue value, int code) {
 }
 
 int mb_return_set(struct mb_return *result, TVMValue value, int code) {
-  int status = check_code(code);
+  int status = mb_return_check_value(value, code);
   if (!status) status = check_handle(value, code);
   if (status) return status;
   mb_return_drop(result);
@@ -117,7 +119,7 @@ int mb_return_set(struct mb_return *result, TVMValue value, int code) {
 }
 
 int mb_return_check(const char *function, struct mb_return *result) {
-  int status = check_code(result->code);
+  int status = mb_return_check_value(result->value, result->code);
   if (!status && (result->code == kTVMStr || result->code == kTVMBytes)) status = adopt_text(result);
   if (!status) return status;
   result->code = kTVMNullptr;

@@ -17,6 +17,8 @@ struct mb_return {
 /* Store a copy: texts are copied, counted handles get a reference. MBLOB_E_ARGUMENT for a code that cannot be
  * returned. */
 int mb_return_set(struct mb_return *result, TVMValue value, int code);
+/* MBLOB_E_ARGUMENT for a code that cannot be returned, and for a text that is NULL. */
+int mb_return_check_value(TVMValue value, int code);
 /* Check what a kernel stored itself, and copy texts, which may be on its stack. */
 int mb_return_check(const char *function, struct mb_return *result);
 void mb_return_drop(struct mb_return *result);

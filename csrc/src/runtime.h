@@ -52,6 +52,7 @@ struct mblob_function {
   bool counted;               /* MB_ENVIRONMENT: a reference to its target was added */
   char *name;
   uint32_t alignment;
+  uint8_t first_output;  /* mblob_function_first_output() */
   const char *signature; /* "" when unknown */
   union {
     void *address; /* MB_KERNEL: a TVMBackendPackedCFunc */

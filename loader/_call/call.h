@@ -135,6 +135,9 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
 /* Finish a tensor slot: compactness, alignment, what the signature says. */
 bool call_frame_on_host(const DLTensor *tensor);
 bool call_frame_tensor(call_frame *frame, int i, const char *kind);
+/* Whether no tensor from argument `first` on, which the function writes, is read-only; the error names `of`,
+ * argument 0, which says what they would get. */
+bool call_frame_writable(const call_frame *frame, int first, PyObject *of);
 
 /* ---- convert.c, result.c -------------------------------------------------------------------- */
 

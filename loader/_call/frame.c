@@ -146,6 +146,16 @@ static bool check_parameter(call_frame *frame, int i) {
   return true;
 }
 
+bool call_frame_writable(const call_frame *frame, int first, PyObject *of) {
+  for (int i = first; i < frame->count; ++i) {
+    if (!frame->slots[i].is_tensor || !frame->slots[i].readonly) continue;
+    PyErr_Format(PyExc_ValueError, "%U(%R, ...): argument %d: the array is read-only; pass a writable one", frame->name,
+                 of, i);
+    return false;
+  }
+  return true;
+}
+
 bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
   call_slot *slot = &frame->slots[i];
   DLTensor *t = &slot->tensor;

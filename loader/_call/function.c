@@ -13,6 +13,7 @@ typedef struct function_object {
   call_parameter *parameters; /* NULL if the library recorded none */
   int parameter_count;        /* -1 if not recorded */
   uint32_t alignment;
+  int first_output; /* mblob_function_first_output() */
 } function_object;
 
 mblob_function *call_function_handle(PyObject *function) { return ((function_object *)function)->handle; }
@@ -71,7 +72,7 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
   for (Py_ssize_t i = 0; i < count; ++i)
     if (!call_convert_argument(frame, (int)i, args[i])) return false;
   if (frame->parameters == NULL && frame->alignment != 0) call_align_output(frame);
-  return true;
+  return self->first_output == 0 || call_frame_writable(frame, self->first_output, args[0]);
 }
 
 static PyObject *function_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
@@ -100,6 +101,7 @@ PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *o
   self->owner = Py_NewRef(owner ? owner : Py_None);
   self->weakrefs = NULL;
   self->alignment = mblob_function_alignment(handle);
+  self->first_output = mblob_function_first_output(handle);
   self->parameter_count = call_signature_parse(mblob_function_signature(handle), &self->parameters);
   PyObject_GC_Track(self);
   if (self->parameter_count == -2) {

@@ -92,7 +92,16 @@ static void element_types(void) {
       {kDLFloat, 32, 65536, "dtype: an element of 65536 lanes, expected 1 to 65535"},
       {kDLFloat8_e4m3b11fnuz, 32, 1, "dtype: code 9 with elements of 32 bits, expected 8"},
       {kDLBfloat, 8, 1, "dtype: code 4 with elements of 8 bits, expected 16"},
-      {kDLFloat4_e2m1fn, 8, 1, "dtype: code 17 with elements of 8 bits, expected 4"}};
+      {kDLFloat4_e2m1fn, 8, 1, "dtype: code 17 with elements of 8 bits, expected 4"},
+      {kDLFloat6_e3m2fn, 8, 1, "dtype: code 16 with elements of 8 bits, expected 6"},
+      {kDLFloat, 33, 1, "dtype: code 2 with elements of 33 bits, expected 8, 16, 32, 64 or 128"},
+      {kDLFloat, 48, 4, "dtype: code 2 with elements of 48 bits, expected 8, 16, 32, 64 or 128"},
+      {kDLFloat, 4, 1, "dtype: code 2 with elements of 4 bits, expected 8, 16, 32, 64 or 128"},
+      {kDLInt, 65, 1, "dtype: code 0 with elements of 65 bits, expected 1 to 64 or 128"},
+      {kDLUInt, 255, 1, "dtype: code 1 with elements of 255 bits, expected 1 to 64 or 128"},
+      {kDLOpaqueHandle, 32, 1, "dtype: code 3 with elements of 32 bits, expected 64"},
+      {kDLComplex, 96, 1, "dtype: code 5 with elements of 96 bits, expected 32, 64 or 128"},
+      {kDLBool, 1, 1, "dtype: code 6 with elements of 1 bits, expected 8"}};
   for (int i = 0; i < COUNT(wrong); i++) {
     char text[256];
     snprintf(text, sizeof(text), "TVMArrayAlloc: %s", wrong[i].text);
@@ -107,6 +116,14 @@ static void element_types(void) {
   TVM_SAYS(TVMArrayFromDLPack(&managed, &out), from_dlpack);
   CHECK(TVMArrayAlloc(shape, 2, 131, 7, 3, kDLCPU, 0, &out) == 0); /* a custom type */
   CHECK(TVMArrayFree(out) == 0);
+  const DLDataType possible[] = {{kDLInt, 4, 1},    {kDLInt, 24, 1},      {kDLUInt, 1, 1},     {kDLUInt, 128, 1},
+                                 {kDLFloat, 8, 1},  {kDLFloat, 16, 4},    {kDLFloat, 32, 1},   {kDLFloat, 64, 1},
+                                 {kDLFloat, 128, 1}, {kDLComplex, 32, 1}, {kDLComplex, 128, 2}, {kDLOpaqueHandle, 64, 1},
+                                 {kDLBfloat, 16, 1}, {kDLBool, 8, 1},     {kDLFloat6_e2m3fn, 6, 4}};
+  for (int i = 0; i < COUNT(possible); i++) {
+    const DLDataType t = possible[i];
+    CHECK(TVMArrayAlloc(shape, 2, t.code, t.bits, t.lanes, kDLCPU, 0, &out) == 0 && TVMArrayFree(out) == 0);
+  }
 }
 
 static void shapes(void) {
@@ -191,6 +208,32 @@ static void objects(mblob_module *module) {
   TVM_SAYS(TVMObjectDerivedFrom(1, 0, NULL), "TVMObjectDerivedFrom: is_derived is NULL");
 }
 
+/* A cell keeps what it holds when the value that should replace it is none. */
+static void moved_values_are_checked(void) {
+  struct {
+    TVMValue value;
+    int code;
+  } cell = {{.v_int64 = 41}, kTVMArgInt};
+  TVMByteArray lost = {NULL, 3};
+  const struct {
+    TVMValue value;
+    int code;
+    const char *text;
+  } wrong[] = {{{.v_int64 = 5}, 99, "return value: type code 99 cannot be returned"},
+               {{.v_int64 = 5}, -1, "return value: type code -1 cannot be returned"},
+               {{.v_str = NULL}, kTVMStr, "return value: a string that is NULL"},
+               {{.v_handle = NULL}, kTVMBytes, "return value: bytes that are NULL"},
+               {{.v_handle = &lost}, kTVMBytes, "return value: 3 bytes whose data is NULL"}};
+  for (int i = 0; i < COUNT(wrong); i++) {
+    TVMValue value = wrong[i].value;
+    int code = wrong[i].code;
+    char text[128];
+    snprintf(text, sizeof(text), "TVMBackendAnyListMoveFromPackedReturn: %s", wrong[i].text);
+    TVM_SAYS(TVMBackendAnyListMoveFromPackedReturn(&cell, 0, &value, &code, 0), text);
+    CHECK(cell.code == kTVMArgInt && cell.value.v_int64 == 41 && code == wrong[i].code);
+  }
+}
+
 static void what_kernels_call(void) {
   void *out;
   TVMValue value = {.v_handle = NULL};
@@ -211,6 +254,7 @@ static void what_kernels_call(void) {
   TVM_SAYS(TVMBackendAnyListResetItem(NULL, 0), "TVMBackendAnyListResetItem: anylist is NULL");
   TVM_SAYS(TVMBackendAnyListMoveFromPackedReturn(NULL, 0, &value, &code, 0),
            "TVMBackendAnyListMoveFromPackedReturn: anylist is NULL");
+  moved_values_are_checked();
 }
 
 static void the_face_of_mblob(mblob_module *module, mblob_function *function) {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -213,3 +215,17 @@ def test_a_graph_that_is_no_json_names_the_file(pack, error_line, tmp_path: Path
     assert done.returncode == 1
     assert "k.c: " in error_line(done)
     assert not (tmp_path / "o.so").exists()
+
+
+def test_loading_is_timed_without_python_s_imports(model: Path, tmp_path: Path) -> None:
+    script = """
+import sys, time
+from mblob.cli.main import main
+seen, clock = [], time.perf_counter
+time.perf_counter = lambda: seen.append(set(sys.modules)) or clock()
+assert main(["run", "model.so", "x=x.npy", "--name", "small", "--profile"]) == 0
+imported = [sorted(after - before) for before, after in zip(seen, seen[1:])]
+assert len(imported) >= 4 and not any(imported), imported
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

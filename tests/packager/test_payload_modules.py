@@ -18,6 +18,7 @@ from mblob.grammar import decode_payload
 from packager.blob import BlobWriter, contents_of
 from packager.devc_c import to_c
 from packager.errors import BuildError
+from packager.payload_modules import FACTORY_FUNCTIONS, graph_executor_factory
 
 GRAPH = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0]}'
 
@@ -283,3 +284,22 @@ def test_a_file_is_never_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         file.truncate(1 << 40)  # a sparse TiB: reading it whole would be noticed
     module: Callable[..., Any] = mblob.blob_module
     assert len(module("k", tmp_path / "big").payload) == 1 << 40
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", 7, *FACTORY_FUNCTIONS])
+def test_a_model_has_a_name_that_can_be_asked_for(name: object) -> None:
+    with pytest.raises(BuildError, match="graph_executor_factory: name: ") as caught:
+        graph_executor_factory("{}", name=name)  # type: ignore[arg-type]
+    assert repr(name) in str(caught.value) or "found int" in str(caught.value)
+
+
+def test_the_names_that_factories_keep_are_those_of_the_runtime(tmp_path: Path) -> None:
+    factory = graph_executor_factory("{}", name="é get_graph_json")
+    factory.export_library(tmp_path / "m.so")
+    opened = mblob.load_module(tmp_path / "m.so")
+    for name in ("é get_graph_json", *FACTORY_FUNCTIONS):
+        assert opened.get_function(name)
+    with pytest.raises(AttributeError, match="it has: ") as caught:
+        opened.get_function("no_such")
+    listed = str(caught.value).split("it has: ")[1].split(", ")
+    assert sorted(listed) == sorted(("é get_graph_json", *FACTORY_FUNCTIONS))

@@ -144,6 +144,17 @@ static int set_params(struct aot_executor *e, const struct mb_stored_arrays *par
 
 /* ---- methods --------------------------------------------------------------------------------- */
 
+/* Memory that set_input_zero_copy lent is left as it is: it may be read-only. */
+static int assign_input(struct aot_executor *e, size_t i, const DLTensor *from) {
+  DLTensor *to = e->arrays[i], *own = NULL;
+  int status = mb_array_is_view(to) ? mb_tensor_new(to->device, to->ndim, to->shape, to->dtype, &own) : MBLOB_OK;
+  if (!status) status = mb_tensor_assign(e->inputs.names[i], own ? own : to, from);
+  if (!own) return status;
+  mb_array_release(status ? own : to);
+  if (!status) put(e, i, own);
+  return status;
+}
+
 static int set_input(void *object, struct mb_call *call) {
   struct aot_executor *e = object;
   DLTensor *from = NULL;
@@ -151,7 +162,7 @@ static int set_input(void *object, struct mb_call *call) {
   int status = mb_call_expect(call, 2, 2);
   if (!status) status = mb_names_argument(&e->inputs, call, 0, &i);
   if (!status) status = mb_call_tensor(call, 1, &from);
-  return status ? status : mb_tensor_assign(e->inputs.names[i], e->arrays[i], from);
+  return status ? status : assign_input(e, i, from);
 }
 
 /* Use the caller's memory from now on: an array is kept, other memory must outlive the executor. */

@@ -8,6 +8,7 @@
 
 #include "dtype.h"
 #include "error.h"
+#include "graph/text_place.h"
 #include "json.h"
 #include "tensor_check.h"
 
@@ -15,7 +16,7 @@
 struct reader {
   struct mb_json j;
   struct mb_graph_text *text;
-  bool in_node; /* the last one of text->nodes */
+  struct mb_text_place place;
   int status;
   char problem[192]; /* what wrong() said; `j` points to it */
 };
@@ -24,7 +25,22 @@ struct reader {
 static bool wrong(struct reader *r, const char *format, struct mb_slice part) {
   int size = part.size < 48 ? (int)part.size : 48;
   if (!r->j.error) (void)snprintf(r->problem, sizeof(r->problem), format, size, (const char *)part.data);
+  r->place.has_found = true;
   return mb_json_fail(&r->j, r->problem);
+}
+
+/* The same, where the part is a key that should not be there, or the one that is missing. */
+static bool wrong_key(struct reader *r, const char *format, struct mb_slice key) {
+  r->place.key.size = 0;
+  return wrong(r, format, key);
+}
+
+static bool next_key(struct reader *r, struct mb_slice *key) {
+  r->place.key.size = 0;
+  r->place.item = -1;
+  if (!mb_json_next_key(&r->j, key)) return false;
+  r->place.key = *key;
+  return true;
 }
 
 static struct mb_slice slice(const char *text) {
@@ -64,11 +80,15 @@ static bool read_number(struct reader *r, struct mb_numbers *list) {
   return mb_json_uint(&r->j, &number) && add(r, list, number);
 }
 
-/* [item, item, ...] */
+/* [item, item, ...]; of lists in lists the outermost is the place. */
 static bool read_list(struct reader *r, struct mb_numbers *list, item_reader item) {
+  int64_t outer = r->place.item;
   if (!mb_json_begin_array(&r->j)) return false;
-  while (mb_json_next_element(&r->j))
+  for (int64_t i = 0; mb_json_next_element(&r->j); i++) {
+    if (outer < 0) r->place.item = i;
     if (!item(r, list)) return false;
+  }
+  if (!r->j.error) r->place.item = outer;
   return !r->j.error;
 }
 
@@ -127,10 +147,12 @@ static bool read_quoted(struct reader *r, uint64_t *out) {
   struct mb_json inner;
   struct mb_slice text;
   if (mb_json_peek(&r->j) != '"') return mb_json_uint(&r->j, out);
+  const char *start = r->j.pos;
   if (!mb_json_string(&r->j, &text)) return false;
   mb_json_init(&inner, text.data, (size_t)text.size);
-  return (mb_json_uint(&inner, out) && mb_json_end(&inner)) ||
-         mb_json_fail(&r->j, "expected a number in quotes");
+  if (mb_json_uint(&inner, out) && mb_json_end(&inner)) return true;
+  r->j.pos = start;
+  return mb_json_fail(&r->j, "expected a whole number in quotes");
 }
 
 /* ---- nodes ---- */
@@ -142,7 +164,7 @@ static bool read_node_attributes(struct reader *r, struct mb_text_node *node) {
   uint64_t flatten = 0;
   struct mb_slice key;
   if (!mb_json_begin_object(&r->j)) return false;
-  while (mb_json_next_key(&r->j, &key)) {
+  while (next_key(r, &key)) {
     bool ok;
     if (mb_json_is(key, "func_name")) {
       ok = read_text(r, &node->function);
@@ -163,7 +185,7 @@ static bool read_node_attributes(struct reader *r, struct mb_text_node *node) {
   }
   node->flatten = flatten != 0;
   if (r->j.error || node->is_input || found == HAS_ALL) return !r->j.error;
-  return mb_json_fail(&r->j, "attrs of an operator need func_name, num_inputs, num_outputs and flatten_data");
+  return mb_json_fail(&r->j, "an operator needs func_name, num_inputs, num_outputs and flatten_data");
 }
 
 static bool read_op(struct reader *r, struct mb_text_node *node, bool *known) {
@@ -172,7 +194,7 @@ static bool read_op(struct reader *r, struct mb_text_node *node, bool *known) {
   node->is_input = mb_json_is(op, "null");
   *known = true;
   return node->is_input || mb_json_is(op, "tvm_op") ||
-         wrong(r, "op of a node: expected \"null\" or \"tvm_op\", found '%.*s'", op);
+         wrong(r, "expected \"null\" or \"tvm_op\", found '%.*s'", op);
 }
 
 static bool read_links(struct reader *r, struct mb_numbers *list, item_reader item, struct mb_span *out) {
@@ -188,24 +210,24 @@ static bool read_node_keys(struct reader *r, struct mb_text_node *node) {
   bool has_op = false, has_inputs = false, has_attributes = false;
   struct mb_slice key;
   if (!mb_json_begin_object(&r->j)) return false;
-  while (mb_json_next_key(&r->j, &key)) {
+  while (next_key(r, &key)) {
     bool ok;
     if (mb_json_is(key, "op")) {
-      ok = has_op ? wrong(r, "the key '%.*s' twice", key) : read_op(r, node, &has_op);
+      ok = has_op ? wrong_key(r, "the key '%.*s' twice", key) : read_op(r, node, &has_op);
     } else if (mb_json_is(key, "name")) {
       ok = read_text(r, &node->name);
     } else if (mb_json_is(key, "inputs")) {
-      ok = has_inputs ? wrong(r, "the key '%.*s' twice", key)
+      ok = has_inputs ? wrong_key(r, "the key '%.*s' twice", key)
                       : read_links(r, &r->text->links, read_entry, &node->inputs);
       has_inputs = true;
     } else if (mb_json_is(key, "control_deps")) {
       ok = read_links(r, &r->text->controls, read_number, &node->after);
     } else if (mb_json_is(key, "attrs") || mb_json_is(key, "attr")) {
       attributes = r->j;
-      ok = has_attributes ? wrong(r, "the key '%.*s' twice", key) : mb_json_skip(&r->j);
+      ok = has_attributes ? wrong_key(r, "the key '%.*s' twice", key) : mb_json_skip(&r->j);
       has_attributes = true;
     } else {
-      ok = wrong(r, "unknown key '%.*s'; nodes have op, name, inputs, attrs, control_deps", key);
+      ok = wrong_key(r, "unknown key '%.*s'; nodes have op, name, inputs, attrs, control_deps", key);
     }
     if (!ok) return false;
   }
@@ -214,6 +236,7 @@ static bool read_node_keys(struct reader *r, struct mb_text_node *node) {
   if (!has_attributes) return node->is_input || mb_json_fail(&r->j, "an operator without attrs");
   struct mb_json behind = r->j;
   r->j = attributes;
+  r->place.in_attributes = true;
   bool ok = read_node_attributes(r, node);
   if (ok) r->j = behind;
   return ok;
@@ -226,9 +249,12 @@ static bool read_node(struct reader *r, struct mb_numbers *ignored) {
   if (!make_room(r, &items, text->node_count, &text->node_capacity, sizeof(*text->nodes))) return false;
   text->nodes = items;
   text->nodes[text->node_count] = (struct mb_text_node){0};
-  r->in_node = true;
+  const struct mb_text_place outer = r->place;
+  r->place = MB_TEXT_NOWHERE;
+  (void)mb_json_peek(&r->j);
+  r->place.node = r->j.pos;
   if (!read_node_keys(r, &text->nodes[text->node_count++])) return false;
-  r->in_node = false;
+  r->place = outer;
   return true;
 }
 
@@ -256,9 +282,8 @@ static bool read_typed_list(struct reader *r, const struct part *part) {
   if (!mb_json_next_element(&r->j) || !mb_json_string(&r->j, &type) || !mb_json_next_element(&r->j))
     return mb_json_fail(&r->j, "a list of the graph is [\"list_...\", [...]]");
   if (!mb_json_is(type, part->type)) {
-    char format[96];
-    (void)snprintf(format, sizeof(format), "attrs: %s: expected type \"%s\", found '%%.*s'", part->key,
-                   part->type);
+    char format[64];
+    (void)snprintf(format, sizeof(format), "expected type \"%s\", found '%%.*s'", part->type);
     return wrong(r, format, type);
   }
   if (!read_list(r, part->list, part->item)) return false;
@@ -267,14 +292,14 @@ static bool read_typed_list(struct reader *r, const struct part *part) {
 }
 
 static bool read_part(struct reader *r, struct part *part) {
-  if (part->found) return wrong(r, "the key '%.*s' twice", slice(part->key));
+  if (part->found) return wrong_key(r, "the key '%.*s' twice", slice(part->key));
   part->found = true;
   return part->type ? read_typed_list(r, part) : read_list(r, part->list, part->item);
 }
 
 static bool all_found(struct reader *r, const struct part *parts, size_t count, const char *format) {
   for (size_t i = 0; i < count; i++)
-    if (parts[i].required && !parts[i].found) return wrong(r, format, slice(parts[i].key));
+    if (parts[i].required && !parts[i].found) return wrong_key(r, format, slice(parts[i].key));
   return true;
 }
 
@@ -282,12 +307,12 @@ static bool all_found(struct reader *r, const struct part *parts, size_t count, 
 static bool read_attributes(struct reader *r, struct part *parts, size_t count) {
   struct mb_slice key;
   if (!mb_json_begin_object(&r->j)) return false;
-  while (mb_json_next_key(&r->j, &key)) {
+  while (next_key(r, &key)) {
     struct part *part = find_part(parts, count, key);
     if (!(part ? read_part(r, part) : mb_json_skip(&r->j))) return false;
   }
   return !r->j.error && all_found(r, parts, count,
-                                  "attrs of the graph lack '%.*s'; they need dltype, storage_id and shape");
+                                  "'%.*s' is missing; a graph needs dltype, storage_id and shape");
 }
 
 static bool read_graph_attributes(struct reader *r) {
@@ -300,6 +325,7 @@ static bool read_graph_attributes(struct reader *r) {
   return read_attributes(r, parts, sizeof(parts) / sizeof(*parts));
 }
 
+/* Attributes are read last: of a value they tell, errors name the node. */
 static bool read_graph(struct reader *r) {
   struct mb_graph_text *t = r->text;
   struct part parts[] = {{"nodes", NULL, NULL, read_node, true, false},
@@ -307,45 +333,42 @@ static bool read_graph(struct reader *r) {
                          {"heads", NULL, &t->outputs, read_entry, true, false},
                          {"node_row_ptr", NULL, &t->rows, read_number, true, false}};
   size_t count = sizeof(parts) / sizeof(*parts);
+  struct mb_json attributes = {0};
   bool has_attributes = false;
   struct mb_slice key;
   if (!mb_json_begin_object(&r->j)) return false;
-  while (mb_json_next_key(&r->j, &key)) {
+  while (next_key(r, &key)) {
     struct part *part = find_part(parts, count, key);
     bool ok;
     if (part) {
       ok = read_part(r, part);
     } else if (mb_json_is(key, "attrs")) {
-      ok = has_attributes ? wrong(r, "the key '%.*s' twice", key) : read_graph_attributes(r);
+      attributes = r->j;
+      ok = has_attributes ? wrong_key(r, "the key '%.*s' twice", key) : mb_json_skip(&r->j);
       has_attributes = true;
     } else if (mb_json_is(key, "metadata")) {
       ok = mb_json_skip(&r->j);
     } else {
-      ok = wrong(r,
-                 "unknown key '%.*s'; graphs have nodes, arg_nodes, heads, node_row_ptr, attrs, metadata", key);
+      ok = wrong_key(r,
+                     "unknown key '%.*s'; graphs have nodes, arg_nodes, heads, node_row_ptr, attrs, metadata", key);
     }
     if (!ok) return false;
   }
   static const char lacks[] = "the graph lacks '%.*s'; it needs nodes, arg_nodes, heads, node_row_ptr, attrs";
-  return !r->j.error && all_found(r, parts, count, lacks) &&
-         (has_attributes || wrong(r, lacks, slice("attrs"))) && mb_json_end(&r->j);
-}
-
-static int fail_reading(const struct reader *r) {
-  int64_t at = r->j.pos - r->j.start;
-  if (!r->in_node) return mb_fail_format("payload", at, MB_UNKNOWN, "graph: %s", r->j.error);
-  size_t i = r->text->node_count - 1;
-  const char *name = r->text->nodes[i].name;
-  if (!name) return mb_fail_format("payload", at, MB_UNKNOWN, "graph: node %zu: %s", i, r->j.error);
-  return mb_fail_format("payload", at, MB_UNKNOWN, "graph: node %zu '%.64s': %s", i, name, r->j.error);
+  if (r->j.error || !all_found(r, parts, count, lacks) ||
+      !(has_attributes || wrong_key(r, lacks, slice("attrs"))) || !mb_json_end(&r->j))
+    return false;
+  r->j = attributes;
+  r->place.in_attributes = true;
+  return read_graph_attributes(r);
 }
 
 int mb_graph_text_read(const char *json, size_t size, struct mb_graph_text *out) {
-  struct reader r = {.text = out};
+  struct reader r = {.text = out, .place = MB_TEXT_NOWHERE};
   *out = (struct mb_graph_text){0};
   mb_json_init(&r.j, json, size);
   if (read_graph(&r)) return MBLOB_OK;
-  int status = r.status ? r.status : fail_reading(&r);
+  int status = r.status ? r.status : mb_graph_text_fail(&r.j, out, &r.place);
   mb_graph_text_free(out);
   return status;
 }
