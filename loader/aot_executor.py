@@ -95,7 +95,7 @@ class AotModule(TimedModel):
         return [CallTime(**row) for row in json.loads(self.module["profile"](repeat))]
 
     def get_input(self, index: str | int, out: Any = None) -> Any:
-        """The input itself (read-only, if `set_input_zero_copy` was given such an array), or `out` after copying it there."""
+        """The input itself (read-only, if `set_input_zero_copy` got such an array), or `out` after copying it there."""
         found = self._get(self._get_input, index, out)
         return found if out is not None else lent(self._kept.get(("input", self._index("input", index))), found)
 

@@ -119,7 +119,8 @@ class GraphModule(TimedModel):
         """Let the model write an output to `value`, from now on; it is kept.
 
         Raises:
-            ValueError: as `set_input_zero_copy`; or the array is read-only, the output is an input, or has the bytes of another one.
+            ValueError: as `set_input_zero_copy`; or the array is read-only, or the output is an input, or has the
+                bytes of another one.
         """
         tensor = in_place(value, f"set_output_zero_copy: output {key!r}: ")
         self.module["set_output_zero_copy"](key, tensor)

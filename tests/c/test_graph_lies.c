@@ -139,7 +139,7 @@ __attribute__((noinline)) static void each_lie_is_named(const char *json, mblob_
       {"[4]", "[4611686018427387904]", "more bytes than memory can"},
       {"2, 2, 9", "2, 5, 9", "storage of its output is not that of its input"},
       {"\"nodes\"", "\"knots\"", "unknown key 'knots'; graphs have nodes"},
-      {"\"op\"", "\"opus\"", "graph: node 0: unknown key 'opus'; nodes have op"},
+      {"\"op\"", "\"opus\"", "graph: node 0 'data': unknown key 'opus'; nodes have op"},
       {"tvm_op", "nvm_op", "node 1 'plus': op: expected \"null\" or \"tvm_op\", found 'nvm_op'"},
       {"\"arg_nodes\": [0]", "\"arg_nodes\": []", "node 0 'data' is an input of the graph, and arg_nodes lacks it"},
       {"\"arg_nodes\": [0]", "\"arg_nodes\": [0, 0]", "arg_nodes[1] is node 0 'data', which stands there before"},

@@ -74,7 +74,7 @@ def of_dlpack(shape: tuple[int, ...], folder: Path) -> tuple[Any, Callable[[], b
 
 
 def of_a_tensor(shape: tuple[int, ...], folder: Path) -> tuple[Any, Callable[[], bytes]]:
-    array, kept = of_a_flag(shape, folder)
+    array, _ = of_a_flag(shape, folder)
     record = mblob.load_param_dict(mblob.save_param_dict({"t": array}))["t"]
     assert record.readonly
     return record, lambda: record.numpy().tobytes()
@@ -93,6 +93,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> mblob.Module:
     factory.import_module(mblob.csource_module(KERNEL, functions=[KERNEL.split(" {")[0]]))
     factory.export_library(folder / "m.so")
     return mblob.load_module(folder / "m.so")
+
+
+def of_mlp(golden: Path) -> dict[str, np.ndarray]:
+    """Input and output of the network that mlp_llvm, aot_mlp and vm_mlp hold."""
+    with np.load(golden / "mlp_llvm.npz") as stored:
+        return dict(stored)
 
 
 def check(call: Callable[[Any], Any], text: str, given: tuple[Any, Callable[[], bytes]]) -> None:
@@ -126,7 +132,7 @@ def test_graphs_write_to_no_read_only_array(library: mblob.Module, read_only: An
 
 @pytest.mark.parametrize("text", ["get_output(0, ...)", "get_input('data', ...)", "set_output_zero_copy(0, ...)"])
 def test_ahead_of_time_models_neither(golden: Path, read_only: Any, text: str) -> None:
-    stored = np.load(golden / "mlp_llvm.npz")
+    stored = of_mlp(golden)
     model = mblob.aot_executor.AotModule(mblob.load_module(golden / "aot_mlp.so")["default"](mblob.cpu(0)))
     model.run(data=stored["data"])
     calls = {
@@ -142,7 +148,7 @@ def test_ahead_of_time_models_neither(golden: Path, read_only: Any, text: str) -
 
 
 def test_virtual_machines_neither(golden: Path, read_only: Any) -> None:
-    stored = np.load(golden / "mlp_llvm.npz")
+    stored = of_mlp(golden)
     machine = mblob.vm.VirtualMachine(mblob.load_module(golden / "vm_mlp.so"), mblob.cpu(0))
     check(lambda array: machine.set_outputs("main", array), "set_outputs('main', ...): argument 1", read_only((1, 10)))
     np.testing.assert_allclose(machine.run(stored["data"]).numpy(), stored["out"], rtol=1e-5)
@@ -153,7 +159,11 @@ def test_tensors_are_copied_to_no_read_only_one(read_only: Any) -> None:
     before = kept()
     target = mblob.from_dlpack(array) if isinstance(array, OnlyDlpack) else array
     target = target if isinstance(target, mblob.Tensor) else mblob.load_param_dict(mblob.save_param_dict({"t": X}))["t"]
-    for copy in (lambda: target.copyfrom(X), lambda: mblob.array(X).copyto(target), lambda: target.__setitem__(slice(None), X)):
+    for copy in (
+        lambda: target.copyfrom(X),
+        lambda: mblob.array(X).copyto(target),
+        lambda: target.__setitem__(slice(None), X),
+    ):
         with pytest.raises(ValueError, match="read-only"):
             copy()
     assert kept() == before
@@ -179,7 +189,7 @@ def test_a_lent_read_only_input_of_a_graph_stays_so(library: mblob.Module, tmp_p
 
 
 def test_and_one_of_a_model_compiled_ahead_of_time(golden: Path, tmp_path: Path) -> None:
-    stored = np.load(golden / "mlp_llvm.npz")
+    stored = of_mlp(golden)
     np.save(tmp_path / "x.npy", stored["data"])
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     model = mblob.aot_executor.AotModule(mblob.load_module(golden / "aot_mlp.so")["default"](mblob.cpu(0)))
