@@ -14,7 +14,7 @@ from mblob.errors import FormatError
 from mblob.grammar import GRAMMARS, Grammars, read_payload
 from mblob.model import Blob, Entry, check_tree
 from mblob.module import LIBRARY
-from mblob.payload_source import Payload
+from mblob.payload_source import Payload, PlacedPayload
 from mblob.sink import BytesSink as BytesSink
 from mblob.sink import Sink
 from mblob.wire import Cursor, encode_string, encode_u64, encode_u64s
@@ -258,8 +258,9 @@ class _Writer:
 
     def copy(self, type_key: str, payload: Payload) -> tuple[int, bytes]:
         """Write a payload; its size and digest."""
-        self.sink.begin(type_key, payload.size)
-        size, value = self.copier.copy(payload)
+        placed = payload.at(self.pos) if isinstance(payload, PlacedPayload) else payload
+        self.sink.begin(type_key, placed.size)
+        size, value = self.copier.copy(placed)
         self.pos += size
         return size, value
 

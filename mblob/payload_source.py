@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from mblob.errors import ChangedError, MblobError
 from mblob.sink import STEP
@@ -24,6 +24,16 @@ class Payload(Protocol):
     @property
     def size(self) -> int | None: ...
     def chunks(self) -> Iterator[memoryview | bytes]: ...
+
+
+@runtime_checkable
+class PlacedPayload(Payload, Protocol):
+    """A payload some of whose bytes depend on where it stands, so that what it holds is aligned.
+
+    `at` gives the bytes for an offset in the blob. `size` is what they are at least.
+    """
+
+    def at(self, position: int) -> Payload: ...
 
 
 class BytesPayload:

@@ -32,7 +32,8 @@ def source_of(key: str, payload: memoryview, fmt: str, grammars: Grammars = GRAM
         is_json = name.endswith("json")
         wanted = fmt in ("", "json") if is_json else fmt in ("", stored)
         if wanted and (is_json or not stored or stored in TEXT_FORMATS):
-            return _text(fields[name])
+            text = _text(fields[name])
+            return text.rstrip(" ") if text and name == "graph_json" else text  # which align the parameters behind it
     sources = fields.get("sources")
     if isinstance(sources, dict):  # one text for each kernel
         texts = [_text(value) for value in sources.values()]

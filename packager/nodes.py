@@ -62,7 +62,7 @@ class SourceNode(HostNode):
         return str(self.code) if isinstance(self.code, Path) else f"csource_module text ({self.fmt})"
 
     def text(self) -> str:
-        return self.code.read_text(errors="surrogateescape") if isinstance(self.code, Path) else self.code
+        return self.code.read_text("utf-8", "surrogateescape") if isinstance(self.code, Path) else self.code
 
     def source(self, fmt: str) -> str | None:
         return self.text() if fmt in ("", self.fmt) else None

@@ -12,10 +12,11 @@ from mblob import safetensors
 from mblob.errors import FormatError
 from mblob.mapping import map_file
 from mblob.module import Module
-from mblob.ndarray import as_record, encode_header, read_param_dict
+from mblob.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
 from mblob.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
 from mblob.wire import encode_string, encode_strings, encode_u64
 from packager.errors import BuildError
+from packager.factory_payload import FactoryPayload
 from packager.given import check_key, existing_file
 from packager.nodes import PayloadNode, PiecesPayload
 
@@ -49,7 +50,7 @@ def graph_executor_factory(
     Args:
         graph_json: the graph, as text or as what `json.dumps` takes.
         params: name -> array (anything with the buffer protocol; kept, not copied, until it is written), or the
-            bytes of `save_param_dict`. Written in the order given.
+            bytes of `save_param_dict`. Written in the order given, behind up to 63 blanks that align what they can.
         name: of the function that makes an executor, `mod["default"](device)`.
 
     Raises:
@@ -62,12 +63,12 @@ def graph_executor_factory(
         params = {}
     elif not isinstance(params, Mapping):
         params = read_param_dict(params)
-    names = [str(n) for n in params]
-    pieces: list[Any] = [encode_string(text) + encode_u64(len(names)) + encode_strings(names)]
-    for key, value in params.items():
-        pieces += _array(value, f"graph_executor_factory: params[{key!r}]")
-    pieces.append(encode_string(name))
-    return Module(node=PayloadNode("GraphExecutorFactory", PiecesPayload(pieces), text))
+    records = [(str(key), _record(value, f"graph_executor_factory: params[{key!r}]")) for key, value in params.items()]
+    try:
+        payload = FactoryPayload(text, records, name)
+    except ValueError as exc:
+        raise BuildError(f"graph_executor_factory: {exc}") from None
+    return Module(node=PayloadNode("GraphExecutorFactory", payload, text))
 
 
 def const_loader_module(constants: Mapping[str, Any], symbols: Mapping[str, Sequence[str]]) -> Module:
@@ -92,12 +93,19 @@ def const_loader_module(constants: Mapping[str, Any], symbols: Mapping[str, Sequ
     return Module(node=PayloadNode("const_loader", PiecesPayload(pieces)))
 
 
+def _record(value: Any, what: str) -> ArrayRecord:
+    try:
+        return as_record(value)
+    except (TypeError, ValueError) as exc:
+        raise BuildError(f"{what}: {exc}") from None
+
+
 def _array(value: Any, what: str) -> list[Any]:
     """The record of an array in pieces; its elements are not copied."""
+    record = _record(value, what)
     try:
-        record = as_record(value)
         return [encode_header(record.dtype, record.shape, record.data.nbytes), record.data]
-    except (TypeError, ValueError) as exc:
+    except ValueError as exc:
         raise BuildError(f"{what}: {exc}") from None
 
 

@@ -47,7 +47,7 @@ def without_vectors(
     made: dict[int, Path] = {}
     for i in texts:
         output = work / f"lib{i}.i"
-        head, user = definitions.user_part(output.read_text(errors="surrogateescape"))
+        head, user = definitions.user_part(output.read_text("utf-8", "surrogateescape"))
         node, path, label = sources[i]
         # A text of the caller's lies in a folder that is gone when the error is read.
         rewritten = rewrite(user, label, {} if isinstance(node.code, Path) else {str(path): path.name})

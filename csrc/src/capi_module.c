@@ -32,7 +32,7 @@ int TVMModGetFunction(TVMModuleHandle mod, const char *func_name, int query_impo
   if (MB_IS_NULL(out)) return -1;
   *out = NULL;
   if (MB_NO_MODULE(mod) || MB_IS_NULL(func_name)) return -1;
-  int status = mb_module_find(mod, func_name, query_imports != 0, &function);
+  int status = mb_module_find(mod, func_name, query_imports ? MB_WITH_IMPORTS : MB_ITSELF, &function);
   *out = status ? NULL : mblob_function_retain(function);
   return result(status);
 }

@@ -148,7 +148,7 @@ static int find_in_imports(const struct const_loader *loader, const char *name, 
   *out = NULL;
   for (size_t i = 0; !*out && i < mblob_module_import_count(loader->module); i++) {
     /* One that cannot be opened does not hide the ones behind it; who needs that very module is told later. */
-    status = mb_module_find_if_open(mblob_module_import_at(loader->module, i), name, false, out);
+    status = mb_module_find_if_open(mblob_module_import_at(loader->module, i), name, MB_ITSELF, out);
     if (status) return status;
   }
   return MBLOB_OK;

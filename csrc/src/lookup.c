@@ -115,20 +115,20 @@ static int finish(struct search *search, int status, mblob_function **out) {
   return status;
 }
 
-static int search_module(struct search *search, mblob_module *module, bool imports) {
-  int status = look(search, module);
-  return !status && !search->found && imports ? mb_module_walk(module, true, visit, search) : status;
+static int search_module(struct search *search, mblob_module *module, enum mb_scope scope) {
+  int status = scope == MB_IMPORTS_ONLY ? MBLOB_OK : look(search, module);
+  return !status && !search->found && scope != MB_ITSELF ? mb_module_walk(module, true, visit, search) : status;
 }
 
-int mb_module_find(mblob_module *module, const char *name, bool imports, mblob_function **out) {
+int mb_module_find(mblob_module *module, const char *name, enum mb_scope scope, mblob_function **out) {
   struct search search = {.name = name};
-  int status = search_module(&search, module, imports);
+  int status = search_module(&search, module, scope);
   return finish(&search, status, out);
 }
 
-int mb_module_find_if_open(mblob_module *module, const char *name, bool imports, mblob_function **out) {
+int mb_module_find_if_open(mblob_module *module, const char *name, enum mb_scope scope, mblob_function **out) {
   struct search search = {.name = name};
-  int status = search_module(&search, module, imports);
+  int status = search_module(&search, module, scope);
   if (search.passed) mb_saved_error_free(&search.error);
   search.passed = false;
   return finish(&search, status, out);
@@ -220,13 +220,14 @@ static int visit_near_library(mblob_module *module, void *argument) {
   return module->is_library ? visit(module, argument) : 0;
 }
 
-static int not_found(mblob_module *module, const char *name, bool imports) {
+static int not_found(mblob_module *module, const char *name, enum mb_scope scope) {
+  bool imports = scope != MB_ITSELF, only = scope == MB_IMPORTS_ONLY;
   char *text = NULL;
   size_t size = 0;
   struct listing l = {.text = open_memstream(&text, &size)};
   struct search elsewhere = {.name = name};
   if (!l.text) return mb_fail_memory(0);
-  if (imports ? mb_module_walk(module, false, is_plain, (void *)(uintptr_t)name) == 1
+  if (imports ? mb_module_walk(module, only, is_plain, (void *)(uintptr_t)name) == 1
               : is_plain(module, (void *)(uintptr_t)name)) {
     (void)fclose(l.text);
     free(text);
@@ -237,7 +238,7 @@ static int not_found(mblob_module *module, const char *name, bool imports) {
         name);
   }
   if (imports)
-    (void)mb_module_walk(module, false, list_module, &l);
+    (void)mb_module_walk(module, only, list_module, &l);
   else
     (void)list_module(module, &l);
   if (l.shown > SHOWN) (void)fputs(", ...", l.text);
@@ -246,22 +247,26 @@ static int not_found(mblob_module *module, const char *name, bool imports) {
   (void)fclose(l.text);
   mb_set_free(&l.seen);
   int status =
-      mb_fail(MBLOB_E_NOT_FOUND, "module '%s' has no function '%s'; it has: %s%s", module->type_key, name,
-              text ? text : "?", hint ? "; one of its imports has it: pass query_imports" : "");
+      mb_fail(MBLOB_E_NOT_FOUND, "%smodule '%s' has no function '%s'; it has: %s%s", only ? "what is imported by " : "",
+              module->type_key, name, text ? text : "?", hint ? "; one of its imports has it: pass query_imports" : "");
   free(text);
   return status;
 }
 
 /* ---- the face -------------------------------------------------------------------------------- */
 
+int mb_module_need(mblob_module *module, const char *name, enum mb_scope scope, mblob_function **out) {
+  int status = mb_module_find(module, name, scope, out);
+  if (!status && !*out) status = not_found(module, name, scope);
+  if (status) *out = NULL;
+  return status || !mblob_function_retain(*out) ? status : MBLOB_OK;
+}
+
 int mblob_module_function(mblob_module *module, const char *name, int query_imports, mblob_function **out) {
   if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   *out = NULL;
   if (MB_NO_MODULE(module) || MB_IS_NULL(name)) return MBLOB_E_ARGUMENT;
-  int status = mb_module_find(module, name, query_imports != 0, out);
-  if (!status && !*out) status = not_found(module, name, query_imports != 0);
-  if (status) *out = NULL;
-  return status || !mblob_function_retain(*out) ? status : MBLOB_OK;
+  return mb_module_need(module, name, query_imports ? MB_WITH_IMPORTS : MB_ITSELF, out);
 }
 
 int mblob_module_names(mblob_module *module, void (*visit)(void *context, const char *name), void *context) {

@@ -342,6 +342,12 @@ int mblob_module_import(mblob_module *module, mblob_module *child) {
   return MBLOB_OK;
 }
 
+int mb_module_import_all(mblob_module *module, const mblob_module *other) {
+  int status = MBLOB_OK;
+  for (size_t i = 0; !status && i < other->import_count; i++) status = mblob_module_import(module, other->imports[i]);
+  return status;
+}
+
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 struct tensor_search {

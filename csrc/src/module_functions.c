@@ -118,7 +118,7 @@ static int implements_function(void *object, struct mb_call *call) {
   if (!status) status = mb_call_module(call, 0, &module);
   if (!status) status = mb_call_text(call, 1, &name);
   if (!status && call->count == 3) status = mb_call_int(call, 2, &imports);
-  if (!status) status = mb_module_find(module, name, imports != 0, &function);
+  if (!status) status = mb_module_find(module, name, imports ? MB_WITH_IMPORTS : MB_ITSELF, &function);
   if (!status) mb_call_return_int(call, function != NULL);
   return status;
 }

@@ -147,13 +147,19 @@ void mb_tree_free(struct mb_tree *tree);
 typedef int (*mb_visitor)(mblob_module *module, void *argument);
 int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void *argument);
 
+/* Import what `other` imports, in its order. A mblob_status. */
+int mb_module_import_all(mblob_module *module, const mblob_module *other);
+
 /* ---- lookup (lookup.c) ----------------------------------------------------------------------- */
 
-/* The function `name` of `module` and, with `imports`, of what it imports. No reference is counted: the
+enum mb_scope { MB_ITSELF, MB_WITH_IMPORTS, MB_IMPORTS_ONLY };
+/* The function `name` of `module`, of what it imports (depth first), or of both. No reference is counted: the
  * result lives as long as the library of the module. MBLOB_OK with *out NULL if there is none. */
-int mb_module_find(mblob_module *module, const char *name, bool imports, mblob_function **out);
+int mb_module_find(mblob_module *module, const char *name, enum mb_scope scope, mblob_function **out);
 /* The same, where modules that cannot be opened are passed by without an error: for what a module may have. */
-int mb_module_find_if_open(mblob_module *module, const char *name, bool imports, mblob_function **out);
+int mb_module_find_if_open(mblob_module *module, const char *name, enum mb_scope scope, mblob_function **out);
+/* As mblob_module_function: *out is counted, and that there is none is an error that says what there is. */
+int mb_module_need(mblob_module *module, const char *name, enum mb_scope scope, mblob_function **out);
 /* As mb_module_find among the imports of the library modules of all openings. */
 int mb_library_find_import(struct mb_library *library, const char *name, mblob_function **out);
 

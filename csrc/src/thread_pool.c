@@ -17,7 +17,6 @@
 #include "thread_settings.h"
 
 enum {
-  SPINS = 4000,       /* rounds of mb_spin_pause, roughly 40 us, before a thread sleeps */
   COUNTER_STRIDE = 16 /* int32 per task in sync_handle: one per cache line of 64 bytes */
 };
 
@@ -47,6 +46,13 @@ static __thread bool in_task;
 static atomic_uint forks;              /* of which this process is the result */
 static __thread unsigned forks_before; /* when the task of this thread began */
 
+/* Until `*flag` is `wanted`, or for as long as spinning is worth it. */
+static void spin_until(const atomic_bool *flag, bool wanted) {
+  struct mb_spin spin = {0};
+  while (atomic_load_explicit(flag, memory_order_acquire) != wanted && mb_spin_more(&spin, MB_SPIN_TIME)) {
+  }
+}
+
 /* ---- workers ----------------------------------------------------------------------------------- */
 
 static void run_task(struct job *job, int task_id) {
@@ -69,7 +75,7 @@ static void run_task(struct job *job, int task_id) {
 static void *worker_main(void *argument) {
   struct worker *w = argument;
   for (;;) {
-    for (int i = 0; i < SPINS && !atomic_load_explicit(&w->busy, memory_order_acquire); ++i) mb_spin_pause();
+    spin_until(&w->busy, true);
     pthread_mutex_lock(&w->lock);
     while (!atomic_load(&w->busy) && !atomic_load(&w->stop)) pthread_cond_wait(&w->wake, &w->lock);
     pthread_mutex_unlock(&w->lock);
@@ -164,7 +170,7 @@ static void start_task(struct worker *w, struct job *job, int task_id) {
 }
 
 static void wait_for(struct worker *w) {
-  for (int i = 0; i < SPINS && atomic_load_explicit(&w->busy, memory_order_acquire); ++i) mb_spin_pause();
+  spin_until(&w->busy, false);
   pthread_mutex_lock(&w->lock);
   while (atomic_load(&w->busy)) pthread_cond_wait(&w->done, &w->lock);
   pthread_mutex_unlock(&w->lock);
@@ -254,14 +260,11 @@ int mb_parallel_barrier(int task_id, TVMParallelGroupEnv *env) {
   int old = atomic_fetch_add_explicit(&counters[task_id * COUNTER_STRIDE], 1, memory_order_release);
   for (int i = 0; i < env->num_task; ++i) {
     if (i == task_id) continue;
-    for (int spins = 0; atomic_load_explicit(&counters[i * COUNTER_STRIDE], memory_order_acquire) <= old;
-         ++spins) {
-      if (spins >= SPINS && was_forked_since(forks_before))
-        return -1; /* the other tasks are in another process */
-      if (spins < SPINS)
-        mb_spin_pause();
-      else
-        sched_yield();
+    struct mb_spin spin = {0};
+    while (atomic_load_explicit(&counters[i * COUNTER_STRIDE], memory_order_acquire) <= old) {
+      if (mb_spin_more(&spin, MB_SPIN_TIME)) continue;
+      if (was_forked_since(forks_before)) return -1; /* the other tasks are in another process */
+      sched_yield();
     }
   }
   return 0;

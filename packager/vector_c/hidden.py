@@ -43,7 +43,7 @@ def _uses_vectors(header: Path) -> bool:
     try:
         if header.stat().st_size > _LARGEST:
             return False
-        text = header.read_text(errors="surrogateescape")
+        text = header.read_text("utf-8", "surrogateescape")
     except OSError:
         return False  # a header elsewhere, or none: the compiler's to find
     if not mentions(text):

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mblob
 from tests.e2e.programs import ROOT, run
+from tests.loader.test_graph_executor import FUNCTIONS, KERNELS, B, W, graph
 
 SOURCE = ROOT / "tests" / "c" / "run_model.c"
 
@@ -64,3 +66,14 @@ def test_wrong_use_is_one_line(
     assert done.returncode == 1
     assert text in os.fsdecode(done.stderr)
     assert done.stderr.count(b"\n") == 1
+
+
+def test_kernels_beside_other_modules_are_found(run_model: Path, tmp_path: Path) -> None:
+    factory = mblob.graph_executor_factory(graph(), {"w": W, "b": B})
+    factory.import_module(mblob.blob_module("note", b"hi"))
+    factory.import_module(mblob.csource_module(KERNELS, functions=FUNCTIONS))
+    factory.export_library(tmp_path / "m.so")
+    x = np.arange(6, dtype="f").reshape(2, 3)
+    done = call(run_model, tmp_path / "m.so", "x", x, "float32[2,3]")
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(np.frombuffer(done.stdout, "f4")[:6].reshape(2, 3), x * W + B)

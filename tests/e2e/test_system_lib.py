@@ -15,6 +15,7 @@ import pytest
 
 import mblob
 from tests.e2e.programs import ROOT, run
+from tests.loader import test_graph_executor as models
 
 KERNELS = ROOT / "tests" / "c" / "kernels" / "system.c"
 HOST = ROOT / "tests" / "c" / "system_host.c"
@@ -270,6 +271,26 @@ for prefix, bias in ("one_", 0), ("two_", 105):
         assert lines[at + 1] == f"{[v + bias for v in values]} 2"
         assert lines[at + 2] == hints[0]
         assert lines[at + 3].startswith(hints[1])
+
+
+def test_a_model_in_an_extension_finds_kernels_beside_other_modules(tmp_path: Path) -> None:
+    factory = mblob.graph_executor_factory(models.graph(), {"w": models.W, "b": models.B})
+    factory.import_module(mblob.blob_module("note", b"hi"))
+    factory.import_module(mblob.csource_module(models.KERNELS, functions=models.FUNCTIONS))
+    factory.export_library(tmp_path / "model.o", system_lib=True, prefix="model_")
+    (native,) = (ROOT / "loader" / "_lib").glob("libmblob.so.*")
+    run("cc", "-shared", "-o", tmp_path / "extension.so", tmp_path / "model.o", native)
+    script = """
+import ctypes, sys
+import numpy as np
+import mblob
+mblob.system_lib
+ctypes.CDLL(sys.argv[1])
+model = mblob.graph_executor.GraphModule(mblob.system_lib("model_")["default"](mblob.cpu(0)))
+model.run(x=np.ones((2, 3), "f"))
+print(model.get_output(1).numpy().tolist())
+"""
+    assert python(script, tmp_path / "extension.so").strip() == str((models.W + models.B).ravel().tolist())
 
 
 def test_python_says_that_nothing_is_linked_in() -> None:

@@ -151,6 +151,19 @@ def test_a_factory_without_parameters_has_none(model: Any) -> None:
     np.testing.assert_array_equal(executor["get_output"](0).numpy(), W + 1 + K)
 
 
+def test_kernels_are_found_beside_other_modules(
+    build: Callable[..., Path], packed_blob: Callable[..., bytes], kernel_source: str, tmp_path: Path
+) -> None:
+    entries = [("AotExecutorFactory", payloads.aot_factory({"w_0": W}, "m")), ("note", b"hi"), ("library", None)]
+    blob = packed_blob(entries, [[1, 2], [], []])
+    factory = mblob.load_module(build(tmp_path / "aot.so", kernel_source + MODEL, blob=blob), missing="stub")
+    for executor in (factory["m"](mblob.cpu(0)), factory["remove_params"]()["m"](mblob.cpu(0))):
+        executor["set_input"]("w_0", W)
+        executor["set_input"]("x", np.ones(4, "float32"))
+        executor["run"]()
+        np.testing.assert_array_equal(executor["get_output"](0).numpy(), W + K)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import mblob
 from packager.vector_c.rewrite import rewrite
-from tests.vector_c.building import built, floats
+from tests.vector_c.building import COMPILERS, built, floats
 
 OWN = {
     "a struct": "typedef struct { float x, y, z, w; } float4; float4 v = {1, 2, 3, 4};\n"
@@ -32,6 +36,55 @@ def test_a_name_that_the_source_declares_is_its_own(tmp_path: Path, what: str) -
     lib = built(tmp_path, OWN[what], options="-Wall -Wextra -Werror")
     lib.get.restype = ctypes.c_float
     assert lib.get() == 4
+
+
+LETTERS = """
+static float4 twice_{0}(float4 x) {{ return x + x; }}
+#ifdef __cplusplus
+extern "C"
+#endif
+void f(float *p) {{
+  {{ float4 v = *(float4*)p, {0} = v + v; *(float4*)p = {0}; }}
+  {{ float {0} = (*(float4*)p).s1; *(float4*)p = *(float4*)p + (float4)({0}, {0}, {0}, {0}); }}
+  {{ struct {{ float4 {0}; }} s; s.{0} = *(float4*)p; *(float4*)p = s.{0} + s.{0}; }}
+  {{ typedef float4 {0}; {0} v = twice_{0}(*(float4*)p); *({0}*)p = v; }}
+}}
+"""
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("name", ["\u00e4", r"\u00e4", r"\U000000e4", "größe", "变量2", "a\u0301"])
+def test_names_have_letters_of_any_script(
+    tmp_path: Path, require: Callable[[str], str], compiler: str, name: str
+) -> None:
+    require(compiler)
+    lib = built(tmp_path, LETTERS.format(name), cc=compiler)
+    p = floats(1, 2, 3, 4)
+    lib.f(p)
+    assert list(p) == [24, 32, 40, 48]
+
+
+@pytest.mark.parametrize("encoding", ["C", "POSIX", "en_US.ISO-8859-1"])
+def test_letters_are_utf_8_in_any_locale(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "k.c").write_text('const char *text(void) { float4 ä; (void)ä; return "ä"; }\n', encoding="utf-8")
+    script = (
+        "import mblob, ctypes; mblob.csource_module('k.c').export_library('k.so');"
+        "f = ctypes.CDLL('./k.so').text; f.restype = ctypes.c_char_p; assert f() == b'\\xc3\\xa4', f()"
+    )
+    environment = {**os.environ, "LC_ALL": encoding, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    root = Path(mblob.__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env={**environment, "PYTHONPATH": str(root)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_one_name_in_two_spellings_is_one_name(tmp_path: Path) -> None:
+    lib = built(tmp_path, "void f(float *p) { float4 ä = *(float4*)p; *(float4*)p = \\u00e4 + ä; }")
+    p = floats(1, 2, 3, 4)
+    lib.f(p)
+    assert list(p) == [2, 4, 6, 8]
 
 
 def test_a_name_that_a_header_declares_is_its_own_and_other_vectors_are_rewritten(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@
 /* The entry function takes inputs, outputs and, if the model plans its memory itself, one pool of constants
  * and its workspace pools: all tensors, in this order. */
 struct aot_executor {
-  mblob_module *library; /* counted: keeps the code, the metadata and the entry function */
+  mblob_module *factory; /* counted: keeps the code, the metadata and the entry function */
   mblob_function *entry;
   const struct mb_aot_metadata *metadata;
   const char **names; /* of inputs, then of outputs */
@@ -34,7 +34,7 @@ static void close_executor(void *object) {
   free(e->args);
   free(e->codes);
   free(e->names);
-  mblob_module_release(e->library);
+  mblob_module_release(e->factory);
   free(e);
 }
 
@@ -314,12 +314,12 @@ static const struct mb_method methods[] = {{"set_input", set_input},
 static const struct mb_class executor_class = {
     .type_key = "AotExecutor", .methods = methods, .close = close_executor};
 
-int mb_aot_executor_create(mblob_module *library, const struct mb_stored_arrays *params, mblob_module **out) {
+int mb_aot_executor_create(mblob_module *factory, const struct mb_stored_arrays *params, mblob_module **out) {
   struct aot_executor *e = calloc(1, sizeof(*e));
   *out = NULL;
   if (!e) return mb_fail_memory(sizeof(*e));
-  e->library = mblob_module_retain(library);
-  int status = mb_aot_metadata_get(library, &e->metadata, &e->entry);
+  e->factory = mblob_module_retain(factory);
+  int status = mb_aot_metadata_get(factory, &e->metadata, &e->entry);
   if (!status) status = fill(e);
   if (!status) status = set_params(e, params);
   if (!status) status = mb_native_create(&executor_class, e, out);

@@ -6,8 +6,8 @@
 
 #include "executor/stored_arrays.h"
 
-/* An AotExecutor over the kernels that `library` (a module of any kind) has or imports, which it keeps.
+/* An AotExecutor over the kernels that `factory` (a module of any kind) imports; it keeps the factory.
  * `params` are copied into the inputs of their names; others are passed over. A mblob_status. */
-int mb_aot_executor_create(mblob_module *library, const struct mb_stored_arrays *params, mblob_module **out);
+int mb_aot_executor_create(mblob_module *factory, const struct mb_stored_arrays *params, mblob_module **out);
 
 #endif

@@ -9,8 +9,7 @@
 #include "runtime.h"
 
 struct factory {
-  mblob_module *module;  /* itself, not counted: its first import has the kernels; NULL if made in code */
-  mblob_module *library; /* the kernels of one made in code, counted; else NULL */
+  mblob_module *module; /* itself, not counted: its imports have the kernels */
   char *name;
   struct mb_stored_arrays params;
 };
@@ -36,7 +35,6 @@ static bool read_payload(struct mb_cursor *c, struct factory *factory) {
 static void close_factory(void *object) {
   struct factory *factory = object;
   mb_stored_arrays_free(&factory->params);
-  mblob_module_release(factory->library);
   free(factory->name);
   free(factory);
 }
@@ -55,23 +53,23 @@ static int open_factory(const mblob_module_info *info, void **object) {
   return mblob_last_error_info()->status;
 }
 
-static int kernels_of(const struct factory *factory, mblob_module **out) {
-  *out = factory->library ? factory->library : mblob_module_import_at(factory->module, 0);
-  return *out ? MBLOB_OK : mb_fail(MBLOB_E_FORMAT, "the factory imports no library of kernels");
+static int check_imports(const struct factory *factory) {
+  return factory->module->import_count ? MBLOB_OK
+                                       : mb_fail(MBLOB_E_FORMAT, "the factory imports no library of kernels");
 }
 
 static int create_executor(void *object, struct mb_call *call) {
   struct factory *factory = object;
   DLDevice device = {kDLCPU, 0};
-  mblob_module *library = NULL, *executor = NULL;
+  mblob_module *executor = NULL;
   size_t count = 0;
   int status = mb_call_devices(call, 0, &device, 1, &count);
   if (!status && (device.device_type != kDLCPU || device.device_id != 0))
     status =
         mb_fail(MBLOB_E_INCOMPATIBLE, "device (%d, %d): models compiled ahead of time run on cpu(0) here",
                 (int)device.device_type, device.device_id);
-  if (!status) status = kernels_of(factory, &library);
-  if (!status) status = mb_aot_executor_create(library, &factory->params, &executor);
+  if (!status) status = check_imports(factory);
+  if (!status) status = mb_aot_executor_create(factory->module, &factory->params, &executor);
   if (!status) mb_call_return_module(call, executor);
   return status;
 }
@@ -79,20 +77,20 @@ static int create_executor(void *object, struct mb_call *call) {
 /* The same factory without parameters; it keeps the kernels. */
 static int remove_params(void *object, struct mb_call *call) {
   const struct factory *factory = object;
-  mblob_module *library = NULL, *made = NULL;
+  mblob_module *made = NULL;
   int status = mb_call_expect(call, 0, 0);
-  if (!status) status = kernels_of(factory, &library);
+  if (!status) status = check_imports(factory);
   if (status) return status;
   struct factory *bare = calloc(1, sizeof(*bare));
   if (!bare) return mb_fail_memory(sizeof(*bare));
-  bare->library = mblob_module_retain(library);
   bare->name = strdup(factory->name);
   status = bare->name ? mb_native_create(&mb_aot_factory_class, bare, &made) : mb_fail_memory(0);
   if (status) {
     close_factory(bare);
     return status;
   }
-  status = mblob_module_import(made, library);
+  bare->module = made;
+  status = mb_module_import_all(made, factory->module);
   if (status)
     mblob_module_release(made);
   else

@@ -89,7 +89,7 @@ static int check(const struct mb_library *library, const struct mb_aot_metadata 
 static int find_entry(mblob_module *module, const char *model, mblob_function **out) {
   char *name = NULL;
   if (asprintf(&name, "%s___tvm_main__", model) < 0) return mb_fail_memory(NAME_LIMIT);
-  int status = mb_module_find(module, name, true, out);
+  int status = mb_module_find(module, name, MB_IMPORTS_ONLY, out);
   if (!status && !*out)
     status =
         mb_fail(MBLOB_E_NOT_FOUND, "the library has no entry function '%s' of the model '%s'", name, model);
@@ -101,7 +101,7 @@ int mb_aot_metadata_get(mblob_module *module, const struct mb_aot_metadata **out
   mblob_function *getter = NULL;
   TVMValue value = {.v_handle = NULL};
   int code = kTVMNullptr;
-  int status = mb_module_find(module, GETTER, true, &getter);
+  int status = mb_module_find(module, GETTER, MB_IMPORTS_ONLY, &getter);
   if (!status && !getter)
     status = mb_fail(MBLOB_E_NOT_FOUND,
                      "the library has no function '" GETTER "', which names inputs and outputs");

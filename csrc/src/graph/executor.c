@@ -85,13 +85,13 @@ static void add_value(struct mb_graph_executor *x, struct mb_graph_step *step, u
   step->values[step->count++].v_handle = &views[entry];
 }
 
-static int make_step(struct mb_graph_executor *x, uint32_t i, TVMValue **values) {
+static int make_step(struct mb_graph_executor *x, uint32_t i, enum mb_scope scope, TVMValue **values) {
   const struct mb_graph_node *node = &x->graph.nodes[i];
   if (node->op != MB_GRAPH_COPY && node->op != MB_GRAPH_CALL) return MBLOB_OK;
   struct mb_graph_step *step = &x->steps[x->step_count++];
   *step = (struct mb_graph_step){.node = i, .values = *values};
   if (node->op == MB_GRAPH_CALL) {
-    int status = mblob_module_function(x->kernels, node->function, 1, &step->function);
+    int status = mb_module_need(x->kernels, node->function, scope, &step->function);
     if (status) return fail_node(&x->graph, i, status);
   }
   for (uint32_t k = 0; k < node->input_count; k++) add_value(x, step, node->inputs[k]);
@@ -160,7 +160,7 @@ int mb_graph_executor_new(const struct mb_graph_source *source, struct mb_graph_
   if (!status) status = allocate(x);
   if (!status) status = make_views(x, source);
   TVMValue *values = x->values;
-  for (uint32_t i = 0; !status && i < x->graph.node_count; i++) status = make_step(x, i, &values);
+  for (uint32_t i = 0; !status && i < x->graph.node_count; i++) status = make_step(x, i, source->kernels_scope, &values);
   if (!status) status = mb_graph_memory_new(x, source);
   if (status)
     mb_graph_executor_free(x);

@@ -11,6 +11,7 @@
 
 #include "executor/stored_arrays.h"
 #include "graph/graph.h"
+#include "runtime.h"
 
 enum mb_memory_kind {
   MB_OWN,    /* in the pool of the storage */
@@ -63,6 +64,7 @@ struct mb_graph_source {
   const char *json;
   size_t json_size;
   mblob_module *kernels;
+  enum mb_scope kernels_scope; /* where they are looked for */
   const DLDevice *devices;
   size_t device_count;
   mblob_function *lookup; /* of linked parameters; NULL: `_lookup_linked_param` of the kernels */

@@ -1,4 +1,4 @@
-/* Factories of graph executors: graph, parameters and a name in a payload, the kernels in the first import.
+/* Factories of graph executors: graph, parameters and a name in a payload, the kernels in what it imports.
  * The payload: string graph_json; u64 n; vector<string> names; n NDArray records; string module_name. */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -44,6 +44,7 @@ static bool read_payload(struct mb_cursor *c, struct factory *f) {
     (void)mb_fail_format("payload", (int64_t)c->pos, c->entry, "factory: bytes follow the module name");
     return false;
   }
+  while (json.size && json.data[json.size - 1] == ' ') json.size--; /* put there to align the parameters */
   f->json = (const char *)json.data;
   f->json_size = (size_t)json.size;
   f->name = strndup((const char *)name.data, (size_t)name.size);
@@ -66,19 +67,19 @@ static int open_factory(const mblob_module_info *info, void **object) {
 
 /* ---- making executors ---- */
 
-static int kernels_of(const struct factory *f, mblob_module **out) {
-  *out = mblob_module_import_at(f->module, 0);
-  if (*out) return MBLOB_OK;
-  return mb_fail(MBLOB_E_ARGUMENT,
-                 "the factory imports no module; its kernels are looked for in the first import");
+static int check_imports(const struct factory *f) {
+  if (f->module->import_count) return MBLOB_OK;
+  return mb_fail(MBLOB_E_ARGUMENT, "the factory imports no module; its kernels are looked for in its imports");
 }
 
 static int make(struct factory *f, struct mb_call *call, int first_device, bool debug) {
   struct mb_graph_source source = {.json = f->json,
                                    .json_size = f->json_size,
+                                   .kernels = f->module,
+                                   .kernels_scope = MB_IMPORTS_ONLY,
                                    .parameters = &f->parameters,
                                    .parameters_module = f->module};
-  int status = kernels_of(f, &source.kernels);
+  int status = check_imports(f);
   return status ? status : mb_graph_create_for(call, first_device, &source, debug);
 }
 
@@ -150,9 +151,9 @@ const struct mb_class mb_graph_runtime_factory_class = FACTORY("GraphRuntimeFact
 /* A factory of the same graph and kernels, whose executors have to be given their parameters. */
 static int remove_params(void *object, struct mb_call *call) {
   const struct factory *f = object;
-  mblob_module *kernels = NULL, *module = NULL;
+  mblob_module *module = NULL;
   int status = mb_call_expect(call, 0, 0);
-  if (!status) status = kernels_of(f, &kernels);
+  if (!status) status = check_imports(f);
   if (status) return status;
   struct factory *bare = calloc(1, sizeof(*bare));
   if (!bare) return mb_fail_memory(sizeof(*bare));
@@ -166,7 +167,7 @@ static int remove_params(void *object, struct mb_call *call) {
     return status;
   }
   bare->module = module;
-  status = mblob_module_import(module, kernels);
+  status = mb_module_import_all(module, f->module);
   if (status)
     mblob_module_release(module);
   else

@@ -46,7 +46,7 @@ int mb_graph_create_for(struct mb_call *call, int i, struct mb_graph_source *sou
 }
 
 static int create(struct mb_call *call, bool debug) {
-  struct mb_graph_source source = {0};
+  struct mb_graph_source source = {.kernels_scope = MB_WITH_IMPORTS};
   const void *json = NULL;
   int first_device = 2;
   int status = mb_call_bytes(call, 0, &json, &source.json_size);

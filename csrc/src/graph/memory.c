@@ -166,7 +166,7 @@ static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_fu
 
 static int place_linked_parameters(struct mb_graph_executor *x, const struct mb_graph_source *source) {
   mblob_function *own = NULL;
-  int status = source->lookup ? MBLOB_OK : mb_module_find_if_open(x->kernels, "_lookup_linked_param", true, &own);
+  int status = source->lookup ? MBLOB_OK : mb_module_find_if_open(x->kernels, "_lookup_linked_param", source->kernels_scope, &own);
   for (uint32_t i = 0; !status && (own || source->lookup) && i < x->graph.input_count; i++) {
     uint32_t entry = x->graph.inputs[i];
     if (x->is_parameter[i]) continue;

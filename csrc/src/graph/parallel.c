@@ -10,8 +10,6 @@
 #include "thread_pool.h"
 #include "thread_settings.h"
 
-enum { SPINS = 2000 }; /* looks for work before a thread sleeps; waking one costs more than small functions */
-
 #define NO_STEP UINT32_MAX
 
 struct run {
@@ -51,11 +49,14 @@ static uint32_t take(struct run *r) {
   uint32_t step = NO_STEP;
   unsigned seen = atomic_load(&r->put);
   pthread_mutex_lock(&r->lock);
-  for (int spins = 0; !atomic_load(&r->stop) && r->taken == atomic_load(&r->put);) {
-    if (spins++ == 0) {
+  for (bool has_spun = false; !atomic_load(&r->stop) && r->taken == atomic_load(&r->put);) {
+    if (!has_spun) {
+      struct mb_spin spin = {0};
       pthread_mutex_unlock(&r->lock);
-      for (; spins < SPINS && !atomic_load(&r->stop) && seen == atomic_load(&r->put); spins++) mb_spin_pause();
+      while (!atomic_load(&r->stop) && seen == atomic_load(&r->put) && mb_spin_more(&spin, MB_SPIN_TIME)) {
+      }
       pthread_mutex_lock(&r->lock);
+      has_spun = true;
     } else {
       pthread_cond_wait(&r->changed, &r->lock);
     }

@@ -73,7 +73,7 @@ static int find_primitive(const struct vm_executable *exec, const char *name, mb
   struct mb_saved_error error = {0};
   *out = NULL;
   for (size_t i = 0; !*out && i < mblob_module_import_count(exec->module); i++) {
-    status = mb_module_find(mblob_module_import_at(exec->module, i), name, true, out);
+    status = mb_module_find(mblob_module_import_at(exec->module, i), name, MB_WITH_IMPORTS, out);
     if (status && !first) {
       first = status;
       mb_error_save(&error);

@@ -63,7 +63,7 @@ TVM_DLL void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t 
 /* By the thread that allocated; -1 for a pointer that it does not have. */
 TVM_DLL int TVMBackendFreeWorkspace(int device_type, int device_id, void *ptr);
 /* Run flambda(0..num_task-1) in parallel and wait; num_task 0 means one task per worker. The environment
- * says how many there are. -1 with "Task <i> error: <text>" lines if any task failed. */
+ * says how many there are: just one, on this thread, if the caller is itself a task. -1 with "Task <i> error: <text>" lines if any task failed. */
 TVM_DLL int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cdata, int num_task);
 /* Wait until all tasks of the launch have come here. */
 TVM_DLL int TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *penv);
