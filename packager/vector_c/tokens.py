@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-# A letter of an identifier by its number, in C's ways and C++23's. Compilers take anything above ASCII for a letter, too.
+# A letter of an identifier by its number, in the ways of C and C++23. Compilers take all above ASCII for letters, too.
 _NUMBERED = r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|\\u\{[0-9A-Fa-f]+\}"
 _LETTER = rf"[A-Za-z_$]|[^\x00-\x7f]|{_NUMBERED}"
 _TOKEN = re.compile(
