@@ -147,7 +147,7 @@ __attribute__((noinline)) static void each_lie_is_named(const char *json, mblob_
       {"\"heads\": [[4, 0, 0]]", "\"heads\": [[4, 0, 0], [3, 1, 0]]", "heads[1]: entry [3, 1]: node 'double' has 1"},
       {"\"name\": \"double\"", "\"name\": \"plus\"", "nodes 1 and 3 have one name, 'plus'"},
       {"\"list_shape\"", "\"list_size\"", "graph: attrs: shape: expected type \"list_shape\", found 'list_size'"},
-      {"\"shape\"", "\"forms\"", "graph: attrs: 'shape' is missing"},
+      {"\"shape\"", "\"forms\"", "graph: attrs: lack 'shape'"},
       {"\"heads\"", "\"metadata\"", "the graph lacks 'heads'"},
       {"[0, 1, 2, 3, 4, 5]", "[0, 1, 2, 3, 4]", "node_row_ptr has 5 numbers, expected 6"},
       {"[0, 1, 2, 3, 4, 5]", "[1, 1, 2, 3, 4, 5]", "node_row_ptr starts with 1, expected 0"},

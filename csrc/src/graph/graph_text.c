@@ -312,7 +312,7 @@ static bool read_attributes(struct reader *r, struct part *parts, size_t count) 
     if (!(part ? read_part(r, part) : mb_json_skip(&r->j))) return false;
   }
   return !r->j.error && all_found(r, parts, count,
-                                  "'%.*s' is missing; a graph needs dltype, storage_id and shape");
+                                  "lack '%.*s'; a graph needs dltype, storage_id and shape");
 }
 
 static bool read_graph_attributes(struct reader *r) {
