@@ -6,11 +6,8 @@
 #include <unistd.h>
 
 #include "argument.h"
-#include "pages.h"
 #include "plugin/plugins.h"
 #include "source_file.h"
-
-#define BLOB_SYMBOL MB_BLOB_SYMBOL
 
 /* Held while the list changes and around the dynamic linker: what is in the list is what is loaded.
  * Recursive, because constructors of a library may open others. Loaders are never called with it. */
@@ -32,127 +29,9 @@ static void lock_list(void) {
   pthread_mutex_lock(&list_lock);
 }
 
-/* ---- reading the file ------------------------------------------------------------------------------- */
-
 static const char *name_of(const struct mb_source *source) { return *source->path ? source->path : "memory"; }
 
-/* Find the blob's bytes in the file; `out` is empty if there is no blob. */
-/* TVM 0.22 and later; 0.21. Opening one as a bare library would hide its modules. */
-static int refuse_ffi_dialect(const struct mb_library *library) {
-  static const char *const symbols[] = {"__tvm_ffi__library_bin", "__tvm_ffi_library_bin"};
-  ElfW(Sym) symbol;
-  for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++)
-    if (mb_elf_find(&library->elf, symbols[i], &symbol))
-      return mb_fail(MBLOB_E_INCOMPATIBLE,
-                     "its modules are in the ffi dialect of TVM 0.21 and later (%s), which this version does not run",
-                     symbols[i]);
-  return MBLOB_OK;
-}
-
-static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym) * symbol) {
-  *out = (struct mb_slice){NULL, 0};
-  library->index_expected = mb_elf_announced(&library->elf).flags & MB_NOTE_HAS_INDEX;
-  library->has_blob = mb_elf_find(&library->elf, BLOB_SYMBOL, symbol);
-  if (library->has_blob) return mb_elf_object(&library->elf, symbol, BLOB_SYMBOL, out);
-  if (library->index_expected)
-    return mb_fail_format("index_footer", MB_UNKNOWN, MB_UNKNOWN,
-                          "its note announces a blob with an index, but there is no symbol " BLOB_SYMBOL);
-  return refuse_ffi_dialect(library);
-}
-
-static int read_function_table(struct mb_library *library) {
-  ElfW(Sym) symbol;
-  struct mb_slice bytes;
-  struct mb_announced said = mb_elf_announced(&library->elf);
-  const uint32_t *crc = said.flags & MB_NOTE_HAS_TABLE ? &said.table_crc : NULL;
-  if (!mb_elf_find(&library->elf, MB_FUNCTION_TABLE_SYMBOL, &symbol))
-    return crc ? mb_function_table_missing("note") : MBLOB_OK;
-  int status = mb_elf_object(&library->elf, &symbol, MB_FUNCTION_TABLE_SYMBOL, &bytes);
-  return status ? status : mb_function_table_read(bytes, crc, &library->table);
-}
-
-/* ---- one opening --------------------------------------------------------------------------------------- */
-
-/* A tree that nobody holds and that serves an opening with these options; NULL if there is none. */
-static struct mb_tree *idle_tree(struct mb_library *library, const mblob_open_options *options) {
-  pthread_mutex_lock(&library->lock);
-  struct mb_tree *tree = library->trees;
-  while (tree && !mb_tree_take_over(tree, options)) tree = tree->next;
-  pthread_mutex_unlock(&library->lock);
-  return tree;
-}
-
-static void install_tree(struct mb_library *library, struct mb_tree *tree, mblob_module **out) {
-  pthread_mutex_lock(&library->lock);
-  tree->next = library->trees;
-  library->trees = tree;
-  pthread_mutex_unlock(&library->lock);
-  *out = &tree->modules[0];
-}
-
-static int add_tree(struct mb_library *library, const struct mb_blob *blob, const mblob_open_options *options,
-                    mblob_module **out) {
-  struct mb_tree *tree = idle_tree(library, options);
-  int status = MBLOB_OK;
-  if (tree) {
-    status = mb_tree_check_loaders(tree);
-    if (status)
-      atomic_fetch_sub(&tree->users, 1);
-    else
-      *out = &tree->modules[0];
-    return status;
-  }
-  status = mb_tree_new(library, blob, library->blob, options, &tree);
-  if (!status) install_tree(library, tree, out);
-  return status;
-}
-
-static int read_blob(const struct mb_library *library, const uint8_t *bytes, uint64_t size,
-                     const mblob_open_options *options, struct mb_blob *out) {
-  bool stub = options->missing == MBLOB_MISSING_STUB;
-  return (stub ? mb_blob_read_known : mb_blob_read)(bytes, size, library->index_expected, options->verify,
-                                                    out);
-}
-
-/* Check everything that the file tells, then let the linker run. */
-static int load(struct mb_library *library, const mblob_open_options *options, mblob_module **out) {
-  struct mb_slice bytes;
-  struct mb_blob blob = {0};
-  ElfW(Sym) symbol;
-  if (options->verify != MBLOB_VERIFY_FULL) mb_pages_hop(library->source.bytes, library->source.size);
-  int status = mb_elf_read(library->source.bytes, library->source.size, &library->elf);
-  if (!status) status = find_blob(library, &bytes, &symbol);
-  if (!status && library->has_blob) status = read_blob(library, bytes.data, bytes.size, options, &blob);
-  if (!status) status = read_function_table(library);
-  if (!status) status = mb_carried_read(library);
-  /* The tree is built on the file's mapping first: that tells of loaders that are missing before any code runs. */
-  struct mb_tree *tree = NULL;
-  if (!status) status = mb_tree_new(library, library->has_blob ? &blob : NULL, bytes.data, options, &tree);
-  mb_blob_free(&blob);
-  if (!status) status = mb_library_link(library);
-  if (status) {
-    if (tree) mb_tree_free(tree);
-    return status;
-  }
-  if (library->has_blob) {
-    library->blob = (const uint8_t *)(library->base + symbol.st_value);
-    library->blob_size = symbol.st_size;
-    mb_tree_move(tree, bytes.data, library->blob);
-  }
-  install_tree(library, tree, out);
-  mb_plugin_carried_devices(library);
-  return MBLOB_OK;
-}
-
-/* A tree over a library that is in memory. */
-int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options, mblob_module **out) {
-  struct mb_blob blob = {0};
-  int status =
-      library->has_blob ? read_blob(library, library->blob, library->blob_size, options, &blob) : MBLOB_OK;
-  if (!status) status = add_tree(library, library->has_blob ? &blob : NULL, options, out);
-  mb_blob_free(&blob);
-  return status;
-}
+/* ---- libraries ----------------------------------------------------------------------------------- */
 
 static struct mb_library *new_library(const struct mb_source *source) {
   struct mb_library *library = calloc(1, sizeof(*library));
@@ -308,7 +187,7 @@ static int open_first(struct mb_library *resident, struct mb_source *source,
     libraries = library;
   }
   library->loading = true;
-  int status = load(library, options, out);
+  int status = mb_library_load(library, options, out);
   library->loading = false;
   if (status) {
     atomic_store(&library->users, 0);

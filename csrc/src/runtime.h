@@ -232,6 +232,9 @@ void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW
 int mb_library_new_system(const char *prefix, enum mb_system_names names, struct mb_library **out);
 /* Let kernels of `library` find the imports of `other`'s modules too. */
 void mb_library_join(struct mb_library *library, struct mb_library *other);
+
+/* library_load.c: check everything that the file of a new library tells, then let the linker run; the root of its tree. */
+int mb_library_load(struct mb_library *library, const mblob_open_options *options, mblob_module **out);
 /* Another tree of a library that is in memory; its root. */
 int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options, mblob_module **out);
 

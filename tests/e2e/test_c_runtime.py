@@ -206,107 +206,6 @@ def test_trees_of_tvm_libraries_read_as_described(built: Path, golden: Path) -> 
             assert json.loads(found) == facts["tree"]
 
 
-# -- installation ------------------------------------------------------------------------------------------------
-
-HOST = r"""
-#include <mblob.h>
-#include <stdio.h>
-int main(int argc, char **argv) {
-  float a[3] = {1, 2, 3}, b[3] = {4, 5, 6}, c[3];
-  mblob_module *m;
-  if (argc != 2 || mblob_open(argv[1], NULL, &m)) return puts(mblob_last_error()), 1;
-  if (mblob_call(m, "vadd", "float32[3],float32[3],float32[3]", a, b, c)) return puts(mblob_last_error()), 2;
-  mblob_module_release(m);
-  return printf("%g\n", (double)(c[0] + c[1] + c[2])) < 0;
-}
-"""
-
-
-@pytest.mark.parametrize("language", ["c", "c++"])
-@pytest.mark.parametrize("static", [False, True])
-def test_an_installed_runtime_is_found_by_pkg_config(
-    built: Path, installed: Path, tmp_path: Path, require: Callable[[str], str], language: str, static: bool
-) -> None:
-    pkg_config = require("pkg-config")
-    environment = {**os.environ, "PKG_CONFIG_PATH": str(installed / "lib" / "pkgconfig")}
-    flags = run(pkg_config, "--cflags", "--libs", *(["--static"] if static else []), "mblob", env=environment)
-    words = flags.stdout.split()
-    if static:
-        words = [str(installed / "lib" / "libmblob.a") if w == "-lmblob" else w for w in words]
-    source = tmp_path / "host.c"
-    source.write_text(HOST)
-    standard = "-std=c11" if language == "c" else "-std=c++17"
-    compiler = require("cc" if language == "c" else "c++")
-    program = tmp_path / "host"
-    run(
-        compiler,
-        "-x",
-        language,
-        standard,
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        source,
-        "-x",
-        "none",
-        "-o",
-        program,
-        *words,
-    )
-    environment["LD_LIBRARY_PATH"] = str(installed / "lib")
-    assert run(program, built / "lib" / "plain.so", env=environment).stdout == "21\n"
-
-
-def test_the_library_exports_its_api_and_nothing_else(installed: Path) -> None:
-    symbols = run("nm", "-D", "--defined-only", installed / "lib" / "libmblob.so").stdout.splitlines()
-    names = {line.split()[-1] for line in symbols}
-    helpers = {"__gnu_f2h_ieee", "__gnu_h2f_ieee", "__truncsfhf2", "__truncdfhf2", "__extendhfsf2"}  # as TVM's
-    helpers |= {"__extendhfdf2", "__extendhfxf2", "__truncxfhf2"} & names  # gcc's, the last two where there is x87
-    assert {n for n in names if not n.startswith(("mblob_", "TVM"))} == helpers
-    assert {"mblob_open", "TVMModLoadFromFile", "TVMBackendParallelLaunch"} <= names
-
-
-# -- headers -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("header", ["mblob.h", "tvm/runtime/c_backend_api.h", "dlpack/dlpack.h"])
-@pytest.mark.parametrize("mode", ["-fPIC", "-fPIE", "-DMBLOB_HOST"])
-@pytest.mark.parametrize("standard", ["c99", "c11", "gnu17", "c++11", "c++17"])
-def test_headers_compile_without_warnings(
-    tmp_path: Path, require: Callable[[str], str], header: str, mode: str, standard: str
-) -> None:
-    compiler = require("c++" if standard.startswith("c++") else "cc")
-    language = "c++" if standard.startswith("c++") else "c"
-    source = tmp_path / "header.c"
-    source.write_text(f"#include <{header}>\nint nothing;\n")
-    run(
-        compiler, "-x", language, f"-std={standard}", mode, "-Wall", "-Wextra", "-Wconversion", "-Werror",
-        "-I", ROOT / "csrc" / "include", "-c", source, "-o", tmp_path / "header.o",
-    )  # fmt: skip
-
-
-def undefined_of_tvm(library: Path) -> list[str]:
-    lines = run("nm", "-D", "--undefined-only", library).stdout.splitlines()
-    return [line.split()[-1] for line in lines if " U " in line and "TVM" in line]
-
-
-def test_a_kernel_that_uses_nothing_exports_no_slots(tmp_path: Path, cc: Callable[..., Path]) -> None:
-    source = "#include <tvm/runtime/c_runtime_api.h>\nint f(void) { return 0; }\n"
-    library = cc(source, tmp_path / "f.so", f"-I{ROOT}/csrc/include")
-    names = run("nm", "-D", "--defined-only", library).stdout
-    assert "__TVM" not in names
-    assert "mblob" not in names
-
-
-def test_a_kernel_leaves_no_slot_function_undefined(built: Path) -> None:
-    library = built / "lib" / "plain.so"
-    assert undefined_of_tvm(library) == []
-    names = run("nm", "-D", "--defined-only", library).stdout
-    for slot in ("FuncCall", "APISetLastError", "BackendGetFuncFromEnv", "BackendAllocWorkspace",
-                 "BackendFreeWorkspace", "BackendParallelLaunch", "BackendParallelBarrier"):  # fmt: skip
-        assert f"__TVM{slot}" in names
-
-
 VECTORS_OF_LANES = r"""
 #include <tvm/runtime/c_backend_api.h>
 extern "C" TVM_DLL void lanes(const float *x, float *out) {
@@ -324,9 +223,7 @@ extern "C" TVM_DLL void lanes(const float *x, float *out) {
 
 
 @pytest.mark.parametrize("level", ["-O0", "-O2", "-O3"])
-def test_vector_classes_compute_lane_by_lane(
-    tmp_path: Path, require: Callable[[str], str], level: str
-) -> None:
+def test_vector_classes_compute_lane_by_lane(tmp_path: Path, require: Callable[[str], str], level: str) -> None:
     source, library = tmp_path / "lanes.cc", tmp_path / "lanes.so"
     source.write_text(VECTORS_OF_LANES)
     run(
@@ -381,9 +278,7 @@ def test_vectorized_c_of_tvm_compiles_and_gives_numpys_answer(
     expected = np.zeros((32, 56, 56)) + bias[:, None, None]
     for i in range(3):
         for j in range(3):
-            expected += np.tensordot(
-                weight[:, :, i, j].astype("float64"), padded[:, i : i + 56, j : j + 56], 1
-            )
+            expected += np.tensordot(weight[:, :, i, j].astype("float64"), padded[:, i : i + 56, j : j + 56], 1)
     np.testing.assert_allclose(found, np.maximum(expected, 0), atol=1e-3)
 
 

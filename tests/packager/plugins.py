@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mblob
+from packager.errors import BuildError
+
 TEMPLATE = r"""
 #include <mblob.h>
 #include <stdlib.h>
@@ -56,3 +64,19 @@ def plugin(
     return TEMPLATE % {
         "name": name, "key": key, "symbol": symbol or name, "abi": abi, "before": before, "after_size": after_size,
     }  # fmt: skip
+
+
+def exported(path: Path) -> set[str]:
+    with mblob.open(path) as lib:
+        return {s.name for s in lib.elf.dynsym if s.is_exported}
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def refused(tree: mblob.Module, tmp_path: Path, carry: Any, match: str, **options: Any) -> None:
+    with pytest.raises(BuildError, match=match):
+        tree.export_library(tmp_path / "x.so", carry=carry, **options)
+    assert not (tmp_path / "x.so").exists()

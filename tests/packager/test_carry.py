@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -22,23 +20,13 @@ from packager.build import build
 from packager.errors import BuildError
 from packager.manifest import load
 from tests.packager.conftest import PackedLibrary, check
-from tests.packager.plugins import plugin
+from tests.packager.plugins import exported, plugin, refused, write
 
 # What is carried here is looked at, and most of the libraries have nothing for it to open.
 pytestmark = pytest.mark.filterwarnings("ignore:carry. .* and no module here has that key:UserWarning")
 
 SYMBOL = "__mblob_plugin_toy"
 HELPER = "int helper(void);\n"
-
-
-def exported(path: Path) -> set[str]:
-    with mblob.open(path) as lib:
-        return {s.name for s in lib.elf.dynsym if s.is_exported}
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
 
 
 @pytest.fixture
@@ -93,9 +81,7 @@ def test_strip_leaves_it_there(tree: mblob.Module, toy: Path, tmp_path: Path) ->
         assert [p.name for p in lib.plugins] == ["toy"]
 
 
-def test_nothing_but_tables_is_exported_and_nothing_is_missing(
-    tree: mblob.Module, tmp_path: Path, root: Path
-) -> None:
+def test_nothing_but_tables_is_exported_and_nothing_is_missing(tree: mblob.Module, tmp_path: Path, root: Path) -> None:
     text = plugin(before="int helper(void) { return 7; }\nint data = 1;\n", after_size=" + helper() + data")
     source = write(tmp_path / "toy.c", text)
     tree.export_library(tmp_path / "plain.so")
@@ -252,12 +238,6 @@ def test_the_callers_compiler_gets_objects(tree: mblob.Module, toy: Path, tmp_pa
 # -- refused --------------------------------------------------------------------------------------------
 
 
-def refused(tree: mblob.Module, tmp_path: Path, carry: Any, match: str, **options: Any) -> None:
-    with pytest.raises(BuildError, match=match):
-        tree.export_library(tmp_path / "x.so", carry=carry, **options)
-    assert not (tmp_path / "x.so").exists()
-
-
 def test_a_file_without_a_plug_in(tree: mblob.Module, toy: Path, tmp_path: Path) -> None:
     text = "static int __mblob_plugin_local;\nint f(void) { return __mblob_plugin_local; }\n"
     other = write(tmp_path / "other.c", text)
@@ -323,59 +303,6 @@ def test_what_no_plug_in_is_made_of(tree: mblob.Module, toy: Path, tmp_path: Pat
 def test_the_output_is_not_one_of_them(tree: mblob.Module, toy: Path, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="the output is also a source"):
         tree.export_library(toy.rename(tmp_path / "x.so"), carry=[mblob.csource_module(tmp_path / "x.so", "c")])
-
-
-# -- by name --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def shipped(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tree of sources with two plug-ins, which use what all share."""
-    tree = tmp_path / "csrc"
-    for folder in ("include", "src"):
-        (tree / folder).parent.mkdir(exist_ok=True)
-        (tree / folder).symlink_to(root / "csrc" / folder)
-    shutil.copytree(root / "csrc" / "plugins" / "common", tree / "plugins" / "common")
-    for name in ("one", "two"):
-        (tree / "plugins" / name).mkdir()
-        text = plugin(name, f"{name}_key", before='#include "host.h"\n#include "json.h"\n').replace(
-            "host = given;", "host = given;\n  if (mb_plugin_start(given)) return MBLOB_E_INCOMPATIBLE;"
-        )
-        write(tree / "plugins" / name / "plugin.c", text)
-    monkeypatch.setattr("packager.shipped.include_dir", lambda: tree / "include")
-    return tree
-
-
-def test_plug_ins_that_come_with_mblob_go_by_name(tree: mblob.Module, shipped: Path, tmp_path: Path) -> None:
-    tree.export_library(tmp_path / "plain.so")
-    tree.export_library(tmp_path / "x.so", carry=["one", "two"])
-    with mblob.open(tmp_path / "x.so") as lib:
-        assert [p.name for p in lib.plugins] == ["one", "two"]
-    found = exported(tmp_path / "x.so") - exported(tmp_path / "plain.so")
-    assert found == {"__mblob_plugin_one", "__mblob_plugin_two"}
-    PackedLibrary(tmp_path / "x.so")
-    build(load(write(tmp_path / "m.toml", 'output = "y.so"\ncarry = ["two"]\n[blobs]\ntwo_key = "m.toml"\n')))
-    assert mblob.load_module(tmp_path / "y.so")["size"]() == (tmp_path / "m.toml").stat().st_size
-
-
-def test_a_file_comes_before_a_name(
-    tree: mblob.Module, shipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "one", "")
-    refused(tree, tmp_path, ["one"], "carry: one: suffix '', expected one of")
-
-
-def test_a_name_that_there_is_not(tree: mblob.Module, shipped: Path, tmp_path: Path) -> None:
-    refused(tree, tmp_path, ["three"], r"'three' is no file, .* that come with mblob \(one, two\)")
-
-
-def test_they_are_compiled_as_the_runtime_compiles_them(root: Path) -> None:
-    from packager import shipped as ours
-
-    flags = dict(re.findall(r"^(\w+) := (.*)$", (root / "csrc" / "flags.mk").read_text(), re.MULTILINE))
-    assert set(flags["PLUGIN_SHARED"].split()) == set(ours.SHARED)
-    assert set(flags["COMPILE"].split()) - {"-fPIC"} == set(ours.OPTIONS)
 
 
 # -- the command line -----------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ struct pointer {
   uint64_t offset;
 };
 
+enum { KEPT = 16 }; /* the pointers among so many first arguments are read once in a launch, those behind them twice */
+
 static int read_pointer(const struct mb_kernel *k, uint64_t i, TVMValue value, int code, struct pointer *out) {
   const void *data = value.v_handle;
   char what[160];
@@ -46,7 +48,8 @@ static int read_pointer(const struct mb_kernel *k, uint64_t i, TVMValue value, i
 }
 
 /* The device of the kernel's memory, which must be one; without memory the one that the thread chose. */
-static int find_device(const struct mb_kernel *k, const TVMValue *args, const int *codes, struct mb_cl_device **out) {
+static int find_device(const struct mb_kernel *k, const TVMValue *args, const int *codes, struct pointer kept[KEPT],
+                       struct mb_cl_device **out) {
   int id = -1;
   uint64_t first = 0;
   for (uint64_t i = 0; i < k->type_count; i++) {
@@ -54,6 +57,7 @@ static int find_device(const struct mb_kernel *k, const TVMValue *args, const in
     if (!mb_is_pointer(k->types[i])) continue;
     int status = read_pointer(k, i, args[i], codes[i], &p);
     if (status) return status;
+    if (i < KEPT) kept[i] = p;
     if (!p.memory) continue;
     if (id < 0) {
       id = p.memory->device_id;
@@ -93,13 +97,19 @@ static int add_sub(const struct mb_kernel *k, uint64_t i, const struct mb_cl_dev
 }
 
 static int set_argument(const struct mb_cl_launcher *l, const struct mb_kernel *k, uint64_t i, TVMValue value, int code,
-                        struct subs *subs) {
+                        const struct pointer kept[KEPT], struct subs *subs) {
   uint64_t scalar = 0;
   size_t size = 0;
   struct pointer p = {NULL, 0};
   cl_mem buffer = NULL;
   const bool is_pointer = mb_is_pointer(k->types[i]);
-  int status = is_pointer ? read_pointer(k, i, value, code, &p) : mb_kernel_scalar(k, (int)i, value, code, &scalar, &size);
+  int status = MBLOB_OK;
+  if (!is_pointer)
+    status = mb_kernel_scalar(k, (int)i, value, code, &scalar, &size);
+  else if (i < KEPT)
+    p = kept[i];
+  else
+    status = read_pointer(k, i, value, code, &p);
   if (!status && is_pointer && !p.memory) /* OpenCL allows it for kernels that do not follow it; drivers crash at the others */
     status = mb_fail(MBLOB_E_ARGUMENT, "opencl: kernel '%s': argument %llu is a pointer and was given none", k->name,
                      (unsigned long long)i);
@@ -136,18 +146,19 @@ static int check_sizes(const struct mb_cl_launcher *l, const struct mb_kernel *k
                        struct range *out) {
   const struct mb_cl_device *d = l->device;
   const uint64_t largest = d->address_bits == 32 ? UINT32_MAX : SIZE_MAX;
-  uint64_t group = 1, groups = 1;
+  uint64_t group = 1, groups = 1, global;
   static const char *const names[] = {"the largest threadIdx.x", "the largest threadIdx.y", "the largest threadIdx.z"};
   for (int i = 0; i < 3; i++) {
     const uint64_t grid = launch->extent[i], block = launch->extent[MB_BLOCK_X + i];
     if (block > d->max_items[i]) return too_large(l, k, launch, names[i], d->max_items[i]);
-    if (block > l->max_group / group) return too_large(l, k, launch, "the largest group of this kernel", l->max_group);
+    if (__builtin_mul_overflow(group, block, &group) || group > l->max_group)
+      return too_large(l, k, launch, "the largest group of this kernel", l->max_group);
     if (grid > INT32_MAX || (groups *= grid) > INT32_MAX) /* of two numbers below 2 ^ 31: no overflow */
       return too_large(l, k, launch, "the largest number of groups", INT32_MAX);
-    if (grid > largest / block) return too_large(l, k, launch, "the largest number of work-items of an axis", largest);
-    group *= block;
+    if (__builtin_mul_overflow(grid, block, &global) || global > largest)
+      return too_large(l, k, launch, "the largest number of work-items of an axis", largest);
     out->local[i] = (size_t)block;
-    out->global[i] = (size_t)(grid * block);
+    out->global[i] = (size_t)global;
   }
   return MBLOB_OK;
 }
@@ -164,9 +175,9 @@ static cl_uint dimensions_of(const struct mb_kernel *k) {
 
 /* The lock of the launcher is held. */
 static int launch_now(struct mb_cl_launcher *l, const struct mb_kernel *k, const TVMValue *args, const int *codes,
-                      const struct range *range, cl_command_queue queue, struct subs *subs) {
+                      const struct pointer kept[KEPT], const struct range *range, cl_command_queue queue, struct subs *subs) {
   for (uint64_t i = 0; i < k->type_count; i++) {
-    int status = set_argument(l, k, i, args[i], codes[i], subs);
+    int status = set_argument(l, k, i, args[i], codes[i], kept, subs);
     if (status) return status;
   }
   const cl_int code = mb_cl.clEnqueueNDRangeKernel(queue, l->kernel, dimensions_of(k), NULL, range->global, range->local, 0,
@@ -181,15 +192,16 @@ int mb_cl_launch(struct mb_cl_module *m, uint64_t kernel, const TVMValue *args, 
   struct mb_launch launch;
   struct range range;
   struct subs subs = {NULL, 0};
+  struct pointer kept[KEPT];
   cl_command_queue queue = NULL;
   int status = mb_kernel_launch(k, args, codes, count, &launch); /* `shared`: not used, as in TVM's runtime */
-  if (!status) status = find_device(k, args, codes, &device);
+  if (!status) status = find_device(k, args, codes, kept, &device);
   if (!status) status = mb_cl_launcher_of(m, kernel, device, &l);
   if (!status) status = check_sizes(l, k, &launch, &range);
   if (!status) status = mb_cl_queue(device, NULL, &queue);
   if (status) return status;
   (void)pthread_mutex_lock(&l->lock);
-  status = launch_now(l, k, args, codes, &range, queue, &subs);
+  status = launch_now(l, k, args, codes, kept, &range, queue, &subs);
   (void)pthread_mutex_unlock(&l->lock);
   if (!status && !atomic_load_explicit(&device->settled, memory_order_relaxed)) {
     const cl_int code = mb_cl_settle(device, queue);
