@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "cl_compile.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,20 @@ const char *mb_cl_options(void) {
 
 /* ---- errors ----------------------------------------------------------------------------------- */
 
-/* The lines of the log with errors, or if none says so its first ones, as one line. */
-static void shorten(char *log, char *out, size_t size) {
+/* The length of `line` in front of the name of a file as drivers make them (PoCL: `error: /FOLDER/tempfile_X.cl:3:5: TEXT`), and
+ * where the line goes on behind that name; all of it if there is none. */
+static size_t split_at_file(const char *line, const char **rest) {
+  const char *end = line, *begin;
+  while ((end = strstr(end, ".cl:")) && !isdigit((unsigned char)end[4])) end += 4;
+  for (begin = end; begin && begin > line && !isspace((unsigned char)begin[-1]);) begin--;
+  const bool named = begin && *begin == '/';
+  *rest = named ? end + 3 : "";
+  return named ? (size_t)(begin - line) : strlen(line);
+}
+
+/* The lines of the log with errors, or if none says so its first ones, as one line; the kernel's name for the temporary file that its
+ * source was in. */
+static void shorten(const char *kernel, char *log, char *out, size_t size) {
   const bool marked = strcasestr(log, "error") != NULL;
   size_t used = 0, shown = 0;
   char *rest = NULL;
@@ -25,7 +38,10 @@ static void shorten(char *log, char *out, size_t size) {
   for (char *line = strtok_r(log, "\r\n", &rest); line && shown < SHOWN_LINES && used < size; line = strtok_r(NULL, "\r\n", &rest)) {
     line += strspn(line, " \t");
     if (!*line || (marked && !strcasestr(line, "error"))) continue;
-    used += (size_t)snprintf(out + used, size - used, "%s%.*s", shown++ ? " | " : "", SHOWN_LENGTH, line);
+    const char *behind;
+    const size_t front = split_at_file(line, &behind);
+    used += (size_t)snprintf(out + used, size - used, "%s%.*s%.100s%.*s", shown++ ? " | " : "",
+                             (int)(front < SHOWN_LENGTH ? front : SHOWN_LENGTH), line, *behind ? kernel : "", SHOWN_LENGTH, behind);
   }
 }
 
@@ -35,7 +51,7 @@ int mb_cl_fail_build(const char *kernel, const struct mb_cl_device *device, cl_p
   if (!mb_cl.clGetProgramBuildInfo(program, device->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) && size > 1 &&
       (log = calloc(1, size + 1)) &&
       !mb_cl.clGetProgramBuildInfo(program, device->device, CL_PROGRAM_BUILD_LOG, size, log, NULL))
-    shorten(log, lines, sizeof(lines));
+    shorten(kernel, log, lines, sizeof(lines));
   free(log);
   return mb_cl_fail(device, code, "kernel '%s' cannot be built%s%s", kernel, *lines ? ": " : "", lines);
 }
