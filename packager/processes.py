@@ -24,6 +24,46 @@ from mblob.tool_output import first_error
 Command = tuple[str, ...]
 
 
+class _Starting(threading.Thread):
+    """The start of a process, in a thread of its own.
+
+    A signal's exception can come between the beginning of a process and its caller's knowing of it, but only in the
+    main thread; there the process would be lost, and run on.
+    """
+
+    def __init__(self, start: Callable[[], subprocess.Popen[bytes] | None]) -> None:
+        super().__init__(daemon=True)
+        self._start_process = start
+        self._done = threading.Event()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self.process = self._start_process()
+        except Exception as exc:  # it is raised where the process is waited for
+            self.error = exc
+        finally:
+            self._done.set()
+
+    def wait(self) -> subprocess.Popen[bytes] | None:
+        """The process.
+
+        Raises:
+            ToolchainError: it cannot be started.
+        """
+        self.start()
+        self._done.wait()
+        if self.error:
+            raise self.error
+        return self.process
+
+    def begun(self) -> subprocess.Popen[bytes] | None:
+        """The process after an exception in `wait`, which may have come before the thread ran: then there is none."""
+        self._done.wait(5)
+        return self.process
+
+
 class Processes:
     """Runs commands, and can end all of them at once."""
 
@@ -44,9 +84,30 @@ class Processes:
             # For ccache the folder, which has another name each time, is none; nor is it one in what is compiled.
             environment.setdefault("CCACHE_BASEDIR", str(cwd))
             environment.setdefault("CCACHE_NOHASHDIR", "1")
+        starting = _Starting(lambda: self._start(command, cwd, environment))
+        try:
+            process = starting.wait()
+            if process is None:
+                return -signal.SIGTERM, ""
+            output, _ = process.communicate()
+        except BaseException:
+            if begun := starting.begun():
+                self._end(begun)
+                assert begun.stdout is not None
+                begun.stdout.close()
+            raise
+        finally:
+            with self._lock:
+                self._running -= {starting.process}
+        return process.returncode, output.decode(errors="replace")
+
+    def _start(
+        self, command: Sequence[str], cwd: Path | None, environment: dict[str, str]
+    ) -> subprocess.Popen[bytes] | None:
+        """A process; None once all are to end."""
         with self._lock:
             if self._stopped:
-                return -signal.SIGTERM, ""
+                return None
             try:
                 process = subprocess.Popen(
                     command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -57,17 +118,7 @@ class Processes:
                     f"{command[0]}: cannot be started: {exc.strerror}; check cc= and $CC", command=command
                 ) from None
             self._running.add(process)
-        try:
-            output, _ = process.communicate()
-        except BaseException:
-            self._end(process)
-            assert process.stdout is not None
-            process.stdout.close()
-            raise
-        finally:
-            with self._lock:
-                self._running.discard(process)
-        return process.returncode, output.decode(errors="replace")
+            return process
 
     def stop(self) -> None:
         """End everything that runs, and start nothing more."""
