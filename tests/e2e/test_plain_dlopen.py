@@ -49,7 +49,8 @@ def test_a_plain_dlopen_host_gets_memory_one_thread_and_error_texts(
     source, out = tmp_path / ("k.cc" if "++" in compiler else "k.c"), tmp_path / "k.so"
     source.write_text(KERNEL)
     include = root / "csrc" / "include"
-    command = [require(compiler), flags, "-Wall", "-Werror", "-fPIC", "-shared", f"-I{include}", source, "-o", out]
+    flags_of_kernels = ["-fPIC", "-shared", f"-I{include}", *(["-DMBLOB_KERNEL"] if "++" in compiler else [])]
+    command = [require(compiler), flags, "-Wall", "-Werror", *flags_of_kernels, source, "-o", out]
     subprocess.run(command, check=True)
     library = ctypes.CDLL(str(out))
     last_error = library["__mblob_last_error"]
