@@ -269,21 +269,23 @@ def arrange(value: Array, letters: str, layout: str) -> Array:
     return np.ascontiguousarray(out.transpose(order))
 
 
+CONVOLUTION: dict[str, Any] = {  # a small one: 3x3, of plain layouts, as large as its input
+    "strides": [1, 1],
+    "padding": [1, 1, 1, 1],
+    "dilation": [1, 1],
+    "groups": 1,
+    "data_layout": "NCHW",
+    "kernel_layout": "OIHW",
+    "out_layout": "",
+}
+
+
 def small_convolution(symbol: str, **changes: Any) -> Graph:
     """A small convolution with a bias and a relu; `changes` are attributes, None removes one."""
     g = Graph(symbol)
     x, w, b = floats(1, 4, 6, 6), floats(8, 4, 3, 3), floats(8)
     y = np.maximum(convolve(x, w, [1, 1], [1] * 4, [1, 1]) + b.reshape(-1, 1, 1), 0)
-    attrs: dict[str, Any] = {
-        "strides": [1, 1],
-        "padding": [1, 1, 1, 1],
-        "dilation": [1, 1],
-        "groups": 1,
-        "data_layout": "NCHW",
-        "kernel_layout": "OIHW",
-        "out_layout": "",
-        **changes,
-    }
+    attrs: dict[str, Any] = {**CONVOLUTION, **changes}
     entry = g.kernel(
         "dnnl.conv2d_bias_relu",
         [g.input(x), g.const(w), g.const(b)],

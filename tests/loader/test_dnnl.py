@@ -14,7 +14,7 @@ import pytest
 
 import mblob
 from tests.loader import dnnl_graphs as ref
-from tests.loader.dnnl_graphs import Graph, floats, python
+from tests.loader.dnnl_graphs import CONVOLUTION, Graph, floats, python
 from tests.loader.dnnl_graphs import small_convolution as conv
 
 pytestmark = pytest.mark.usefixtures("onednn")
@@ -29,18 +29,9 @@ def chain(symbol: str, length: int) -> Graph:
     value, entry = x.astype("float64"), g.input(x)
     for _ in range(length):
         w, b = floats(16, 16, 3, 3) * np.float32(0.1), floats(16)
-        attrs = {
-            "strides": [1, 1],
-            "padding": [1, 1, 1, 1],
-            "dilation": [1, 1],
-            "groups": 1,
-            "data_layout": "NCHW",
-            "kernel_layout": "OIHW",
-            "out_layout": "",
-        }
-        first = g.kernel("dnnl.conv2d_bias_relu", [entry, g.const(w), g.const(b)], x.shape, **attrs)
+        first = g.kernel("dnnl.conv2d_bias_relu", [entry, g.const(w), g.const(b)], x.shape, **CONVOLUTION)
         inner = np.maximum(ref.convolve(value, w, [1, 1], [1] * 4, [1, 1]) + b.reshape(-1, 1, 1), 0)
-        entry = g.kernel("dnnl.conv2d_bias_sum_relu", [first, g.const(w), g.const(b), entry], x.shape, **attrs)
+        entry = g.kernel("dnnl.conv2d_bias_sum_relu", [first, g.const(w), g.const(b), entry], x.shape, **CONVOLUTION)
         value = np.maximum(ref.convolve(inner, w, [1, 1], [1] * 4, [1, 1]) + b.reshape(-1, 1, 1) + value, 0)
     g.atol = 1e-5
     return g.result(entry, value.astype("float32"))
@@ -191,7 +182,7 @@ import numpy as np
 import mblob
 from pathlib import Path
 from tests.loader import dnnl_graphs as ref
-from tests.loader.dnnl_graphs import Graph, floats, python
+from tests.loader.dnnl_graphs import CONVOLUTION, Graph, floats, python
 from tests.loader.dnnl_graphs import small_convolution as conv
 
 given, rows = int(sys.argv[1]), int(sys.argv[3])

@@ -12,18 +12,9 @@ import pytest
 
 import mblob
 from tests.loader import dnnl_graphs as ref
-from tests.loader.dnnl_graphs import Graph, floats
+from tests.loader.dnnl_graphs import CONVOLUTION, Graph, floats
 
 CASES: dict[str, Graph] = {}
-CONVOLUTION: dict[str, Any] = {
-    "strides": [1, 1],
-    "padding": [1, 1, 1, 1],
-    "dilation": [1, 1],
-    "groups": 1,
-    "data_layout": "NCHW",
-    "kernel_layout": "OIHW",
-    "out_layout": "",
-}
 
 
 def case(symbol: str) -> Graph:

@@ -11,8 +11,7 @@ import pytest
 
 import mblob
 from tests.loader import dnnl_graphs as ref
-from tests.loader.dnnl_graphs import Graph, floats
-from tests.loader.test_dnnl_shapes import CONVOLUTION
+from tests.loader.dnnl_graphs import CONVOLUTION, Graph, floats
 
 TYPES: dict[str, Any] = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 BITS = {"bfloat16": 8, "float16": 11}  # of a mantissa

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import signal
 import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,7 @@ import mblob
 from mblob.elf import ElfFile
 from mblob.errors import ToolchainError
 from mblob.sink import STEP
-from packager import early, elf_patch, grow, processes
+from packager import early, elf_patch, grow
 from packager.file_sink import PAGE, FileSink
 from packager.progress import listening
 
@@ -356,103 +353,6 @@ def test_of_a_large_blob_without_digests_a_changed_mib_is_seen(
         library(data).export_library(tmp_path / "x.so", digest="none", options=["-Wl,--build-id=sha1"])
         found.add(build_id(tmp_path / "x.so"))
     assert len(found) == 5
-
-
-# -- signals ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_at_every_step_leaves_nothing(tmp_path: Path, root: Path, number: signal.Signals) -> None:
-    """The signal comes at each call that makes, moves or removes a file: one build for each, or for every fourth."""
-    (tmp_path / "out").mkdir()
-    (tmp_path / "tmp").mkdir()
-    script = textwrap.dedent(
-        """
-        import os, signal, sys, mblob
-        from packager import early
-        early.WORTH = 1
-        number, at, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-        signal.signal(signal.SIGTERM, lambda n, f: sys.exit(128 + n))
-        seen = 0
-        def hook(event, args):
-            global seen
-            if event in ("os.mkdir", "os.rename", "os.chmod", "os.remove", "shutil.rmtree", "subprocess.Popen") or (
-                event == "open" and isinstance(args[0], str) and out in args[0]
-            ):
-                seen += 1
-                if seen == at:
-                    os.kill(os.getpid(), number)
-        root = mblob.csource_module("int f;")
-        root.import_module(mblob.blob_module("raw", bytes(3000000)))
-        import packager.export, packager.link
-        sys.addaudithook(hook)
-        try:
-            root.export_library(out + "/x.so")
-        finally:
-            print(seen)
-        """
-    )
-    environment = {**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(tmp_path / "tmp")}
-    outcomes = []
-    at = 1
-    while True:
-        (tmp_path / "out" / "x.so").write_bytes(b"old")
-        done = subprocess.run(
-            [sys.executable, "-c", script, str(int(number)), str(at), str(tmp_path / "out")],
-            env=environment, capture_output=True, text=True,
-        )  # fmt: skip
-        assert [p.name for p in (tmp_path / "out").iterdir()] == ["x.so"], (at, done.stderr)
-        assert list((tmp_path / "tmp").iterdir()) == [], (at, done.stderr)
-        outcomes.append((tmp_path / "out" / "x.so").read_bytes() == b"old")
-        if done.returncode == 0:
-            break
-        at += 1 if number == signal.SIGINT else 4
-    assert outcomes[0]
-    assert not outcomes[-1]
-    assert at > 10
-    with mblob.open(tmp_path / "out" / "x.so") as lib:
-        lib.verify("full")
-
-
-def test_a_file_that_an_ended_compiler_still_writes_goes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from packager import output
-
-    calls = []
-    real = output.shutil.rmtree
-
-    def late(folder: Path, ignore_errors: bool) -> None:
-        real(folder, ignore_errors=ignore_errors)
-        calls.append(folder)
-        if len(calls) == 1:
-            folder.mkdir()
-            (folder / "late.o").touch()
-
-    monkeypatch.setattr(output.shutil, "rmtree", late)
-    with output.workspace(None) as work:
-        pass
-    assert not work.exists()
-    assert len(calls) >= 2
-
-
-def test_what_a_compiler_started_ends_with_it(tmp_path: Path, processes_with: Callable[[str], list[str]]) -> None:
-    mark = tmp_path / "started"
-    (tmp_path / "cc").write_text(f"#!/bin/sh\n(trap '' TERM; echo > {mark}; sleep 300; sleep 300) &\nwait\n")
-    (tmp_path / "cc").chmod(0o755)
-    running = processes.Processes()
-    real = subprocess.Popen.communicate
-
-    def interrupted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        while not mark.exists():
-            os.sched_yield()
-        raise KeyboardInterrupt
-
-    subprocess.Popen.communicate = interrupted  # type: ignore[method-assign]
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            running.run([str(tmp_path / "cc")], tmp_path)
-    finally:
-        subprocess.Popen.communicate = real  # type: ignore[method-assign]
-    assert processes_with(str(mark)) == []
 
 
 def test_the_place_of_a_blob_follows_the_rules_of_segments(tmp_path: Path) -> None:

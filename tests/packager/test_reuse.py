@@ -166,19 +166,24 @@ def test_without_sharing_all_is_copied(tmp_path: Path, sharing: FileSystem, numb
     assert pack(tmp_path / "o.so", files) == first
 
 
+def fail_after_the_trial(sharing: FileSystem, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Blocks are shared once, then no more, with the error `number`."""
+    real = sharing.ioctl
+
+    def once(fd: int, request: int, raw: bytes) -> int:
+        if sharing.shared:
+            raise OSError(number, os.strerror(number))
+        return real(fd, request, raw)
+
+    monkeypatch.setattr(reuse.fcntl, "ioctl", once)
+
+
 def test_sharing_that_ends_midway_is_copied(
     tmp_path: Path, sharing: FileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = payloads(tmp_path)
     first = pack(tmp_path / "o.so", files)
-    real = sharing.ioctl
-
-    def once(fd: int, number: int, raw: bytes) -> int:
-        if sharing.shared:
-            raise OSError(errno.EINVAL, "Invalid argument")
-        return real(fd, number, raw)
-
-    monkeypatch.setattr(reuse.fcntl, "ioctl", once)
+    fail_after_the_trial(sharing, monkeypatch, errno.EINVAL)
     assert pack(tmp_path / "o.so", files) == first
     assert len(sharing.shared) == 1  # the trial
 
@@ -188,14 +193,7 @@ def test_no_room_while_sharing_leaves_the_old_file(
 ) -> None:
     files = payloads(tmp_path)
     first = pack(tmp_path / "o.so", files)
-    real = sharing.ioctl
-
-    def once(fd: int, number: int, raw: bytes) -> int:
-        if sharing.shared:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return real(fd, number, raw)
-
-    monkeypatch.setattr(reuse.fcntl, "ioctl", once)
+    fail_after_the_trial(sharing, monkeypatch, errno.ENOSPC)
     overwrite(files[2], 5, b"changed")
     with pytest.raises(OSError, match="the output cannot be written: No space left") as caught:
         pack(tmp_path / "o.so", files)
