@@ -20,6 +20,8 @@ _HOME = {
     "open": "mblob.library:open_library",
     "Library": "mblob.library:Library",
     "Module": "mblob.module:Module",
+    "verify": "mblob.verification:verify",
+    "diff": "mblob.difference:diff",
     "save_param_dict": "mblob.ndarray:save_param_dict",
     # errors
     "MblobError": "mblob.errors:MblobError",
@@ -46,6 +48,12 @@ _HOME = {
     "blob_module": "packager.constructors:blob_module",
     "safetensors_module": "packager.constructors:safetensors_module",
     "export_library": "packager.export:export_library",
+    # changing what is packed
+    "extract": "packager.extract:extract",
+    "swap": "packager.swap:swap",
+    "strip_index": "packager.swap:strip_index",
+    "add_index": "packager.swap:add_index",
+    "convert": "packager.convert:convert",
     # bring your own codegen
     "byoc": "packager.byoc",
     "partition_graph": "packager.byoc:partition_graph",

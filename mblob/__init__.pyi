@@ -21,6 +21,7 @@ from mblob.devices import cpu as cpu
 from mblob.devices import cuda as cuda
 from mblob.devices import device as device
 from mblob.devices import opencl as opencl
+from mblob.difference import diff as diff
 from mblob.errors import DigestError as DigestError
 from mblob.errors import FormatError as FormatError
 from mblob.errors import IncompatibleError as IncompatibleError
@@ -33,6 +34,7 @@ from mblob.library import Library as Library
 from mblob.library import open_library
 from mblob.module import Module as Module
 from mblob.ndarray import save_param_dict as save_param_dict
+from mblob.verification import verify as verify
 from packager import byoc as byoc
 from packager.byoc import partition_graph as partition_graph
 from packager.byoc import register_codegen as register_codegen
@@ -44,7 +46,12 @@ from packager.constructors import graph_executor_factory as graph_executor_facto
 from packager.constructors import json_module as json_module
 from packager.constructors import safetensors_module as safetensors_module
 from packager.constructors import static_library as static_library
+from packager.convert import convert as convert
 from packager.export import export_library as export_library
+from packager.extract import extract as extract
+from packager.swap import add_index as add_index
+from packager.swap import strip_index as strip_index
+from packager.swap import swap as swap
 
 open = open_library
 __version__: str

@@ -1,4 +1,4 @@
-"""The one reader of archives (`.a`): System V and GNU, ar(5): a magic line, then members behind 60-byte headers.
+"""The one reader of archives (`.a`): System V, GNU and BSD, ar(5): a magic line, then members behind 60-byte headers.
 
 Thin archives hold no members and are not read.
 """
@@ -12,7 +12,8 @@ from mblob.errors import FormatError
 from mblob.file_kind import AR_MAGIC
 
 _HEADER = 60  # bytes; the name is at 0, the size at 48 in decimal digits, the end mark at 58
-_TABLES = (b"/", b"/SYM64/", b"__.SYMDEF")  # indices of symbols, which `ar` and `ranlib` write
+_TABLES, _BSD_TABLE = (b"/", b"/SYM64/"), b"__.SYMDEF"  # indices of symbols, which `ar` and `ranlib` write
+_NAME_LIMIT = 4096  # bytes
 
 
 def is_archive(path: Path) -> bool:
@@ -27,6 +28,16 @@ def members(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]:
     Raises:
         FormatError: "archive": a header or a member does not fit.
     """
+    for name, start, size in places(data, label):
+        yield f"{label}({name})", data[start : start + size]
+
+
+def places(data: memoryview, label: str) -> Iterator[tuple[str, int, int]]:
+    """Name, offset and size of each member, as `members`. BSD's form is read too: `#1/n`, the name before the content.
+
+    Raises:
+        FormatError: "archive".
+    """
     at = len(AR_MAGIC)
     long_names = b""
     while len(data) - at >= 2:  # one byte of padding may follow the last member
@@ -39,12 +50,20 @@ def members(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]:
             raise FormatError(
                 f"{label}: a member of {size} bytes, {len(data) - start} are left", code="archive", offset=at
             )
-        body = data[start : start + size]
         at = start + size + size % 2
         name = head[:16].rstrip()
         if name == b"//":
-            long_names = bytes(body)
-        elif name not in _TABLES:
-            if name[:1] == b"/" and name[1:].isdigit():
-                name = long_names[int(name[1:]) :].split(b"\n", 1)[0]
-            yield f"{label}({name.rstrip(b'/').decode(errors='backslashreplace')})", body
+            long_names = bytes(data[start : start + size])
+            continue
+        if name[:1] == b"/" and name[1:].isdigit():
+            name = long_names[int(name[1:]) :][:_NAME_LIMIT].split(b"\n", 1)[0]
+        elif name[:3] == b"#1/" and name[3:].isdigit():
+            length = int(name[3:])
+            if length > min(size, _NAME_LIMIT):
+                raise FormatError(
+                    f"{label}: a member's name of {length} bytes, it has {size}", code="archive", offset=start
+                )
+            name = bytes(data[start : start + length]).rstrip(b"\0")
+            start, size = start + length, size - length
+        if not name.startswith(_BSD_TABLE) and name not in _TABLES:
+            yield name.rstrip(b"/").decode(errors="backslashreplace"), start, size

@@ -3,30 +3,21 @@ writes what they read."""
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from mblob import index as ix
-from mblob.digest import ALGORITHMS
 from mblob.errors import FormatError
 from mblob.grammar import GRAMMARS, Grammars, read_payload
-from mblob.model import Blob, Entry, check_tree
+from mblob.model import Blob, Entry, check_tree, flat_tree
 from mblob.module import LIBRARY
-from mblob.payload_source import Payload, PlacedPayload
 from mblob.sink import BytesSink as BytesSink
 from mblob.sink import Sink
+from mblob.stream_writer import LIB_KEY, Layout, StreamWriter, Target, check_digest
+from mblob.stream_writer import OutEntry as OutEntry
 from mblob.wire import Cursor, encode_string, encode_u64, encode_u64s
 
-if TYPE_CHECKING:
-    from mblob.payload_copy import Copier
-
 SYMBOL = "__tvm_dev_mblob"
-LIB_KEY = "_lib"
 TREE_KEY = "_import_tree"
-LARGE_PAYLOAD = 1 << 20  # bytes from which padding to LARGE_ALIGN is nothing
-LARGE_ALIGN = 1 << 16
 LEVELS = ("off", "header", "full")
 
 
@@ -175,32 +166,15 @@ def _compare(blob: memoryview, found: Blob) -> None:
         if cursor.key("key") != TREE_KEY:
             raise differ("no import tree")
         row_ptr, child = cursor.u64s("row_ptr"), cursor.u64s("child")
-        if check_tree(row_ptr, child, len(listed), cursor.pos) != [e.imports for e in found.entries]:
+        rows = [e.imports for e in found.entries]
+        # The index was searched for cycles; what is equal to it need not be.
+        if (row_ptr, child) != flat_tree(rows) and check_tree(row_ptr, child, len(listed), cursor.pos) != rows:
             raise differ("another import tree")
     if cursor.left:
         raise differ(f"{cursor.left} bytes after its last item")
 
 
 # -- writing --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OutEntry:
-    """A module to write.
-
-    Attributes:
-        type_key: its key; `library` for the library itself.
-        payload: its bytes; None for the library.
-        data: opens without a loader.
-        alignment: bytes to which byte `align_at` of the payload shall be aligned, counted in the blob (whose
-            own alignment the embedding provides). Above 1 the payload goes to the bulk region.
-    """
-
-    type_key: str
-    payload: Payload | None
-    data: bool = False
-    alignment: int = 1
-    align_at: int = 0
 
 
 def write(
@@ -211,7 +185,7 @@ def write(
     *,
     index: bool = True,
     digest: str = "crc32",
-    target: str = "",
+    target: Target = "",
     producer: str = "",
     hashing: str = "auto",
 ) -> int:
@@ -226,97 +200,26 @@ def write(
     Raises:
         ValueError: an unknown digest. What the payloads raise.
     """
-    if digest not in ALGORITHMS:
-        raise ValueError(f"digest: expected one of {', '.join(ALGORITHMS)}, found {digest!r}")
-    from mblob.payload_copy import Copier  # threads and queues: readers need none
-
-    with Copier(sink, ALGORITHMS[digest] if index else 0, hashing) as copier:
-        return _Writer(sink, entries, row_ptr, child, ALGORITHMS[digest], copier).run(index, target, producer)
+    check_digest(digest)
+    return _Writer(sink, Layout(entries, row_ptr, child, index, digest, target, producer, hashing)).run()
 
 
-class _Writer:
-    """One blob being written: position, structure bytes so far, records of what is written."""
+class _Writer(StreamWriter):
+    """Writes the classic stream."""
 
-    def __init__(
-        self, sink: Sink, entries: Sequence[OutEntry], row_ptr: Sequence[int], child: Sequence[int], algorithm: int,
-        copier: Copier,
-    ) -> None:  # fmt: skip
-        self.sink = sink
-        self.copier = copier
-        self.entries = entries
-        self.row_ptr = row_ptr
-        self.child = child
-        self.algorithm = algorithm
-        self.pos = 0
-        self.structure = bytearray()  # everything outside payloads; small
-        self.records: list[Entry] = []
-
-    def put(self, data: bytes) -> None:
-        self.structure += data
-        self.sink.write(data)
-        self.pos += len(data)
-
-    def copy(self, type_key: str, payload: Payload) -> tuple[int, bytes]:
-        """Write a payload; its size and digest."""
-        placed = payload.at(self.pos) if isinstance(payload, PlacedPayload) else payload
-        self.sink.begin(type_key, placed.size)
-        size, value = self.copier.copy(placed)
-        self.pos += size
-        return size, value
-
-    def run(self, index: bool, target: str, producer: str) -> int:
-        alone = len(self.entries) == 1 and self.entries[0].payload is None
-        self.put(bytes(8))
-        self.put(encode_u64(0 if alone else len(self.entries) + 1))
-        for i, e in enumerate(self.entries):
-            imports = tuple(self.child[self.row_ptr[i] : self.row_ptr[i + 1]])
-            item = 0 if alone else self.pos
+    def stream(self) -> None:
+        layout = self.layout
+        if layout.is_library_alone:
+            self.has_tree = False
+            self.put(encode_u64(0))
+            self.add_library(0, 0)
+            return
+        self.put(encode_u64(len(layout.entries) + 1))
+        for i, e in enumerate(layout.entries):
+            item = self.pos
+            self.put_key(e)
             if e.payload is None:
-                self.records.append(Entry(i, LIBRARY, None, 0, imports, item_offset=item))
-                if not alone:
-                    self.put(encode_string(LIB_KEY))
-                continue
-            self.put(encode_string(e.type_key))
-            offset, size, value = self.pos, 0, b""
-            bulk = index and e.alignment > 1
-            if not bulk:
-                size, value = self.copy(e.type_key, e.payload)
-            self.records.append(Entry(i, e.type_key, offset, size, imports, e.data, 1, value, item, bulk))
-        if not alone:
-            self.put(encode_string(TREE_KEY) + encode_u64s(self.row_ptr) + encode_u64s(self.child))
-        if index:
-            self.append_index(alone, target, producer)
-        self.sink.patch(0, encode_u64(self.pos - 8))
-        return self.pos
-
-    def padding(self, e: OutEntry) -> int:
-        """Bytes in front of a bulk payload. A large one starts at a multiple of LARGE_ALIGN where that aligns its data
-        too: there its file can be copied by reference."""
-        assert e.payload is not None
-        if (e.payload.size or 0) >= LARGE_PAYLOAD and not e.align_at % e.alignment:
-            return -self.pos % max(LARGE_ALIGN, e.alignment)
-        return -(self.pos + e.align_at) % e.alignment
-
-    def append_index(self, alone: bool, target: str, producer: str) -> None:
-        stream_size = self.pos
-        for i, e in enumerate(self.entries):
-            if self.records[i].bulk and e.payload is not None:
-                self.put(bytes(self.padding(e)))
-                offset = self.pos
-                size, value = self.copy(e.type_key, e.payload)
-                self.records[i] = replace(
-                    self.records[i], offset=offset, size=size, alignment=e.alignment, digest=value
-                )
-        self.put(bytes(-self.pos % 8))
-        at = self.pos
-        raw = ix.encode_index(
-            self.records, stream_size=stream_size, has_tree=not alone, algorithm=self.algorithm, target=target,
-            producer=producer,
-        )  # fmt: skip
-        # The footer keeps the blob's size, so the length prefix is known before its checksum is taken.
-        blob_size = at + len(raw) + ix.FOOTER.size
-        self.structure[:8] = encode_u64(blob_size - 8)
-        footer = ix.encode_footer(raw, at, blob_size, zlib.crc32(self.structure))
-        self.sink.write(raw)
-        self.sink.write(footer)
-        self.pos = blob_size
+                self.add_library(i, item)
+            else:
+                self.add(i, item)
+        self.put(encode_string(TREE_KEY) + encode_u64s(layout.row_ptr) + encode_u64s(layout.child))

@@ -69,6 +69,8 @@ class Device:
 def device(kind: str | int, device_id: int = 0) -> Device:
     """Device of a kind given by name ("cpu", "opencl", "opencl:1") or DLPack number.
 
+    A plug-in's name of its kind (mblob/plugin.h) is known too, as soon as the plug-in can be found.
+
     Raises:
         TypeError: `kind` is neither text nor a number, or `device_id` no integer.
         ValueError: no such kind; the text lists them. A number below 0.
@@ -82,10 +84,22 @@ def device(kind: str | int, device_id: int = 0) -> Device:
         if not number.isdecimal():
             raise ValueError(f"device {kind!r}: expected a number behind the colon, found {number!r}")
         device_id = int(number)
-    code = CODES.get(name)
-    if code is None:
-        raise ValueError(f"device {kind!r} is not known; expected one of {', '.join(sorted(CODES))}")
+    code = CODES.get(name) or _code_of_plugin(name)
+    if not code:
+        known = ", ".join(sorted(CODES))
+        raise ValueError(f"device {kind!r} is not known; expected one of {known}, or the name of a plug-in's devices")
     return Device(code, device_id)
+
+
+def _code_of_plugin(name: str) -> int:
+    """What the runtime says, 0 if it knows no such name or is not installed."""
+    try:
+        from importlib import import_module
+
+        devices = import_module("loader.devices")  # by name: the format does not need the half that loads
+    except ImportError:
+        return 0
+    return int(devices.type_of(name))
 
 
 def cpu(device_id: int = 0) -> Device:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import zlib
 from typing import Protocol
 
@@ -39,6 +38,8 @@ class Crc32:
 
 class _Sha256:
     def __init__(self) -> None:
+        import hashlib  # and OpenSSL with it
+
         self._hash = hashlib.sha256()
 
     def update(self, data: memoryview | bytes, /) -> None:

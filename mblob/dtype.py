@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 # DLDataTypeCode of dlpack.h; 6 and 7 are TVM's (v0.14), custom types start at 129.
 NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex", 6: "e4m3_float", 7: "e5m2_float"}
@@ -24,8 +23,7 @@ _TEXTS = {element: text for text, element in _ELEMENTS.items()}
 _FORMAT_CODES = {**dict.fromkeys("bhilqn", 0), **dict.fromkeys("BHILQNc", 1), **dict.fromkeys("efd", 2)}
 
 
-@dataclass(frozen=True)
-class DataType:
+class DataType(NamedTuple):
     """One element type; `lanes` > 1 for vectors."""
 
     code: int
@@ -43,6 +41,8 @@ class DataType:
             return cls(1, 1)
         if text == "handle":
             return cls(3, 64)
+        if text == "void":
+            return cls(3, 0)
         name, lanes = text, "1"
         if name not in _ELEMENTS:
             name, _, lanes = text.rpartition("x")
@@ -77,7 +77,7 @@ class DataType:
     def __str__(self) -> str:
         if (self.code, self.bits, self.lanes) == (1, 1, 1):
             return "bool"
-        if (self.code, self.lanes) == (3, 1):
-            return "handle"
+        if self.code == 3 and (self.lanes == 1 or not self.bits):
+            return "handle" if self.bits else "void"
         text = _TEXTS.get((self.code, self.bits)) or f"{NAMES.get(self.code, f'custom[{self.code}]')}{self.bits}"
         return text + (f"x{self.lanes}" if self.lanes != 1 else "")

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 EM_S390, EM_X86_64 = 22, 62
-PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_GNU_EH_FRAME, PT_GNU_STACK = 1, 2, 4, 0x6474E550, 0x6474E551
+PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_PHDR, PT_GNU_EH_FRAME, PT_GNU_STACK = 1, 2, 4, 6, 0x6474E550, 0x6474E551
 PF_X, PF_W, PF_R = 1, 2, 4
 ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
-SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM, SHT_GROUP = 1, 2, 3, 7, 8, 11, 17
+SHT_NULL, SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM, SHT_GROUP = 0, 1, 2, 3, 7, 8, 11, 17
 SHT_RELA, SHT_REL, SHF_COMPRESSED = 4, 9, 0x800
-SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_X86_64_LARGE, SHF_EXCLUDE = 0x1, 0x2, 0x4, 0x10000000, 0x80000000
-SHN_UNDEF, SHN_COMMON = 0, 0xFFF2
-DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_GNU_HASH = 1, 4, 5, 6, 10, 0x6FFFFEF5
+SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_X86_64_LARGE, SHF_EXCLUDE = (
+    0x1, 0x2, 0x4, 0x400, 0x10000000, 0x80000000,
+)
+SHN_UNDEF, SHN_LORESERVE, SHN_COMMON = 0, 0xFF00, 0xFFF2
+DT_NULL, DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_GNU_HASH = 0, 1, 4, 5, 6, 10, 0x6FFFFEF5
+DT_SONAME, DT_RPATH, DT_SYMBOLIC, DT_TEXTREL, DT_RUNPATH, DT_FLAGS = 14, 15, 16, 22, 29, 30
+DT_VERSYM, DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFF0, *range(0x6FFFFFFC, 0x70000000)
+DF_SYMBOLIC, DF_TEXTREL = 0x2, 0x4
+DT_PLTRELSZ, DT_PLTGOT, DT_RELA, DT_RELASZ, DT_REL, DT_RELSZ, DT_PLTREL, DT_JMPREL = 2, 3, 7, 8, 17, 18, 20, 23
+DT_RELRSZ, DT_RELR = 35, 36
+DT_FLAGS_1, DF_1_PIE = 0x6FFFFFFB, 0x08000000
+DT_INIT, DT_FINI, DT_RELAENT, DT_RELENT, DT_INIT_ARRAY, DT_FINI_ARRAY, DT_PREINIT_ARRAY = 12, 13, 9, 19, 25, 26, 32
+DT_RELACOUNT, DT_RELCOUNT = 0x6FFFFFF9, 0x6FFFFFFA
+PT_TLS, PT_GNU_PROPERTY = 7, 0x6474E553
+SHT_HASH, SHT_DYNAMIC, SHT_GNU_HASH, SHT_GNU_VERDEF, SHT_GNU_VERNEED, SHT_GNU_VERSYM = (
+    5, 6, 0x6FFFFFF6, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF,
+)
 STB_LOCAL, STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE = 0, 1, 2, 10
 STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_SECTION, STT_TLS, STT_GNU_IFUNC = 0, 1, 2, 3, 6, 10
 STV_DEFAULT, STV_HIDDEN, STV_PROTECTED = 0, 2, 3
-NT_GNU_BUILD_ID = 3
+STT_FILE = 4
+NT_GNU_BUILD_ID, NT_GNU_PROPERTY_TYPE_0 = 3, 5
 PN_XNUM, SHN_XINDEX = 0xFFFF, 0xFFFF
+
+ELF_KINDS = {ET_REL: "object", ET_EXEC: "executable", ET_DYN: "shared", 4: "core"}
 
 MACHINES = {
     2: "sparc", 3: "i386", 8: "mips", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 43: "sparc64", 62: "x86_64",
@@ -48,8 +64,7 @@ class Section(NamedTuple):
     sh_entsize: int
 
 
-@dataclass(frozen=True)
-class Symbol:
+class Symbol(NamedTuple):
     """One symbol; `offset` is where its table entry lies in the file."""
 
     name: str
@@ -79,11 +94,10 @@ class Symbol:
         return self.is_defined and bound and self.st_other & 3 in (STV_DEFAULT, STV_PROTECTED)
 
 
-@dataclass(frozen=True)
-class SymbolTable:
+class SymbolTable(NamedTuple):
     """Where a symbol table and its strings lie in the file."""
 
     offset: int
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple has a method of that name
     strings: int
     strings_size: int

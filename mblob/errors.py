@@ -37,6 +37,11 @@ class FormatError(MblobError, ValueError):
         self.partial: object = None
 
     @property
+    def text(self) -> str:
+        """The message without the code at its end, for who shows the code in a place of its own."""
+        return str(self).removesuffix(f" [{self.code}]")
+
+    @property
     def exit_code(self) -> int:  # type: ignore[override]
         """3 when the file is no model library at all, else 1."""
         return 3 if self.code in NOT_A_LIBRARY else 1
@@ -113,6 +118,13 @@ class ToolchainError(MblobError):
 
 class KernelError(MblobError):
     """A function of a library returned an error; the text is the function's own."""
+
+    @property
+    def kind(self) -> str:
+        """What stands before the first ": " if that names an error ("ValueError"), else ""."""
+        word, colon, _ = str(self).partition(": ")
+        named = colon and word.rpartition(".")[2][:1].isupper() and word.replace(".", "").replace("_", "").isalnum()
+        return word if named else ""
 
 
 class UnreadableWarning(UserWarning):

@@ -5,7 +5,6 @@ Where nothing changed, the grammar is the one of `mblob.grammar`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from mblob import grammar
@@ -19,7 +18,7 @@ def function_map(c: Cursor, what: str) -> dict[str, grammar.FunctionInfo]:
     for _ in range(c.count(what, 40)):
         info = function_info(c, what)
         extra = tuple(c.i32(f"{what}.arg_extra_tags") for _ in range(c.count(f"{what}.arg_extra_tags", 4)))
-        functions[info.name] = replace(info, arg_extra_tags=extra)
+        functions[info.name] = info._replace(arg_extra_tags=extra)
     return functions
 
 

@@ -7,6 +7,8 @@ _ET_REL = 1
 ELF_MAGIC = b"\x7fELF"
 AR_MAGIC, THIN_MAGIC = b"!<arch>\n", b"!<thin>\n"  # archives; thin ones hold names alone
 
+GZIP_MAGIC = b"\x1f\x8b\x08"  # deflated: a .tar.gz
+
 # What messages call each kind.
 NAMES = {"object": "an object file", "archive": "an archive of objects", "tar": "a tar archive"}
 
@@ -22,4 +24,4 @@ def linkable_kind(start: bytes) -> str | None:
         return "object" if int.from_bytes(start[16:18], order) == _ET_REL else None  # type: ignore[arg-type]
     if start[:8] == AR_MAGIC:
         return "archive"
-    return "tar" if start[257:262] == b"ustar" or start[:3] == b"\x1f\x8b\x08" else None  # gzip: a .tar.gz
+    return "tar" if start[257:262] == b"ustar" or start[:3] == GZIP_MAGIC else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mblob.errors import FormatError
 
@@ -17,8 +17,7 @@ FIRST_LINE = "mblob functions 1"
 ALIGNMENT_LIMIT = 1 << 20  # bytes
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One function.
 
     Attributes:

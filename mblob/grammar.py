@@ -8,11 +8,10 @@ grammar by the payload's first string.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mblob.dtype import DataType
-from mblob.ndarray import read_ndarray
+from mblob.ndarray import ArrayRecord, read_ndarray
 from mblob.wire import Cursor, encode_string, encode_strings, encode_u64
 
 Read = Callable[[Cursor, str], Any]
@@ -20,8 +19,7 @@ Grammar = Sequence[tuple[str, Read]]
 Grammars = Mapping[str, "Grammar | Callable[[Cursor], Grammar]"]
 
 
-@dataclass(frozen=True)
-class FunctionInfo:
+class FunctionInfo(NamedTuple):
     """A device kernel: parameter types in order, launch tags (`blockIdx.x`, `threadIdx.x`, ...); in the ffi dialect a
     number for each parameter, too (1: a descriptor of CUDA's tensor maps)."""
 
@@ -78,24 +76,32 @@ def shader_map(c: Cursor, what: str) -> dict[str, memoryview]:
     return shaders
 
 
-def named_arrays(c: Cursor, what: str) -> dict[str, Any]:
+def named_arrays(c: Cursor, what: str) -> dict[str, ArrayRecord]:
+    return dict(named_array_pairs(c, what))
+
+
+def named_array_pairs(c: Cursor, what: str) -> list[tuple[str, ArrayRecord]]:
     """u64 n, vector<string> names (n of them), n arrays."""
     start = c.pos
     count = c.u64(what)
     names = [text(n) for n in strings(c, f"{what}.names")]
     if count != len(names):
         raise c.fail(f"{what}: {count} arrays, {len(names)} names", at=start)
-    return {name: read_ndarray(c, f"{what}[{name!r}]") for name in names}
+    return [(name, read_ndarray(c, f"{what}[{name!r}]")) for name in names]
 
 
-def constants(c: Cursor, what: str) -> dict[str, Any]:
+def constants(c: Cursor, what: str) -> dict[str, ArrayRecord]:
+    return dict(constant_pairs(c, what))
+
+
+def constant_pairs(c: Cursor, what: str) -> list[tuple[str, ArrayRecord]]:
     """vector<string> names, u64 n (the same count), n arrays."""
     names = [text(n) for n in strings(c, f"{what}.names")]
     start = c.pos
     count = c.u64(what)
     if count != len(names):
         raise c.fail(f"{what}: {len(names)} names, {count} arrays", at=start)
-    return {name: read_ndarray(c, f"{what}[{name!r}]") for name in names}
+    return [(name, read_ndarray(c, f"{what}[{name!r}]")) for name in names]
 
 
 def symbol_constants(c: Cursor, what: str) -> dict[str, list[str]]:
@@ -230,8 +236,8 @@ def decode_payload(key: str, payload: memoryview, grammars: Grammars = GRAMMARS)
 
 
 def encode_function_map(functions: Iterable[FunctionInfo]) -> bytes:
-    """`fmap` of a device module, sorted by name so that the same content gives the same bytes."""
-    items = sorted(functions, key=lambda f: f.name)
+    """`fmap` of a device module, in the order given."""
+    items = list(functions)
     out = [encode_u64(len(items))]
     for f in items:
         out += [encode_string(f.name), encode_string(""), encode_u64(len(f.arg_types))]

@@ -32,6 +32,8 @@ def find_cycle(rows: Sequence[Sequence[int]]) -> list[int]:
 
     Iterative depth-first search, O(modules + imports).
     """
+    if all(min(row) > i for i, row in enumerate(rows) if row):  # stored from the root on
+        return []
     state = bytearray(len(rows))  # 0 new, 1 on the current path, 2 done
     for start in range(len(rows)):
         if state[start]:

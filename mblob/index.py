@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mblob.digest import SIZES, digest_of
 from mblob.errors import DigestError, FormatError
-from mblob.model import Blob, Entry, check_tree
+from mblob.model import Blob, Entry, check_tree, flat_tree
 from mblob.module import LIBRARY
 from mblob.wire import KEY_LIMIT
 
@@ -22,8 +22,7 @@ NO_TREE, IS_LIBRARY, IS_DATA, IS_BULK = 1, 1, 2, 4
 SMALL = 256 << 10  # bytes of payload up to which the level "header" checks all that "full" does
 
 
-@dataclass(frozen=True)
-class Footer:
+class Footer(NamedTuple):
     """The last 64 bytes: where the index is, and the checksums over it and over the structure."""
 
     index_offset: int
@@ -53,10 +52,7 @@ def encode_index(
 
     places = [pool(e.type_key) for e in entries]
     target_place, producer_place = pool(target), pool(producer)
-    row_ptr = [0]
-    for e in entries:
-        row_ptr.append(row_ptr[-1] + len(e.imports))
-    child = [c for e in entries for c in e.imports]
+    row_ptr, child = flat_tree([e.imports for e in entries])
     head = HEADER.pack(
         VERSION, 0 if has_tree else NO_TREE, algorithm, SIZES[algorithm], stream_size, len(entries),
         len(child), len(strings), *target_place, *producer_place,

@@ -1,109 +1,104 @@
-"""`mblob.open`: look into a library without running it. Nothing here maps a file for execution."""
+"""`mblob.open`: look into a library without running it. Nothing here maps a file for execution.
+
+What a file is tells `mblob.container`; what is in its blob, the dialects; what that means, `mblob.contents`,
+`mblob.era` and `mblob.diagnostics`; how it is written down, `mblob.inspect_json`.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mblob import classic, exported, ffi_dialect, note, plugin_table
+from mblob import classic, container, exported, ffi_dialect, note, plugin_table, prefixes
+from mblob.contents import Content, read_content
 from mblob.elf import ElfFile
-from mblob.elf_records import ET_DYN, PF_X, PT_GNU_STACK, STB_WEAK, STT_FUNC, STT_NOTYPE, STT_OBJECT, STT_TLS
+from mblob.elf_records import Symbol
+from mblob.entry_view import EntryView as EntryView
+from mblob.era import Era, era_of
 from mblob.errors import FormatError, MblobError
-from mblob.grammar import DEVICE_KEYS, GRAMMARS, FunctionInfo, Grammars, decode_payload
+from mblob.exported import NO_MODEL, HostFunction
+from mblob.ffi_names import FFI_PREFIX
+from mblob.function_names import function_names
+from mblob.grammar import GRAMMARS, Grammars
+from mblob.image import Image
 from mblob.mapping import hop, map_file
 from mblob.model import Blob, Entry
-from mblob.module import LIBRARY
+from mblob.module import ENTRY_NAME, LIBRARY
 from mblob.plugin_table import Plugin
-from mblob.source_text import source_of
 
-SCHEMA = "mblob/inspect/1"
+if TYPE_CHECKING:
+    from mblob.providers import Undefined
+    from mblob.verification import Verification
 
-
-@dataclass(frozen=True)
-class EntryView:
-    """An entry of an open library.
-
-    Attributes:
-        index, type_key, size, imports, data, alignment, digest: as `mblob.model.Entry`.
-        offset: of the payload in the file, in bytes; None for the library.
-    """
-
-    index: int
-    type_key: str
-    offset: int | None
-    size: int
-    imports: tuple[int, ...]
-    data: bool
-    alignment: int
-    digest: bytes
-    _library: Library
-
-    def view(self) -> memoryview:
-        """The payload: read-only, no copy, valid while the library is open (and as long as the view lives)."""
-        if self.offset is None:
-            return memoryview(b"")
-        return self._library._bytes()[self.offset : self.offset + self.size]
-
-    def fields(self) -> dict[str, Any]:
-        """What the payload says, by the names of docs/format.md, sections 3 and 11; {} where its key has no grammar.
-        Strings are views.
-
-        Raises:
-            FormatError: it breaks the grammar of its key.
-        """
-        return decode_payload(self.type_key, self.view(), self._library._grammars)
-
-    @property
-    def kernels(self) -> list[FunctionInfo]:
-        """The kernels that a device module lists, in stored order; [] for other modules.
-
-        Raises:
-            FormatError: the payload breaks the grammar of its key.
-        """
-        return list(self.fields().get("functions", {}).values()) if self.type_key in DEVICE_KEYS else []
-
-    def source(self, fmt: str = "") -> str:
-        """Text of the payload, as `Module.get_source`: device code, graph JSON; "" if it has none."""
-        return source_of(self.type_key, self.view(), fmt, self._library._grammars) or ""
+_OPEN = ("image", "members", "entries")  # what holds the mapping
+_ENTRY_LIMIT = 4096  # bytes of the name of the entry function
 
 
 class Library:
-    """A library file, opened for looking. Use it as a context manager, or `close()` it."""
+    """A library file, opened for looking. Use it as a context manager, or `close()` it.
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False) -> None:
+    Attributes:
+        path: of the file.
+        kind: "shared", "object", "archive", "tar", "universal", ...: what the file is.
+        members: `mblob.container.Member` of an archive, a tar, a universal file; else empty.
+        compressed: the file is a `.tar.gz`, or C text: offsets count in what that stands for.
+        image: its machine code.
+        prefixes: of the names of the system libraries in it, those with a blob first; "" for a library without one.
+        prefix: which of them this is.
+        blob: what the blob says, None without one; `blob_offset` is its place in the file.
+        blob_symbol: the symbol that the blob is found by.
+        function_table: rows of mblob's table of functions.
+        problem: what kept a part from being read (with `partial`), else None.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False,
+        prefix: str | None = None, machine: str | None = None,
+    ) -> None:  # fmt: skip
         """Map the file and read its blob.
 
         Args:
+            path: a shared library, an object, an archive of objects, or a `.tar` as TVM exports it; ELF, Mach-O or PE.
             verify: "off", "header" (index and its checksums; all of a small blob), or "full" (every payload).
             partial: open a library without an index that has a type key nobody knows, too: what stands before it
                 is listed, the tree is not known, and `diagnostics` has the error.
+            prefix: which system library, where there are several; by default one with a blob.
+            machine: which part of a universal file; by default that of this machine, or else the first. Another file
+                must be for it. Any of the usual names: "arm64", "amd64", "ppc64le", ...
 
         Raises:
             OSError: the file cannot be read.
-            FormatError: it is no library ("not_elf"), or a damaged one.
+            FormatError: it is no library ("not_elf"), a damaged one, or has nothing for `machine` ("no_machine"). One
+                without a blob opens, as in `load_module`: `is_model_library` tells, and `require_model` refuses it.
             DigestError: bytes differ from their digest.
         """
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"mblob.open: expected a path, found {type(path).__name__} (load_module takes more)")
-        self._problem: FormatError | None = None
+        self.problem: FormatError | None = None
+        self._contents: dict[tuple[str, int | None, int], Content] = {}
         if not os.fspath(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.path = Path(path)
         self._data: memoryview | None = map_file(self.path)
+        self._blob_data: memoryview | None = None
         try:
             if not self._data:
                 raise FormatError(f"{self.path}: an empty file", code="not_elf", offset=0)
             if verify != "full":
                 hop(self._data, begin=True)
-            self.elf = ElfFile(self._data, str(self.path))
-            self.elf.check_tables()
+            opened = container.open_file(self._data, str(self.path), machine)
+            self.kind, self.members, self.compressed = opened.kind, opened.members, opened.compressed
+            self.image: Image = opened.image
+            self._check_loading(partial)
+            self.prefixes = prefixes.prefixes_of(s.name for s in self.image.exports)
+            self.prefix = self._choose(prefix)
+            self.blob_symbol: Symbol | None = None
             self.blob_offset, self.blob = self._read(verify, partial)
-            self.function_table = exported.read_table(self.elf)
+            self.function_table = exported.read_table(self.image, self.prefix)
             hop(self._data, begin=False)  # payloads are read from one end to the other
         except BaseException as error:
             self.close()
@@ -111,71 +106,128 @@ class Library:
                 error.prefix(str(self.path))
             raise
 
+    def _check_loading(self, partial: bool) -> None:
+        try:
+            if self.kind == "shared" and isinstance(self.image, ElfFile):
+                self.image.check_loading()
+        except FormatError as error:
+            if not partial:
+                raise
+            self.problem = error
+
+    def _choose(self, prefix: str | None) -> str:
+        """The prefix that was asked for, or that of the first library with a blob.
+
+        Raises:
+            FormatError: "no_prefix": it is not in the file.
+        """
+        if prefix is None:
+            return self.prefixes[0] if self.prefixes else ""
+        if prefix not in self.prefixes:
+            known = ", ".join(map(repr, self.prefixes[:20])) or "none at all"
+            raise FormatError(f"{self.path}: no library of prefix {prefix!r}; there is {known}", code="no_prefix")
+        return prefix
+
     def _read(self, level: str, partial: bool = False) -> tuple[int, Blob | None]:
         if level not in classic.LEVELS:
             raise ValueError(f"verify: expected one of {', '.join(classic.LEVELS)}, found {level!r}")
-        expected = bool(note.announced(self.elf).flags & note.HAS_INDEX)
-        symbol = self.elf.find(classic.SYMBOL)
-        if symbol is None:
-            for name in ffi_dialect.SYMBOLS:
-                if (symbol := self.elf.find(name)) is not None:
-                    return self._read_ffi(*self.elf.bytes_of(symbol), name, level, partial)
-            if expected:
-                raise FormatError(
-                    f"{self.path}: its note announces a blob, but {classic.SYMBOL} is missing", code="index_footer"
-                )
-            return 0, None
-        offset, data = self.elf.bytes_of(symbol)
+        expected = bool(note.announced(self.image).flags & note.HAS_INDEX)
+        for name in prefixes.BLOBS:
+            symbol = self.image.find(self.prefix + name)
+            if symbol is not None:
+                self.blob_symbol = symbol
+                offset, self._blob_data = self.image.bytes_of(symbol)
+                owner = self.image.owner(symbol) if isinstance(self.image, container.ObjectSet) else self.image
+                self.compressed = self.compressed or owner.format == "c"
+                return offset, self._read_blob(self._blob_data, name, level, partial, expected)
+        if expected:
+            raise FormatError(
+                f"{self.path}: its note announces a blob, but {classic.SYMBOL} is missing", code="index_footer"
+            )
+        return 0, None
+
+    def _read_blob(self, data: memoryview, name: str, level: str, partial: bool, expected: bool) -> Blob:
         try:
-            return offset, classic.read(data, level=level, index_expected=expected)
+            if name == classic.SYMBOL:
+                blob = classic.read(data, level=level, index_expected=expected)
+            else:
+                blob = ffi_dialect.read(data, name, level=level, index_expected=expected)
         except FormatError as error:
-            return offset, self._what_was_read(error, partial)
+            if not partial or not isinstance(error.partial, Blob):
+                raise
+            self.problem = error
+            blob = error.partial
+            if name != classic.SYMBOL:
+                blob = blob._replace(dialect="ffi", symbol=name)
+        return blob._replace(symbol=self.prefix + blob.symbol) if self.prefix else blob
 
-    def _read_ffi(self, offset: int, data: memoryview, symbol: str, level: str, partial: bool) -> tuple[int, Blob]:
-        try:
-            return offset, ffi_dialect.read(data, symbol, level=level)
-        except FormatError as error:
-            return offset, replace(self._what_was_read(error, partial), dialect="ffi", symbol=symbol)
+    @cached_property
+    def _blob_name(self) -> str:
+        """The symbol of the blob without its prefix, which tells the dialect's variant."""
+        return self.blob.symbol[len(self.prefix) :] if self.blob else ""
 
-    def _what_was_read(self, error: FormatError, partial: bool) -> Blob:
-        """What stands before an unknown key, if the caller wants a part."""
-        if not partial or not isinstance(error.partial, Blob):
-            raise error
-        self._problem = error
-        return error.partial
+    @cached_property
+    def grammars(self) -> Grammars:
+        """Of the payloads, by type key."""
+        if self.blob is None or self.blob.dialect != "ffi":
+            return GRAMMARS
+        return ffi_dialect.grammars_of(self.blob._replace(symbol=self._blob_name))
 
-    @property
-    def _grammars(self) -> Grammars:
-        return ffi_dialect.grammars_of(self.blob) if self.blob and self.blob.dialect == "ffi" else GRAMMARS
+    def blob_bytes(self) -> memoryview:
+        """The bytes of the blob's symbol, a view.
 
-    def _bytes(self) -> memoryview:
+        Raises:
+            ValueError: the library is closed.
+        """
         if self._data is None:
             raise ValueError(f"{self.path}: the library is closed")
-        return self._data
+        return self._blob_data if self._blob_data is not None else memoryview(b"")
+
+    @property
+    def elf(self) -> ElfFile:
+        """The image of an ELF library.
+
+        Raises:
+            FormatError: "no_elf": it is no single ELF file. ValueError: it is closed.
+        """
+        if not isinstance(self.image, ElfFile):
+            raise FormatError(f"{self.path}: {self.image.format} of kind {self.kind}, not one ELF file", code="no_elf")
+        return self.image
 
     # -- what is in it ----------------------------------------------------------------------------------
 
     @property
+    def size(self) -> int:
+        """Bytes of the file; of a `.tar.gz`, whose offsets count in the unpacked archive, to the end of its members."""
+        if self._data is None:
+            raise ValueError(f"{self.path}: the library is closed")
+        ends = (m.offset + m.size for m in self.members)
+        return max(ends, default=len(self._data)) if self.compressed else len(self._data)
+
+    @property
     def dialect(self) -> str | None:
-        """ "classic", "ffi", or None for a library without a blob."""
-        return self.blob.dialect if self.blob else None
+        """ "classic" or "ffi": of the blob, or else what the symbols tell; None if nothing does."""
+        return self.blob.dialect if self.blob else self.era.dialect
 
     @property
     def target(self) -> dict[str, Any]:
-        """Machine, bits and byte order, from the ELF header."""
-        return {"machine": self.elf.machine, "bits": self.elf.bits, "endian": self.elf.endian}
+        """Machine, bits and byte order, from the header."""
+        return {"machine": self.image.machine, "bits": self.image.bits, "endian": self.image.endian}
 
     @cached_property
     def entries(self) -> list[EntryView]:
         """The modules in stored order; a library without a blob is one entry, `library`."""
         found: Sequence[Entry] = self.blob.entries if self.blob else (Entry(0, LIBRARY, None, 0, ()),)
-        return [
-            EntryView(
-                e.index, e.type_key, None if e.offset is None else self.blob_offset + e.offset, e.size, e.imports,
-                e.data, e.alignment, e.digest, self,
+        return [EntryView(self, entry) for entry in found]
+
+    def content_of(self, entry: EntryView) -> Content:
+        """What the payload of an entry says; read once."""
+        place = entry.type_key, entry.offset, entry.size  # an index may name one payload many times
+        if place not in self._contents:
+            self._contents[place] = (
+                Content() if entry.offset is None else read_content(entry.type_key, entry.view(), self.grammars)
             )
-            for e in found
-        ]  # fmt: skip
+        return self._contents[place]
 
     def tree(self) -> dict[str, Any]:
         """The import tree as {"type_key", "index", "imports": [...]}; a shared module is the same dict each time."""
@@ -185,132 +237,146 @@ class Library:
         return nodes[0]
 
     @cached_property
+    def importers(self) -> list[list[int]]:
+        """For each entry the indices of those that import it."""
+        found: list[list[int]] = [[] for _ in self.entries]
+        for e in self.entries:
+            for i in e.imports:
+                found[i].append(e.index)
+        return found
+
+    @cached_property
     def functions(self) -> list[str]:
         """Names of all host functions, packed and plain, sorted; helpers of compilers and of TVM are left out."""
-        return sorted({*self.packed_functions, *self.plain_functions})
+        return sorted({f.name for f in self.host_functions})
+
+    @cached_property
+    def host_functions(self) -> list[HostFunction]:
+        """The functions with their symbols, calling conventions and, where something tells, argument types."""
+        return exported.host_functions(self.image, self.function_table, self.prefix, self.prefixes)
+
+    @cached_property
+    def _function_names(self) -> set[str]:
+        return function_names(self.image)
 
     @cached_property
     def packed_functions(self) -> list[str]:
         """Names that a module calls through the packed convention, sorted."""
-        return exported.packed_functions(self.elf, self.function_table)
+        return sorted({f.name for f in self.host_functions if f.abi != "plain"})
 
     @cached_property
     def plain_functions(self) -> list[str]:
         """Names of plain C functions that the table lists and the library has, sorted."""
-        return sorted(r.name for r in self.function_table if r.abi == "plain" and self.elf.find(r.symbol))
+        return sorted({f.name for f in self.host_functions if f.abi == "plain"})
+
+    @cached_property
+    def entry_function(self) -> str | None:
+        """The function that `Module.entry_func` calls, None without one."""
+        if any(self.image.find(FFI_PREFIX + p + "main") for p in (self.prefix, "")):
+            return "main"
+        symbol = self.image.find(self.prefix + ENTRY_NAME) or self.image.find(ENTRY_NAME)
+        if symbol is None:
+            return None
+        if symbol.name in self._function_names:
+            return ENTRY_NAME
+        try:
+            text, nul, _ = bytes(self.image.bytes_of(symbol)[1][:_ENTRY_LIMIT]).partition(b"\0")
+        except FormatError:
+            return None
+        return text.decode("utf-8", "backslashreplace") if nul else None
 
     @cached_property
     def undefined(self) -> list[str]:
         """Symbols that something else must provide (weak ones left out), sorted, without versions."""
-        return sorted(
-            {
-                s.name
-                for s in self.elf.dynsym
-                if not s.is_defined and s.binding != STB_WEAK and s.type in (STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_TLS)
-            }
-        )
+        return sorted({u.name for u in self.undefined_symbols if not u.weak})
 
     @cached_property
+    def undefined_symbols(self) -> list[Undefined]:
+        """Symbols that something else must, or may, provide, by name: with their version, and who has them."""
+        from mblob.undefined import undefined_symbols
+
+        return undefined_symbols(self.image)
+
+    @property
     def plugins(self) -> list[Plugin]:
         """The plug-ins that the library carries, by the names of their symbols. `diagnostics` tells those that cannot
         be read."""
-        return self._plugin_tables[0]
+        return self.plugin_tables[0]
 
     @cached_property
-    def _plugin_tables(self) -> tuple[list[Plugin], list[FormatError]]:
-        return plugin_table.read(self.elf)
+    def plugin_tables(self) -> tuple[list[Plugin], list[FormatError]]:
+        """The plug-ins, and what is wrong with tables that cannot be read."""
+        return plugin_table.read(self.image)
 
     @property
     def is_model_library(self) -> bool:
         """Whether there is a blob, or any name of TVM's or ours."""
-        ours = exported.OUR_PREFIXES
-        return self.blob is not None or any(s.is_defined and s.name.startswith(ours) for s in self.elf.dynsym)
+        if self.blob is not None or self.prefixes or self.image.format == "c":
+            return True
+        if any(s.name.startswith(exported.OUR_PREFIXES) for s in self.image.exports):
+            return True
+        return self.image.kind == "object" and any(s.name in prefixes.REGISTER for s in self.image.imports)
+
+    def require_model(self) -> None:
+        """Refuse a library that `is_model_library` is false for.
+
+        Raises:
+            FormatError: "no_blob" (exit code 3).
+        """
+        if not self.is_model_library:
+            raise FormatError(f"{self.path}: {NO_MODEL}", code="no_blob")
+
+    @cached_property
+    def era(self) -> Era:
+        """Which releases of TVM can have written the library, and the facts that tell."""
+        blob = self.blob._replace(symbol=self._blob_name) if self.blob else None
+        contents = [(e.type_key, e.content) for e in self.entries]
+        functions = self._function_names
+        names = {s.name.removeprefix(self.prefix): s.name in functions for s in self.image.exports}
+        return era_of(blob, contents, names, {s.name for s in self.image.imports}, self.prefixes)
 
     @cached_property
     def diagnostics(self) -> list[dict[str, Any]]:
-        """Remarks on the file: {"code", "severity", "message"}."""
-        found = []
-        stack = next((s for s in self.elf.segments if s.p_type == PT_GNU_STACK), None)
-        if stack is not None and stack.p_flags & PF_X:
-            found.append(("executable_stack", "asks for an executable stack; glibc 2.41 and later refuse to load it"))
-        if self.elf.e_type != ET_DYN:
-            found.append(("not_shared", f"ELF type {self.elf.e_type}, a shared library has {ET_DYN}"))
-        if self.dialect == "ffi":
-            found.append(("ffi_dialect", "of the ffi dialect (TVM 0.21 and later): it can be looked into, not loaded"))
-        found.extend(self._odd_payloads())
-        plugins, broken = self._plugin_tables
-        found += [("plugin_table", f"a plug-in that cannot be used: {problem}") for problem in broken]
-        for plugin in plugins:
-            if plugin.abi != plugin_table.ABI:
-                what = f"plug-in {plugin.name!r} is built for version {plugin.abi} of the plug-in interface"
-                found.append(("plugin_abi", f"{what}, this is version {plugin_table.ABI}: it is not used"))
-        remarks = [{"code": code, "severity": "warning", "message": text} for code, text in found]
-        if self._problem is not None:
-            remarks.insert(0, {"code": self._problem.code, "severity": "error", "message": str(self._problem)})
-        return remarks
+        """Remarks on the file: {"code", "severity", "message"}; docs/inspect.md has the codes."""
+        from mblob.diagnostics import diagnose
 
-    def _odd_payloads(self) -> Iterator[tuple[str, str]]:
-        """Device modules whose kernels cannot be listed."""
-        for e in self.entries:
-            try:
-                _ = e.kernels
-            except FormatError as error:
-                yield error.code, f"entry {e.index} ({e.type_key}): {error}"
+        return diagnose(self)
 
-    def verify(self, level: str = "full") -> None:
-        """Check the file again at `level`.
+    def verify(
+        self, level: str = "full", against: Sequence[str | os.PathLike[str]] | None = None,
+        root: str | os.PathLike[str] = "/",
+    ) -> Verification:  # fmt: skip
+        """Check the file again. Arguments, result and errors as of `mblob.verify`."""
+        from mblob.verification import describe
 
-        Raises:
-            FormatError, DigestError: what is wrong.
-        """
         self._read(level)
+        return describe(self, level, against, root)
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `mblob-pack inspect --json` prints."""
-        blob = None
-        if self.blob:
-            blob = {
-                "symbol": self.blob.symbol,
-                "offset": self.blob_offset,
-                "size": self.blob.size,
-                "index": self.blob.index_offset is not None,
-                "producer": self.blob.producer or None,
-                "target": self.blob.target or None,
-            }
-        return {
-            "schema": SCHEMA,
-            "file": str(self.path),
-            "dialect": self.dialect,
-            "target": self.target,
-            "blob": blob,
-            "entries": [
-                {
-                    "index": e.index,
-                    "type_key": e.type_key,
-                    "offset": e.offset,
-                    "size": e.size,
-                    "imports": list(e.imports),
-                    "data": e.data,
-                    "alignment": e.alignment,
-                    "digest": e.digest.hex() or None,
-                    **_kernels_json(e),
-                }
-                for e in self.entries
-            ],
-            "functions": self.functions,
-            "plain_functions": self.plain_functions,
-            "undefined": self.undefined,
-            "plugins": [plugin.to_json() for plugin in self.plugins],
-            "diagnostics": self.diagnostics,
-        }
+        """The object that `mblob-pack inspect --json` prints; `mblob/inspect-1.schema.json` is its schema."""
+        from mblob.inspect_json import library_json
+
+        return library_json(self)
+
+    def to_html(self) -> str:
+        """One self-contained page that shows the library in a browser; see `mblob.html`. It holds no payloads, and its
+        size is bounded: 10,000 entries make about one megabyte."""
+        from mblob.html import page
+
+        return page(self)
 
     # -- lifetime -----------------------------------------------------------------------------------------
 
+    def __getattr__(self, name: str) -> Any:
+        if name in _OPEN:
+            raise ValueError(f"{self.path}: the library is closed")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def close(self) -> None:
         """Let go of the file. Views that are still held keep the mapping."""
-        self._data = None
-        self.__dict__.pop("elf", None)
-        self.__dict__.pop("entries", None)
+        self._data = self._blob_data = None
+        for name in _OPEN:
+            self.__dict__.pop(name, None)
 
     def __enter__(self) -> Library:
         return self
@@ -319,29 +385,12 @@ class Library:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<mblob.Library {str(self.path)!r}, {self.dialect or 'no blob'}>"
+        return f"<mblob.Library {str(self.path)!r}, {self.blob.dialect if self.blob else 'no blob'}>"
 
 
-def listed_kernels(entry: EntryView) -> list[FunctionInfo]:
-    """Kernels of an entry; [] where they cannot be listed, which `Library.diagnostics` tells."""
-    try:
-        return entry.kernels
-    except FormatError:
-        return []
-
-
-def _kernels_json(entry: EntryView) -> dict[str, Any]:
-    kernels = listed_kernels(entry)
-    if not kernels:
-        return {}
-    return {
-        "kernels": [
-            {"name": k.name, "arg_types": [str(t) for t in k.arg_types], "launch_param_tags": list(k.launch_param_tags)}
-            for k in kernels
-        ]
-    }
-
-
-def open_library(path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False) -> Library:
+def open_library(
+    path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False, prefix: str | None = None,
+    machine: str | None = None,
+) -> Library:  # fmt: skip
     """Open a library for looking: no code of it runs. See `Library`."""
-    return Library(path, verify=verify, partial=partial)
+    return Library(path, verify=verify, partial=partial, prefix=prefix, machine=machine)

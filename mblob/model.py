@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import NamedTuple
 
 from mblob.errors import FormatError
 from mblob.graph import find_cycle
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One module of a blob.
 
     Attributes:
@@ -26,7 +26,7 @@ class Entry:
         bulk: the payload lies behind the stream, which holds only its key.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of that name
     type_key: str
     offset: int | None
     size: int
@@ -38,8 +38,7 @@ class Entry:
     bulk: bool = False
 
 
-@dataclass(frozen=True)
-class Blob:
+class Blob(NamedTuple):
     """A blob read from a library.
 
     Attributes:
@@ -64,6 +63,11 @@ class Blob:
     producer: str = ""
     has_tree: bool = True
     symbol: str = "__tvm_dev_mblob"
+
+
+def flat_tree(rows: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Imports per module as they are stored: `row_ptr` and `child` of `check_tree`."""
+    return tuple(accumulate(map(len, rows), initial=0)), tuple(chain.from_iterable(rows))
 
 
 def check_tree(

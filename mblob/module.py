@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from mblob.errors import LoaderMissingError
+from mblob.errors import FormatError, LoaderMissingError
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ class Node:
         """Whether the payload is plain data that opens without a loader."""
         return False
 
+    @property
+    def dialect(self) -> str | None:
+        """Whose grammar the payload follows, "classic" or "ffi"; None for bytes that stay as they are in both."""
+        return None
+
     def payload(self) -> memoryview:
         """The module's bytes, read-only; empty for host code."""
         return memoryview(b"")
@@ -51,6 +56,10 @@ class Node:
 
     def explain(self, name: str) -> str | None:
         """Why `find` has no function `name`, if there is more to say than that it is not there."""
+        return None
+
+    def told(self, what: str, name: str) -> str | None:
+        """The "metadata" or "doc" that the module has for its function `name`, None if there is none."""
         return None
 
     def names(self) -> Sequence[str]:
@@ -230,6 +239,36 @@ class Module:
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return self.get_function(name, query_imports=True)
+
+    def get_function_metadata(self, name: str, query_imports: bool = False) -> dict[str, Any] | None:
+        """What a library of tvm_ffi tells about its function `name`: {"type_schema": text, ...}; None if nothing.
+
+        Raises:
+            FormatError: what it tells is no JSON object.
+        """
+        told = self._told("metadata", name, query_imports)
+        if told is None:
+            return None
+        import json
+
+        try:
+            found = json.loads(told)
+        except ValueError as exc:
+            raise FormatError(f"the metadata of function {name!r} is no JSON: {exc}", code="metadata") from None
+        if not isinstance(found, dict):
+            raise FormatError(f"the metadata of function {name!r}: expected a JSON object", code="metadata")
+        return found
+
+    def get_function_doc(self, name: str, query_imports: bool = False) -> str | None:
+        """The documentation that a library of tvm_ffi has for its function `name`, or None."""
+        return self._told("doc", name, query_imports)
+
+    def _told(self, what: str, name: str, query_imports: bool) -> str | None:
+        for module in self.walk() if query_imports else (self,):
+            text = module._node.told(what, name)
+            if text is not None:
+                return text
+        return None
 
     @property
     def entry_name(self) -> str:

@@ -6,8 +6,7 @@ Nothing here needs numpy: an array is a data type, a shape, and bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mblob.dtype import DataType
 from mblob.payload_source import as_bytes_view
@@ -18,8 +17,7 @@ PARAMS_MAGIC = 0xF7E58D4F05049CB7
 NDIM_LIMIT = 64  # dimensions; TVM has no limit, numpy's is 64
 
 
-@dataclass(frozen=True)
-class ArrayRecord:
+class ArrayRecord(NamedTuple):
     """One stored array.
 
     Attributes:
@@ -134,6 +132,11 @@ def read_param_dict(data: Any) -> dict[str, ArrayRecord]:
     Raises:
         FormatError: it is no parameter dictionary, or a damaged one.
     """
+    return dict(read_param_pairs(data))
+
+
+def read_param_pairs(data: Any) -> list[tuple[str, ArrayRecord]]:
+    """The same as names and arrays in stored order: a name may be there twice."""
     cursor = Cursor(as_bytes_view(data))
     if cursor.u64("params.magic") != PARAMS_MAGIC:
         raise cursor.fail("not a parameter dictionary (wrong magic)", at=0)
@@ -145,7 +148,7 @@ def read_param_dict(data: Any) -> dict[str, ArrayRecord]:
     count = cursor.u64("params.count")
     if count != len(names):
         raise cursor.fail(f"params: {len(names)} names, {count} arrays", at=start)
-    params = {name: read_ndarray(cursor, f"params[{name!r}]") for name in names}
+    params = [(name, read_ndarray(cursor, f"params[{name!r}]")) for name in names]
     if cursor.left:
         raise cursor.fail(f"params: {cursor.left} bytes follow the last array")
     return params

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from mblob.elf import ElfFile
+from mblob.image import Image
 
 NAME = b"mblob\0"
 TYPE = 1
@@ -41,7 +41,7 @@ def encode(flags: int, byte_order: str = "<") -> bytes:
     return struct.pack(f"{byte_order}3I", len(NAME), len(desc), TYPE) + NAME + b"\0\0" + desc
 
 
-def announced(elf: ElfFile) -> Announced:
+def announced(elf: Image) -> Announced:
     """What the notes of a file announce: each part of a library may bring its own."""
     flags = table_crc = 0
     for owner, kind, desc, _ in elf.notes():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from mblob.elf import ElfFile
 from mblob.errors import FormatError
+from mblob.image import Image
 
 SYMBOL_PREFIX = "__mblob_plugin_"  # MBLOB_PLUGIN_SYMBOL
 ABI = 1  # MBLOB_PLUGIN_ABI
@@ -17,12 +17,12 @@ HEAD_SIZE = 8 + sum(size for _, size in _TEXTS)  # bytes
 
 
 def table_size(bits: int) -> int:
-    """Bytes of a whole table on a machine of 32 or 64 bits: two functions, two arrays, two counts behind the head."""
+    """Bytes that every table has on a machine of 32 or 64 bits: two functions, two arrays, two counts behind the head.
+    What later versions of the interface added stands behind."""
     return HEAD_SIZE + 4 * (bits // 8) + 8
 
 
-@dataclass(frozen=True)
-class Plugin:
+class Plugin(NamedTuple):
     """What a plug-in says about itself.
 
     Attributes:
@@ -109,13 +109,13 @@ def _devices(text: str, fail: Callable[[str], FormatError]) -> tuple[int, ...]:
     return tuple(int(item) for item in items)
 
 
-def read(elf: ElfFile) -> tuple[list[Plugin], list[FormatError]]:
+def read(elf: Image) -> tuple[list[Plugin], list[FormatError]]:
     """The plug-ins whose tables a library exports, in the order of their symbols' names, and what is wrong with others.
 
     Raises:
         FormatError: "elf_dynamic", "elf_truncated": the symbols cannot be read.
     """
-    symbols = {s.name: s for s in elf.dynsym if s.is_exported and s.name.startswith(SYMBOL_PREFIX)}
+    symbols = {s.name: s for s in elf.exports if s.name.startswith(SYMBOL_PREFIX)}
     found, problems = [], []
     for name in sorted(symbols):
         try:

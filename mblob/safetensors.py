@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from mblob.dtype import DataType
 from mblob.errors import FormatError
@@ -29,11 +28,11 @@ DTYPES = {
         "F6_E2M3": "float6_e2m3fn", "F6_E3M2": "float6_e3m2fn", "F4": "float4_e2m1fn",
     }.items()
 }  # fmt: skip
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _BYTE = DataType.parse("uint8")
 
 
-@dataclass(frozen=True)
-class TensorEntry:
+class TensorEntry(NamedTuple):
     """One tensor of a file.
 
     Attributes:
@@ -81,6 +80,8 @@ def read(data: memoryview) -> tuple[int, list[TensorEntry]]:
     Raises:
         FormatError: "payload": a rule of the format is broken; the text names the tensor.
     """
+    import json
+
     offset = data_offset(data, data.nbytes)
     header, size = bytes(data[8:offset]), data.nbytes - offset
     try:
@@ -103,6 +104,35 @@ def read(data: memoryview) -> tuple[int, list[TensorEntry]]:
     if at != size:
         raise _fail(f"its tensors need {at} bytes of data, the file has {size}")
     return offset, entries
+
+
+def dtype_name(dtype: DataType) -> str | None:
+    """What the format calls an element type, None if it has none for it."""
+    return _NAMES.get(dtype)
+
+
+def encode_header(tensors: Sequence[tuple[str, DataType, tuple[int, ...], int]]) -> bytes:
+    """What stands in a file before the data of its tensors, which follow each other without gaps.
+
+    Args:
+        tensors: name, element type, shape and bytes of each, in the order of their data. Names are there once.
+
+    Raises:
+        ValueError: an element type that the format does not have.
+    """
+    import json
+
+    members: dict[str, Any] = {}
+    at = 0
+    for name, dtype, shape, size in tensors:
+        kind = dtype_name(dtype)
+        if kind is None:
+            raise ValueError(f"tensor {name!r}: .safetensors cannot hold {dtype}")
+        members[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(members, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-(8 + len(text)) % ALIGNMENT)
+    return len(text).to_bytes(8, "little") + text
 
 
 class _Object(list[tuple[str, Any]]):
@@ -145,7 +175,7 @@ def _entry(name: str, value: Any, limit: int) -> TensorEntry:
     dtype = DTYPES[kind]
     bits = _bits_needed(dtype, shape)
     if bits is None or bits != 8 * (end - begin):
-        expected = "more than 2^64 bits" if bits is None else f"{bits / 8:g}"
+        expected = "more than 2^64 bits" if bits is None else f"{bits} bits" if bits % 8 else f"{bits // 8}"
         raise fail(f"{end - begin} bytes, {kind} of shape {shape} has {expected}")
     return TensorEntry(name, dtype, tuple(shape), begin, end)
 

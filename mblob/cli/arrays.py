@@ -11,14 +11,25 @@ from typing import TYPE_CHECKING, Any
 from mblob.cli.report import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
+
+    from mblob.devices import Device
 
 _OUTPUT = re.compile(r"([a-z]+[0-9]*)\[([0-9, ]*)\]")  # float32[2,3]
 _INPUT = re.compile(r"(.+\.np[yz])(?::(.+))?")  # x.npy, x.npz, x.npz:key
 _LABEL = re.compile(r"([A-Za-z_][\w.]*)=(.+)", re.DOTALL)  # data=x.npy
 _MAX_DIMENSION = 1 << 48  # of an output; more elements than any machine addresses
+
+
+def copied(tensor: Any) -> np.ndarray[Any, Any]:
+    """A copy of a tensor; the bits of its elements where nothing here gives numpy their type."""
+    try:
+        return tensor.numpy().copy()  # type: ignore[no-any-return]
+    except TypeError:
+        bits = {"bfloat16": "uint16"}.get(tensor.dtype, "uint8")
+        return tensor.view(bits).numpy().copy()  # type: ignore[no-any-return]
 
 
 def split_label(word: str) -> tuple[str, str] | None:
@@ -28,6 +39,20 @@ def split_label(word: str) -> tuple[str, str] | None:
     if match is None or (found is not None and Path(found[1]).exists()):
         return None
     return match[1], match[2]
+
+
+def devices_of(texts: Sequence[str]) -> list[Device]:
+    """The devices of `--device`. A library may bring plug-ins that name their own: it is opened first.
+
+    Raises:
+        UsageError: one is not known.
+    """
+    from mblob.devices import device
+
+    try:
+        return [device(text) for text in texts]
+    except ValueError as error:
+        raise UsageError(f"--device: {error}") from None
 
 
 def load_numpy() -> Any:
@@ -104,7 +129,7 @@ def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any
     if isinstance(found, np.ndarray):
         if key is not None:
             raise UsageError(f"{where}: a single array has no keys, found {key!r}")
-        return found  # type: ignore[no-any-return]
+        return with_bits(found)
     with found:
         names = ", ".join(found.files) or "none"
         if key is None:
@@ -114,9 +139,19 @@ def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any
         if key not in found.files:
             raise UsageError(f"{where}: has no array {key!r}; it has: {names}")
         try:
-            return _as_array(found, key)
+            return with_bits(_as_array(found, key))
         except (ValueError, EOFError, zipfile.BadZipFile) as error:
             raise UsageError(f"{where}: array {key!r} is not readable: {error}") from None
+
+
+def with_bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array of a type that numpy files have not as the bits of its elements: of an 8-bit float as uint8.
+
+    Files have such types of ml_dtypes as plain bytes, or under names that numpy cannot read.
+    """
+    plain = array.dtype.kind == "V" and array.dtype.names is None and array.dtype.subdtype is None
+    foreign = plain or array.dtype.type.__module__.partition(".")[0] == "ml_dtypes"
+    return array.view(f"u{array.dtype.itemsize}") if foreign and array.dtype.itemsize in (1, 2) else array
 
 
 def _as_array(archive: Mapping[str, Any], key: str) -> np.ndarray[Any, Any]:
@@ -150,7 +185,7 @@ def write_outputs(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> No
 
 def _write_beside(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
     np = load_numpy()
-    arrays: dict[str, Any] = dict(outputs)
+    arrays: dict[str, Any] = {name: with_bits(array) for name, array in outputs.items()}
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -21,7 +21,7 @@ def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
     summary = "what this machine can build, link, load and run"
     parser = verbs.add_parser(
-        NAME, help=summary, description=summary, epilog="example: mblob-pack doctor --json | jq .ok"
+        NAME, help=summary, description=summary, epilog="example: mblob-pack doctor --json"
     )
     parser.add_argument("--json", action="store_true", help=f"one JSON object, schema {SCHEMA}")
     parser.set_defaults(run=run)

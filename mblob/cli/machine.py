@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob.interrupts import Patience
+
 if TYPE_CHECKING:
     from loader.plugins import PluginInfo
 
@@ -237,7 +239,7 @@ def trial(options: list[str], embed: str = "auto") -> tuple[str, str]:
     """
     import mblob
 
-    with tempfile.TemporaryDirectory(prefix="mblob-doctor-") as folder:
+    with Patience(), tempfile.TemporaryDirectory(prefix="mblob-doctor-") as folder:
         path = Path(folder) / "trial.so"
         module = mblob.csource_module(TRIAL_SOURCE, functions=[TRIAL_PROTOTYPE])
         module.import_module(mblob.blob_module("mblob.doctor", b"payload"))
@@ -254,7 +256,7 @@ def registered_loaders() -> tuple[str, str]:
     """Type keys that modules can be loaded for, as the error about an unknown one lists them."""
     import mblob
 
-    with tempfile.TemporaryDirectory(prefix="mblob-doctor-") as folder:
+    with Patience(), tempfile.TemporaryDirectory(prefix="mblob-doctor-") as folder:
         path = Path(folder) / "unknown.so"
         module = mblob.csource_module(TRIAL_SOURCE)
         module.import_module(mblob.json_module("mblob.doctor.unknown", "x", '{"nodes": []}', []))

@@ -1,144 +1,98 @@
-"""`mblob-pack`: parse the command line, run one verb, turn every failure into one line and an exit code.
+"""The process `mblob-pack`: what signals do to it from its first moment to its last.
 
-Exit codes: 0 fine; 1 a problem in the file or an error of a kernel; 2 usage; 3 not a model library; 4 the
-compiler or linker failed; 5 I/O; 6 incompatible with this machine; 7 digest mismatch; 130 interrupted.
+Nothing that takes time is imported above: an interrupt is one line and an exit code, also while the rest is loaded.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import signal
+import gc
 import sys
-from collections.abc import Sequence
-from io import TextIOWrapper
-from types import FrameType
-from typing import NoReturn
 
-from mblob.cli import build, doctor, extract, inspect, run
-from mblob.cli.report import PROGRAM, UsageError, exit_code, print_error
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+    from typing import NoReturn
 
-VERBS = (build, inspect, extract, run, doctor)
 INTERRUPTED = 130
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors look like all our others."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message, hint=f"{self.prog} --help shows what it takes")
-
-
-class VersionAction(argparse.Action):
-    """Print the version. Finding it takes imports that only this option needs."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from mblob.cli.report import version
-
-        print(f"{PROGRAM} {version()}")
-        parser.exit(0)
-
-
-def make_parser() -> Parser:
-    """The parser of the whole command line."""
-    parser = Parser(
-        prog=PROGRAM,
-        description="Pack kernels, graphs and weights into one shared library, look into it, run it.",
-        epilog=f"{PROGRAM} VERB --help has an example of each verb.",
-    )
-    parser.add_argument("--version", action=VersionAction, nargs=0, help="print the version and exit")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
-    for verb in VERBS:
-        verb.configure(verbs)
-    return parser
-
-
-def split_cflags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first `--`, and what after it: for `build`, flags of the compiler.
-
-    For the other verbs `--` ends the options, as everywhere, and all stays together.
-    """
-    words = list(argv)
-    if words[:1] != [build.NAME] or "--" not in words:
-        return words, []
-    at = words.index("--")
-    return words[:at], words[at + 1 :]
+_LINE = "mblob-pack: interrupted\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `mblob-pack`.
 
     Args:
-        argv: the arguments without the program's name; those of the process by default.
+        argv: the arguments without the program's name, for callers that have a process, and signal handlers, of their
+            own. None: those of this process, which ends with this call.
 
     Returns:
         The exit code.
     """
-    signal.signal(signal.SIGTERM, _terminate)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
-        signal.signal(signal.SIGHUP, _terminate)
-    if sys.stdout is None or sys.stderr is None:  # closed by the caller, as `>&-` does
-        _replace_closed_streams()
-    if isinstance(sys.stdout, TextIOWrapper):  # a terminal without Unicode must not end a listing
-        sys.stdout.reconfigure(errors="backslashreplace")
+    own = argv is None
     try:
-        words, cflags = split_cflags(sys.argv[1:] if argv is None else argv)
-        args = make_parser().parse_args(words)
-        args.cflags = cflags
-        code: int = args.run(args)
-        _flush()
-    except BrokenPipeError:  # the reader of our output left, as in `| head`; what it wanted, it has
-        _discard_output()
-        return 0
+        if own:
+            _leave_on_signals()
+            gc.set_threshold(20_000, 10, 10)  # entries by the hundred thousand are no garbage to look for
+        from mblob.cli.command_line import execute
+
+        if own:
+            _unwind_on_signals()
+        code = execute(sys.argv[1:] if argv is None else argv)
+        if own:
+            _ignore_signals()
     except KeyboardInterrupt:
-        print(f"{PROGRAM}: interrupted", file=sys.stderr)
+        if own:
+            _ignore_signals()
+        if sys.stderr is not None:  # closed by the caller
+            sys.stderr.write(_LINE)
         return INTERRUPTED
-    except Exception as error:
-        expected = exit_code(error)
-        if expected is None:  # a bug of ours: the traceback is the message
-            raise
-        print_error(error)
-        try:
-            sys.stdout.flush()
-        except OSError:
-            _discard_output()
-        return expected
+    except BaseException:
+        if own:
+            _ignore_signals()
+        raise
     return code
 
 
-def _flush() -> None:
+def _leave_on_signals() -> None:
+    """Until there is something to clean up; an interrupt that is ignored, as under nohup or `&`, stays ignored."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    import os
+
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, "standard output") from None
+        os.write(2, _LINE.encode())
+    finally:
+        os._exit(INTERRUPTED)
 
 
-def _discard_output() -> None:
-    """What cannot be written must not fail again when the interpreter ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _unwind_on_signals() -> None:
+    """Leave through `finally` clauses, which remove temporary files, undisturbed by further signals."""
+    import signal
+
+    from mblob.interrupts import Patient
+
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, Patient(signal.default_int_handler))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, Patient(_terminate))
 
 
-def _replace_closed_streams() -> None:
-    """Let writing to a closed stdout be the I/O error that it is; what goes to a closed stderr is lost.
-
-    The descriptors are taken, so that no file opened later gets the number of a standard stream.
-    """
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)  # the lowest free number: this one
-    if sys.stdout is None:
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - for the life of the process
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
-def _terminate(signum: int, _frame: FrameType | None) -> NoReturn:
-    """Leave through the `finally` clauses, which remove temporary files."""
-    raise SystemExit(128 + signum)
+def _ignore_signals() -> None:
+    """The end is decided; what Python still does must not be told otherwise."""
+    import signal
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

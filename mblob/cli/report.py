@@ -15,6 +15,17 @@ PROGRAM = "mblob-pack"
 USAGE = 2
 IO = 5
 INCOMPATIBLE = 6
+EXIT_CODES = (
+    (0, "fine"),
+    (1, "a problem in the file, or an error of a kernel"),
+    (2, "usage"),
+    (3, "not a model library"),
+    (4, "the compiler or linker failed; its output is shown"),
+    (5, "I/O"),
+    (6, "incompatible with this machine"),
+    (7, "digest mismatch"),
+    (130, "interrupted"),
+)
 FIRST_LINES, LAST_LINES = 60, 20  # of what a failed tool printed
 LINE_LIMIT = 2000  # characters; a command line of a large build is longer
 
@@ -83,6 +94,8 @@ def for_terminal(text: str) -> str:
 
 def one_line(text: str) -> str:
     """The same in one line, so that no input can forge a second one: line ends and tabs become spaces."""
+    if text.isprintable():  # nearly all are, and listings have hundreds of thousands
+        return text.strip()
     return "".join(c if c.isprintable() else " " if c.isspace() else _escaped(c) for c in text).strip()
 
 
@@ -108,6 +121,13 @@ def _shorten_line(line: str) -> str:
         return line
     half = LINE_LIMIT // 2
     return f"{line[:half]} ... {len(line) - 2 * half} characters left out ... {line[-half:]}"
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value, indented."""
+    import json  # only some verbs, and then only with --json, need it
+
+    print(json.dumps(value, indent=2))
 
 
 def human_size(size: int) -> str:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.cli.arrays import read_arguments, split_label, write_outputs
+from mblob.cli.arrays import devices_of, read_arguments, split_label, write_outputs
 from mblob.cli.report import UsageError, for_terminal
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def configure(verbs: Any) -> None:
                         help="function to call and its arguments in order; or inputs of the model")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="OUT.npz", type=Path, help="write outputs here, as out0, out1, ...")
     parser.add_argument("--json", action="store_true", help="one JSON object, schema mblob/run/1, on stdout")
-    parser.add_argument("--device", metavar="KIND[:N]", action="append", type=device_of, default=[],
+    parser.add_argument("--device", metavar="KIND[:N]", action="append", default=[],
                         help="where arrays are when the function is called (cpu, opencl, cuda:1, ...); for a graph "
                         "the devices that it may use, the first for what names none (default: cpu)")  # fmt: skip
     model = parser.add_argument_group("models: graph and AOT executors, virtual machines")
@@ -63,16 +63,6 @@ def positive(text: str) -> int:
     return value
 
 
-def device_of(text: str) -> Device:
-    """A device by name, for argparse."""
-    from mblob.devices import device
-
-    try:
-        return device(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def run(args: argparse.Namespace) -> int:
     """Load the library, call the function or run the model, print what it gave, write its outputs."""
     import mblob
@@ -91,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
     values, outputs = read_arguments(words)
     module = mblob.load_module(args.file)
     if args.device:
-        result = call_on(args.device[0], module, args.file, name, values, outputs)
+        (device,) = devices_of(args.device)
+        result = call_on(device, module, args.file, name, values, outputs)
     else:
         result = call(module, args.file, name, values)
     if args.output is not None:

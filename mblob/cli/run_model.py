@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mblob.cli.arrays import read_value, split_label, write_outputs
+from mblob.cli.arrays import copied, devices_of, read_value, split_label, write_outputs
 from mblob.cli.report import UsageError, one_line
 
 if TYPE_CHECKING:
@@ -71,11 +71,15 @@ class Executor:
         return {name: f"{name} {dtypes[name]}[{','.join(map(str, shape))}]" for name, shape in shapes.items()}
 
     def set(self, name: str, value: Any) -> None:
+        import mblob
+
+        if self.executor.get_input_info()[1].get(name) == "bfloat16" and getattr(value, "dtype", None) == "uint16":
+            value = mblob.array(value).view("bfloat16")  # numpy files have no such type
         self.executor.set_input(name, value)
 
     def outputs(self) -> list[tuple[str, Any]]:
         names = list(self.executor.get_output_info()[0])
-        return [(name, self.executor.get_output(i).numpy().copy()) for i, name in enumerate(names)]
+        return [(name, copied(self.executor.get_output(i))) for i, name in enumerate(names)]
 
 
 class Graph(Executor):
@@ -146,7 +150,7 @@ class Machine:
     def _array(value: Any) -> Any:
         if not hasattr(value, "numpy"):
             raise UsageError("the model gives tuples inside of tuples, which have no place in a .npz file")
-        return value.numpy().copy()
+        return copied(value)
 
 
 def open_model(module: Module, file: str, name: str, profiled: bool, devices: list[Device]) -> Model:
@@ -186,7 +190,7 @@ def run_model(args: argparse.Namespace) -> int:
     import_loader()
     begin = time.perf_counter()
     module = mblob.load_module(args.file)
-    model = open_model(module, args.file, args.name, args.profile, args.device or [mblob.cpu(0)])
+    model = open_model(module, args.file, args.name, args.profile, devices_of(args.device) or [mblob.cpu(0)])
     if args.parallel is not None and not isinstance(model, Graph):
         raise UsageError("--parallel is for graph executors; this model does not tell which operators wait for others")
     loaded = time.perf_counter()

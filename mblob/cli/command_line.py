@@ -1,0 +1,160 @@
+"""The command line of `mblob-pack`: parse it, run one verb, turn every failure into one line and an exit code.
+
+Exit codes: 0 fine; 1 a problem in the file or an error of a kernel; 2 usage; 3 not a model library; 4 the
+compiler or linker failed; 5 I/O; 6 incompatible with this machine; 7 digest mismatch; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from io import TextIOWrapper
+from typing import Any, NoReturn
+
+from mblob.cli.report import PROGRAM, UsageError, exit_code, print_error
+
+# Each is a module of this folder, of the same name with _ for -. Each one's example takes what those before it made.
+VERBS = (
+    "build", "inspect", "verify", "extract", "swap", "diff", "convert", "strip-index", "add-index", "run", "doctor",
+    "completion",
+)  # fmt: skip
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors look like all our others."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("formatter_class", Formatter)
+        super().__init__(**options)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint=f"{self.prog} --help shows what it takes")
+
+
+class Formatter(argparse.HelpFormatter):
+    """As its base, which imports a module for archives only to ask how wide the terminal is, whenever an option is
+    declared."""
+
+    def __init__(self, prog: str, indent_increment: int = 2, max_help_position: int = 24, **more: Any) -> None:
+        more.setdefault("width", _columns() - 2)
+        super().__init__(prog, indent_increment, max_help_position, **more)
+
+
+def _columns() -> int:
+    """Of the terminal, as `shutil.get_terminal_size` finds them."""
+    named = os.environ.get("COLUMNS", "")
+    if named.isascii() and named.isdigit() and int(named) > 0:
+        return int(named)
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
+
+
+class VersionAction(argparse.Action):
+    """Print the version. Finding it takes imports that only this option needs."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from mblob.cli.report import version
+
+        print(f"{PROGRAM} {version()}")
+        parser.exit(0)
+
+
+def make_parser(verbs: Sequence[str] = VERBS) -> Parser:
+    """The parser of the whole command line, or of that of some verbs: the modules of others are not imported."""
+    parser = Parser(
+        prog=PROGRAM,
+        description="Pack kernels, graphs and weights into one shared library, look into it, run it.",
+        epilog=f"{PROGRAM} VERB --help has an example of each verb.",
+    )
+    parser.add_argument("--version", action=VersionAction, nargs=0, help="print the version and exit")
+    parsers = parser.add_subparsers(dest="verb", metavar="VERB", prog=PROGRAM, required=True, parser_class=Parser)
+    for verb in verbs:
+        import_module(f"mblob.cli.{verb.replace('-', '_')}").configure(parsers)
+    return parser
+
+
+def split_cflags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands before the first `--`, and what after it: for `build`, flags of the compiler.
+
+    For the other verbs `--` ends the options, as everywhere, and all stays together.
+    """
+    words = list(argv)
+    if words[:1] != ["build"] or "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
+
+
+def execute(argv: Sequence[str]) -> int:
+    """Run what a command line asks for.
+
+    Args:
+        argv: the arguments without the program's name.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        KeyboardInterrupt: as it came.
+        SystemExit: of `--help` and `--version`.
+    """
+    if sys.stdout is None or sys.stderr is None:  # closed by the caller, as `>&-` does
+        _replace_closed_streams()
+    if isinstance(sys.stdout, TextIOWrapper):  # a terminal without Unicode must not end a listing
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        words, cflags = split_cflags(argv)
+        asked = words[:1]
+        args = make_parser(asked if asked and asked[0] in VERBS else VERBS).parse_args(words)
+        args.cflags = cflags
+        code: int = args.run(args)
+        _flush()
+    except BrokenPipeError:  # the reader of our output left, as in `| head`; what it wanted, it has
+        _discard_output()
+        return 0
+    except Exception as error:
+        expected = exit_code(error)
+        if expected is None:  # a bug of ours: the traceback is the message
+            raise
+        print_error(error)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _discard_output()
+        return expected
+    return code
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from None
+
+
+def _discard_output() -> None:
+    """What cannot be written must not fail again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _replace_closed_streams() -> None:
+    """Let writing to a closed stdout be the I/O error that it is; what goes to a closed stderr is lost.
+
+    The descriptors are taken, so that no file opened later gets the number of a standard stream.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)  # the lowest free number: this one
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - for the life of the process
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115

@@ -1,0 +1,57 @@
+"""`mblob-pack convert`: a library of one dialect written in the other. No code of it runs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from mblob.cli.report import UsageError
+
+NAME = "convert"
+
+
+def configure(verbs: Any) -> None:
+    """Add the verb to the command line."""
+    summary = "write a library of one dialect in the other"
+    parser = verbs.add_parser(
+        NAME,
+        help=summary,
+        description=f"{summary}: the tree stays, payloads are written in the other's grammar, functions get adapters "
+        "to the other calling convention, for which a C compiler is needed. Objects of host code are linked again; of "
+        "a finished library the code stays where it is, and the adapters come behind it.",
+        epilog="example: mblob-pack convert deploy.so --dialect ffi -o deploy_ffi.so",
+    )
+    parser.add_argument("file", metavar="FILE", help="shared library, or what it is linked from: .tar, .o, .a")
+    parser.add_argument("--dialect", choices=("classic", "ffi"), required=True,
+                        help="what to write: classic, for TVM 0.5-0.20; ffi, for TVM 0.22 and later, and tvm_ffi",
+                        )  # fmt: skip
+    parser.add_argument("--object", metavar="FILE", action="append", default=[],
+                        help="object, archive or C source of the library's host code; may be repeated")  # fmt: skip
+    parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the library to write (.so, or .tar)")
+    parser.add_argument("--no-index", action="store_true", help="TVM's bytes alone: no index, no digests")
+    parser.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
+    parser.add_argument("--target", metavar="TRIPLE", help="machine to link for, such as aarch64-linux-gnu")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Convert.
+
+    Raises:
+        As of `mblob.convert`.
+    """
+    from mblob.errors import MblobError
+    from packager.convert import convert
+
+    if args.output == "-":
+        raise UsageError("convert: -o -: a library is written to a file, not to stdout", hint="-o converted.so")
+    try:
+        convert(
+            args.file, args.output, dialect=args.dialect, objects=args.object, index=not args.no_index, cc=args.cc,
+            target=args.target,
+        )  # fmt: skip
+    except ValueError as error:
+        if isinstance(error, MblobError):
+            raise
+        raise UsageError(str(error)) from error
+    return 0

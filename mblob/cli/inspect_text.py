@@ -1,0 +1,261 @@
+"""The text of `mblob-pack inspect`: lines about a library, for people. Whatever comes from the file is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mblob.cli.report import human_size, one_line
+
+if TYPE_CHECKING:
+    from mblob.library import EntryView, Library
+    from mblob.plugin_table import Plugin
+
+DEPTH = 64  # levels of the tree that are drawn; each costs four columns on every line below it
+LISTED = 12  # names that the summary lists in one line
+TREE_LINES = 200  # of the summary; --tree has all
+
+
+def lines(library: Library, form: str = "") -> Iterator[str]:
+    """A library as text: its "tree", its "functions", or a summary."""
+    if form == "tree":
+        return tree_lines(library)
+    return function_lines(library) if form == "functions" else summary_lines(library)
+
+
+def tree_lines(library: Library) -> Iterator[str]:
+    """The tree of modules as text, a line each. What is imported twice is unfolded the first time only, and what is
+    deeper than DEPTH levels is only counted."""
+    entries = library.entries
+    unfolded: set[int] = set()
+    # (entry, its level, what stands before it, what stands before its imports); no recursion: a file may nest deep.
+    stack = [(0, 0, "", "")]
+    while stack:
+        index, depth, lead, below = stack.pop()
+        entry = entries[index]
+        note = ""
+        if entry.imports and index in unfolded:
+            note = " (imports: see above)"
+        elif entry.imports and depth == DEPTH:
+            note = f" ({len(entry.imports)} imports deeper than {DEPTH} levels: see --json)"
+        yield f"{lead}{describe(entry)}{note}"
+        if note:
+            continue
+        unfolded.add(index)
+        for i, child in reversed(list(enumerate(entry.imports))):
+            last = i == len(entry.imports) - 1
+            stack.append((child, depth + 1, below + ("└── " if last else "├── "), below + ("    " if last else "│   ")))
+
+
+def describe(entry: EntryView) -> str:
+    """One entry in one line: index, key, for a payload its size and place, and what is in it."""
+    text = f"[{entry.index}] {one_line(entry.type_key)}"
+    if entry.offset is None:
+        return text
+    text += f"  {human_size(entry.size)} at {entry.offset:#x}"
+    told = one_line(", ".join(_in_short(entry)))
+    return f"{text}  {told}" if told else text
+
+
+def _in_short(entry: EntryView) -> Iterator[str]:
+    content = entry.content
+    facts = content.facts
+    if content.problem is not None:
+        yield "damaged"
+    if "symbol" in facts:
+        yield str(facts["symbol"])[:40]
+    if content.kernels:
+        fmt = facts.get("fmt") or facts.get("code", {}).get("kind", "")
+        yield _count(len(content.kernels), "kernel") + (f" ({fmt})" if fmt else "")
+    if "graph" in facts:
+        yield f"graph of {_count(facts['graph']['nodes'], 'node')}"
+    if "executable" in facts:
+        machine = facts["executable"]
+        yield f"{machine['machine']} {machine['version']}, {_count(len(machine['functions']), 'function')}"
+    if content.tensors:
+        yield f"{_count(len(content.tensors), 'tensor')} of {human_size(sum(t.size for t in content.tensors))}"
+    if facts.get("func_names"):
+        yield _count(len(facts["func_names"]), "function")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def function_lines(library: Library) -> Iterator[str]:
+    """Packed functions by name; plain C functions as `plain NAME(TYPES)`, the symbol and its argument types."""
+    for name in library.packed_functions:
+        yield one_line(name)
+    for row in library.function_table:
+        if row.abi == "plain":
+            yield one_line(f"plain {row.symbol}({row.types})")
+
+
+def described_functions(library: Library) -> list[str]:
+    """One line for each function, whether it has a packed form, a plain one, or both, and what tells of it."""
+    plain = {row.name: one_line(f"{row.symbol}({row.types})") for row in library.function_table if row.abi == "plain"}
+    packed = {f.name: f for f in library.host_functions if f.abi != "plain"}
+    found = []
+    for name in sorted(packed.keys() | plain.keys()):
+        text = one_line(name)
+        if name in plain:
+            text = f"{text}  and plain C: {plain[name]}" if name in packed else f"{plain[name]}  plain C only"
+        elif told := [what for what in ("metadata", "doc") if getattr(packed[name], what)]:
+            text = f"{text}  tells its {' and '.join(told)}"
+        if name == library.entry_function:
+            text += "  (entry)"
+        found.append(text)
+    return found
+
+
+def kernel_lines(entries: Sequence[EntryView]) -> Iterator[str]:
+    """One line for each kernel of a device module: its entry, argument types and launch tags."""
+    for entry in entries:
+        for k in entry.content.kernels:
+            launch = f"  launch: {', '.join(k.launch_param_tags)}" if k.launch_param_tags else ""
+            yield one_line(f"[{entry.index}] {k.name}({', '.join(map(str, k.arg_types))}){launch}")
+
+
+def summary_lines(library: Library) -> Iterator[str]:
+    """The whole library on one screen."""
+    yield one_line(str(library.path))
+    yield from _file_lines(library)
+    yield f"  modules    {len(library.entries)}"
+    for i, line in enumerate(tree_lines(library)):
+        if i == TREE_LINES:
+            yield f"    ... {len(library.entries) - i} more: see --tree"
+            break
+        yield f"    {line}"
+    yield from _listed("functions", described_functions(library), always=True)
+    yield from _listed("plug-ins", [one_line(describe_plugin(p)) for p in library.plugins])
+    yield from _listed("kernels", list(kernel_lines(library.entries)))
+    yield from _undefined_lines(library)
+    for remark in library.diagnostics:
+        yield f"  {remark['severity']}: {one_line(remark['message'])} [{remark['code']}]"
+
+
+def _file_lines(library: Library) -> Iterator[str]:
+    """What the file is and for which machine, its parts, its blob, who wrote it."""
+    from mblob.inspect_json import hints_of, linking_json
+
+    target, linking = library.target, linking_json(library.image)
+    hints = ", ".join(hints_of(library.image))
+    yield one_line(
+        f"  target     {target['machine']}, {target['bits']} bits, {target['endian']} endian"
+        + ("" if library.image.format == "elf" else f", {library.image.format}")
+        + (f" ({hints})" if hints else "")
+    ).join(("  ", ""))
+    if library.members:
+        shown = ", ".join(f"{m.name} ({m.kind})" for m in library.members[:LISTED])
+        more = ", ..." if len(library.members) > LISTED else ""
+        yield f"  {library.kind:<10} {one_line(_count(len(library.members), 'member') + ': ' + shown + more)}"
+    if library.prefixes and library.prefixes != [""]:
+        yield f"  prefixes   {one_line(', '.join(map(repr, library.prefixes[:LISTED])))}"
+    yield f"  blob       {_blob_text(library)}"
+    if library.era.range is not None and not (library.blob and library.blob.producer):
+        yield f"  era        {library.era.dialect or 'any'} dialect, TVM {library.era.range}"
+    for name, value in (("needs", ", ".join(linking["needed"])), ("soname", linking["soname"]),
+                        ("runpath", ":".join(linking["runpath"])), ("build-id", linking["build_id"])):  # fmt: skip
+        if value:
+            yield f"  {name:<10} {one_line(value)}"
+
+
+def _listed(title: str, found: Sequence[str], always: bool = False) -> Iterator[str]:
+    if found or always:
+        yield f"  {title:<10} {len(found)}"
+    yield from (f"    {line}" for line in found[:TREE_LINES])
+    if len(found) > TREE_LINES:
+        yield f"    ... {len(found) - TREE_LINES} more: see --json"
+
+
+def _undefined_lines(library: Library) -> Iterator[str]:
+    """Undefined symbols by who provides them."""
+    by: dict[str, list[str]] = {}
+    for u in library.undefined_symbols:
+        if not u.weak:
+            by.setdefault(u.provider or "unknown", []).append(u.name)
+    yield f"  undefined  {sum(map(len, by.values()))}"
+    for provider, names in sorted(by.items()):
+        shown = ", ".join(names[:LISTED]) + (f", ... ({len(names)})" if len(names) > LISTED else "")
+        yield one_line(f"{provider}: {shown}").join(("    ", ""))
+
+
+def describe_plugin(plugin: Plugin) -> str:
+    """A plug-in that the library carries, in one line: name, version, what it is for, what it needs."""
+    text = f"{plugin.name} {plugin.version}".rstrip()
+    if plugin.type_keys:
+        text += f"  opens {', '.join(plugin.type_keys)}"
+    if plugin.devices:
+        text += f"  devices {', '.join(map(str, plugin.devices))}"
+    return f"{text}  needs {plugin.needs}" if plugin.needs else text
+
+
+def _blob_text(library: Library) -> str:
+    blob = library.blob
+    if blob is None:
+        return "none"
+    text = f"{blob.dialect}, {human_size(blob.size)} at {library.blob_offset:#x}"
+    if blob.index_offset is None:
+        return f"{text}, no index"
+    return f"{text}, index by {one_line(blob.producer) or 'unknown'} for {one_line(blob.target) or 'any target'}"
+
+
+def entry_lines(library: Library, entry: EntryView) -> Iterator[str]:
+    """Everything of one entry."""
+    content, facts = entry.content, entry.content.facts
+    yield f"[{entry.index}] {one_line(entry.type_key)}"
+    yield f"  imports    {_indices(library, entry.imports)}"
+    yield f"  imported   {_indices(library, library.importers[entry.index])}"
+    if entry.offset is not None:
+        yield f"  payload    {entry.size} bytes at {entry.offset:#x}, aligned to {entry.alignment}"
+        digest = f"{entry.digest_algorithm} {entry.digest.hex()}" if entry.digest else "none"
+        yield f"  digest     {digest}" + (", plain data" if entry.data else "")
+    if content.problem is not None:
+        yield f"  problem    {one_line(str(content.problem))}"
+    for name, value in facts.items():
+        if isinstance(value, (str, int)) or (isinstance(value, list) and all(isinstance(v, str) for v in value)):
+            yield one_line(f"{name:<10} {', '.join(value) if isinstance(value, list) else value}").join(("  ", ""))
+    if code := facts.get("code"):
+        yield one_line(f"code       {code['size']} bytes, {code['kind']} {code.get('target', '')}").join(("  ", ""))
+    yield from _listed("kernels", list(kernel_lines([entry])))
+    if "shaders" in facts:
+        yield from _listed("shaders", [one_line(f"{s['name']}  {human_size(s['size'])}") for s in facts["shaders"]])
+    if "graph" in facts:
+        yield from _graph_lines(facts["graph"])
+    if "executable" in facts:
+        yield from _executable_lines(facts["executable"])
+    if "symbols" in facts:
+        found = [one_line(f"{s}: {', '.join(v) or 'no constants'}") for s, v in facts["symbols"].items()]
+        yield from _listed("symbols", found)
+    tensors = content.tensors
+    yield from _listed(
+        "tensors",
+        [one_line(f"{t.name}  {t.dtype}{list(t.shape)}  {human_size(t.size)} at {(entry.offset or 0) + t.offset:#x}")
+         for t in tensors],
+    )  # fmt: skip
+
+
+def _indices(library: Library, indices: Sequence[int]) -> str:
+    shown = ", ".join(f"{i} ({library.entries[i].type_key})" for i in indices[:LISTED])
+    return one_line(shown + (f", ... ({len(indices)})" if len(indices) > LISTED else "")) or "none"
+
+
+def _graph_lines(graph: dict[str, Any]) -> Iterator[str]:
+    yield f"  graph      {_count(graph['nodes'], 'node')}"
+    for title in ("inputs", "outputs"):
+        values = [one_line(f"{v['name']}  {v['dtype'] or '?'}{v['shape'] or ''}") for v in graph[title]]
+        yield from _listed(title, values, always=True)
+    yield from _listed("operators", [one_line(f"{n} x {name}") for name, n in graph["operators"].items()], always=True)
+    if graph["storage"] is not None:
+        yield f"  storage    {_count(graph['storage']['buffers'], 'buffer')}, {human_size(graph['storage']['bytes'])}"
+
+
+def _executable_lines(machine: dict[str, Any]) -> Iterator[str]:
+    constants = _count(machine["constants"], "constant")
+    yield one_line(f"machine    {machine['machine']} {machine['version']}, {constants}").join(("  ", ""))
+    functions = [
+        one_line(f"{f['kind']} {f['name']}({', '.join(f['params'])})  {_count(f['instructions'], 'instruction')}")
+        for f in machine["functions"]
+    ]
+    yield from _listed("functions", functions)
+    yield from _listed("primitives", [one_line(p) for p in machine.get("primitives", [])])

@@ -1,0 +1,42 @@
+"""`mblob-pack strip-index`: a library without its index. The code stays byte for byte."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from mblob.cli import swap
+
+NAME = "strip-index"
+
+
+def configure(verbs: Any) -> None:
+    """Add the verb to the command line."""
+    summary = "take the index from a library: its blob becomes what TVM would have written"
+    parser = verbs.add_parser(
+        NAME,
+        help=summary,
+        description=f"{summary}. Digests are lost with it. Refused where only the index says where a payload is.",
+        epilog="example: mblob-pack strip-index deploy_ffi.so -o for_tvm.so",
+    )
+    parser.add_argument("file", metavar="FILE", help="shared library that mblob packed")
+    parser.add_argument(
+        "--force", action="store_true",
+        help="also where mblob could not open the result, because a payload of a key of its own has no end",
+    )  # fmt: skip
+    swap.add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the library.
+
+    Raises:
+        MblobError, OSError: as of `mblob.strip_index`.
+    """
+    from packager.progress import listening
+    from packager.swap import strip_index
+
+    with swap.meter(args) as shown, listening(shown.advance):
+        strip_index(args.file, args.output, force=args.force, reuse=not args.no_reuse)
+    return 0

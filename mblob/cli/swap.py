@@ -1,0 +1,104 @@
+"""`mblob-pack swap`: new payloads and weights in place of old ones. The code of the library stays byte for byte."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from mblob.cli.progress import Meter
+from mblob.cli.report import UsageError
+
+NAME = "swap"
+
+
+def configure(verbs: Any) -> None:
+    """Add the verb to the command line."""
+    summary = "put new payloads or weights in place of old ones, without linking"
+    parser = verbs.add_parser(
+        NAME,
+        help=summary,
+        description=f"{summary}. Machine code, tree and order stay as they are; digests, index and build-id follow.",
+        epilog="example: mblob-pack swap deploy.so --weights p0=p0.npy -o tuned.so",
+    )
+    parser.add_argument("file", metavar="FILE", help="shared library, packed by mblob or by TVM")
+    parser.add_argument(
+        "--entry", action="append", default=[], metavar="N|KEY=NEW",
+        help="the payload of an entry, by index or type key, becomes that of a file; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--weights", action="append", default=[], metavar="[NAME=]NEW",
+        help="a tensor of that name becomes that of a .npy or .safetensors file; or all of them those of one "
+        ".safetensors file; may be repeated with NAME",
+    )  # fmt: skip
+    add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """What all verbs that change a library take."""
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="OUT", help="the new library; FILE itself is replaced by a rename"
+    )
+    parser.add_argument("--no-reuse", action="store_true",
+                        help="share no blocks with FILE, where the file system could")  # fmt: skip
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal")
+
+
+def meter(args: argparse.Namespace) -> Meter:
+    """Draws how far the write is."""
+    path = Path(args.file)
+    return Meter(path.stat().st_size if path.is_file() else 0, sys.stderr, quiet=args.quiet)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the library.
+
+    Raises:
+        UsageError, MblobError, OSError: as of `mblob.swap`.
+    """
+    from packager.progress import listening
+    from packager.swap import swap
+
+    changes: dict[int | str, Any] = {}
+    for text in args.entry:
+        key, file = named(text, "--entry: expected N=FILE or KEY=FILE")
+        if key in changes:
+            raise UsageError(f"--entry: {key!r} is named twice")
+        changes[key] = file
+    weights = weights_of(args.weights)
+    with meter(args) as shown, listening(shown.advance):
+        swap(args.file, changes, args.output, weights=weights, reuse=not args.no_reuse)
+    return 0
+
+
+def weights_of(texts: list[str]) -> dict[str, Any] | Path | None:
+    """What `--weights` asks for: one file, or files by names of tensors.
+
+    Raises:
+        UsageError: both, or a name twice.
+    """
+    if not texts:
+        return None
+    if len(texts) == 1 and ("=" not in texts[0] or Path(texts[0]).is_file()):
+        return Path(texts[0])
+    weights: dict[str, Any] = {}
+    for text in texts:
+        name, file = named(text, "--weights: expected NAME=FILE, or one FILE.safetensors alone")
+        if name in weights:
+            raise UsageError(f"--weights: {name!r} is named twice")
+        weights[name] = file
+    return weights
+
+
+def named(text: str, expected: str) -> tuple[str, Path]:
+    """Name and file of `NAME=FILE`; either may have a `=` of its own, where only one way to read it names a file.
+
+    Raises:
+        UsageError: no name, or no file.
+    """
+    ways = [(text[:i], Path(text[i + 1 :])) for i, c in enumerate(text) if c == "=" and text[:i] and text[i + 1 :]]
+    if not ways:
+        raise UsageError(f"{expected}, found {text!r}")
+    return next((way for way in ways if way[1].is_file()), ways[0])

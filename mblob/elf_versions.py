@@ -1,0 +1,147 @@
+"""Symbol versions of ELF files (GNU extensions of the gABI; Linux Standard Base, "Symbol Versioning")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from mblob.elf import ElfFile
+from mblob.elf_records import DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM, DT_VERSYM, Symbol
+from mblob.errors import FormatError
+
+HIDDEN = 0x8000  # of a version index: not the default one of its name
+FIRST_NAMED = 2  # 0 is local, 1 global without a version
+VER_FLG_BASE, VER_FLG_WEAK = 1, 2
+RECORD_LIMIT = 1 << 14  # version records of one file, read once or more often; glibc's own libraries have some 50
+
+
+class NeededVersion(NamedTuple):
+    """A version that a file wants of a library: `weak` ones are only asked for by weak symbols."""
+
+    file: str
+    name: str
+    weak: bool
+
+
+class Versions:
+    """The version tables of a file. What it has none of is empty.
+
+    Raises (from all members):
+        FormatError: "elf_dynamic", "elf_truncated": a table does not lie in the file, or runs in circles.
+    """
+
+    def __init__(self, elf: ElfFile) -> None:
+        self._elf = elf
+        self._left = RECORD_LIMIT
+
+    def _one(self, tag: int) -> int | None:
+        return next(iter(self._elf.dynamic.get(tag, ())), None)
+
+    @cached_property
+    def _versym(self) -> tuple[int, ...]:
+        """The version index of each dynamic symbol, the empty first one included; () without versions."""
+        at = self._one(DT_VERSYM)
+        count = len(self._elf.dynsym) + 1
+        return () if at is None else self._elf.unpack_at(f"{count}H", at, "symbol versions")
+
+    @cached_property
+    def needed(self) -> dict[int, NeededVersion]:
+        """What DT_VERNEED asks for, by version index."""
+        found = {}
+        for at, (_, count, file, aux, _) in self._records(DT_VERNEED, DT_VERNEEDNUM, "HHIII"):
+            file_name = self._elf.dynamic_string(file, "a library's name")
+            for _, (_, flags, index, name, _) in self._chain(at + aux, count, "IHHII"):
+                text = self._elf.dynamic_string(name, "a version")
+                found[index] = NeededVersion(file_name, text, bool(flags & VER_FLG_WEAK))
+        return found
+
+    @cached_property
+    def defined(self) -> dict[int, str]:
+        """What DT_VERDEF offers, by version index; the base version, which names the file, is left out."""
+        found = {}
+        for at, (_, flags, index, count, _, aux, _) in self._records(DT_VERDEF, DT_VERDEFNUM, "HHHHIII"):
+            for _, (name, _) in self._chain(at + aux, min(count, 1), "II"):  # further ones name its parents
+                if not flags & VER_FLG_BASE:
+                    found[index & ~HIDDEN] = self._elf.dynamic_string(name, "a version")
+        return found
+
+    @property
+    def has_definitions(self) -> bool:
+        """Whether the file says which versions it defines; symbols of one that does not fit every reference."""
+        return self._one(DT_VERDEF) is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the file knows no versions at all, so that it cannot stand for a library that had some."""
+        return self._one(DT_VERSYM) is None or not (self.has_definitions or self._one(DT_VERNEED) is not None)
+
+    def _records(self, tag: int, count_tag: int, fmt: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+        at = self._one(tag)
+        if at is not None:
+            yield from self._chain(at, self._one(count_tag) or 0, fmt)
+
+    def _chain(self, at: int, count: int, fmt: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Address and fields of `count` records, whose last field is the distance to the next."""
+        for _ in range(count):
+            self._left -= 1  # of all tables together: many records may lead to the same ones
+            if self._left < 0:
+                raise FormatError(f"{self._elf.name}: more than {RECORD_LIMIT} version records", code="elf_dynamic")
+            fields = self._elf.unpack_at(fmt, at, "a version record")
+            yield at, fields
+            if not fields[-1]:
+                return
+            at += fields[-1]
+
+    def of(self, position: int) -> tuple[int, bool]:
+        """Version index of the dynamic symbol at a position in `ElfFile.dynsym`, and whether it is hidden."""
+        if not self._versym:
+            return 1, False
+        value = self._versym[position + 1]
+        return value & ~HIDDEN, bool(value & HIDDEN)
+
+    def wanted_by(self, position: int) -> NeededVersion | None:
+        """The version that an undefined dynamic symbol asks for."""
+        return self.needed.get(self.of(position)[0]) if self._versym else None
+
+
+class Definitions:
+    """The symbols that a library offers to others, looked up as the dynamic linker of glibc does.
+
+    Raises (from `find`):
+        FormatError: the file's dynamic tables are damaged.
+    """
+
+    def __init__(self, elf: ElfFile) -> None:
+        self._elf = elf
+        self.versions = Versions(elf)
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[tuple[int, Symbol]]]:
+        found: dict[str, list[tuple[int, Symbol]]] = {}
+        for position, symbol in enumerate(self._elf.dynsym):
+            if symbol.is_exported:
+                found.setdefault(symbol.name, []).append((position, symbol))
+        return found
+
+    def find(self, name: str, version: str | None, *, here: bool = False) -> Symbol | None:
+        """The definition that a reference is bound to, None if the library has none that fits.
+
+        Args:
+            here: the reference names this library as the one that has the version.
+        """
+        if version is not None and here and self.versions.is_plain:
+            return None
+        newest: list[Symbol] = []
+        for position, symbol in self._by_name.get(name, ()):
+            index, hidden = self.versions.of(position)
+            offered = self.versions.defined.get(index)
+            if version is not None:
+                if not self.versions.has_definitions or offered == version or (offered is None and not hidden):
+                    return symbol
+            elif index <= FIRST_NAMED:
+                return symbol
+            elif not hidden:
+                newest.append(symbol)
+        # A reference without a version takes a later one only where there is no choice.
+        return newest[0] if len(newest) == 1 else None

@@ -1,0 +1,137 @@
+"""What a graph says in short: the JSON of graph executors and of JSON runtimes, docs/runtime.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from mblob.dtype import DataType
+
+JSON_LIMIT = 256 << 20  # bytes of text; a longer one is for nobody to parse
+OPERATOR_LIMIT = 4096  # operators that are told apart
+
+
+class GraphError(ValueError):
+    """A text that is no graph."""
+
+
+def summarize(raw: memoryview) -> dict[str, Any]:
+    """Nodes, inputs and outputs, operators by their number, storage.
+
+    Returns:
+        {"nodes", "parameters": inputs of the graph, "inputs": [{"name", "shape", "dtype"}], "outputs": the same with
+        "node" in place of a name of their own, "operators": {name: count}, "storage": {"buffers", "bytes"} or None,
+        "devices": [type, ...]}.
+
+    Raises:
+        GraphError: it is none, said in one line.
+    """
+    import json
+
+    try:
+        graph = json.loads(bytes(raw))
+    except RecursionError:
+        raise GraphError("its graph nests too deep") from None
+    except ValueError as error:
+        raise GraphError(f"its graph is no JSON: {error}") from None
+    if not isinstance(graph, dict) or not isinstance(nodes := graph.get("nodes"), list):
+        raise GraphError("its graph has no list of nodes")
+    if not all(isinstance(n, dict) for n in nodes):
+        raise GraphError("a node of its graph is no object")
+    return _Graph(graph, nodes).summary()
+
+
+class _Graph:
+    """A parsed graph. Nothing in it is sure to be there, or to be of its kind."""
+
+    def __init__(self, graph: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
+        self.graph = graph
+        self.nodes = nodes
+        self.rows = _ints(graph.get("node_row_ptr"))
+        attributes = graph.get("attrs")
+        self.attributes = attributes if isinstance(attributes, dict) else {}
+
+    def summary(self) -> dict[str, Any]:
+        nodes = self.nodes
+        operators = Counter(self._operator(n) for n in nodes if n.get("op") not in ("null", "input", "const"))
+        inputs = [i for i in _ints(self.graph.get("arg_nodes")) if 0 <= i < len(nodes)]
+        heads = self.graph.get("heads")
+        outputs = [h for h in heads if len(_ints(h)) >= 2] if isinstance(heads, list) else []
+        return {
+            "nodes": len(nodes),
+            "inputs": [self._value(i, 0) for i in inputs],
+            "outputs": [self._value(node, at) for node, at, *_ in map(_ints, outputs) if 0 <= node < len(nodes)],
+            "operators": dict(sorted(operators.most_common(OPERATOR_LIMIT), key=lambda item: (-item[1], item[0]))),
+            "storage": self._storage(),
+            "devices": sorted(set(_ints(self._column("device_index")))),
+        }
+
+    @staticmethod
+    def _operator(node: dict[str, Any]) -> str:
+        """The function that a node calls; of JSON runtimes the name of the operator."""
+        for attributes in (node.get("attrs"), node.get("attr")):
+            if isinstance(attributes, dict) and isinstance(name := attributes.get("func_name"), str):
+                return name
+        return str(node.get("name") or node.get("op") or "?")
+
+    def _column(self, name: str) -> Sequence[Any]:
+        """An attribute of all values, which graphs store as [kind, [...]]."""
+        stored = self.attributes.get(name)
+        return stored[1] if isinstance(stored, list) and len(stored) == 2 and isinstance(stored[1], list) else []
+
+    def _value(self, node: int, output: int) -> dict[str, Any]:
+        """Name, shape and dtype of a value, None what the graph does not tell."""
+        found = self.nodes[node]
+        own = found.get("attrs")
+        shape = dtype = None
+        if isinstance(own, dict):  # JSON runtimes keep them at the node: [[shape, ...]], [[dtype, ...]]
+            shape, dtype = _at(own.get("shape"), output), _at(own.get("dtype"), output)
+        if shape is None:
+            entry = self.rows[node] + output if node < len(self.rows) else -1
+            shapes, dtypes = self._column("shape"), self._column("dltype")
+            shape = shapes[entry] if 0 <= entry < len(shapes) else None
+            dtype = dtypes[entry] if 0 <= entry < len(dtypes) else None
+        name = found.get("name")
+        return {
+            "name": name if isinstance(name, str) else None,
+            "shape": shape if isinstance(shape, list) and len(_ints(shape)) == len(shape) else None,
+            "dtype": dtype if isinstance(dtype, str) else None,
+        }
+
+    def _storage(self) -> dict[str, int] | None:
+        """Buffers that values share, and the bytes they take: each as large as the largest value in it."""
+        ids, shapes, dtypes = (self._column(n) for n in ("storage_id", "shape", "dltype"))
+        if not ids or not len(ids) == len(shapes) == len(dtypes):
+            return None
+        sizes: dict[int, int] = {}
+        for place, shape, dtype in zip(ids, shapes, dtypes):
+            if not isinstance(place, int) or not isinstance(shape, list) or len(_ints(shape)) != len(shape):
+                return None
+            sizes[place] = max(sizes.get(place, 0), _bytes(shape, dtype))
+        return {"buffers": len(sizes), "bytes": sum(sizes.values())}
+
+
+def _bytes(shape: list[int], dtype: Any) -> int:
+    try:
+        kind = DataType.parse(dtype if isinstance(dtype, str) else "")
+    except ValueError:
+        return 0
+    total = (kind.bits * kind.lanes + 7) // 8
+    for extent in shape[:64]:
+        total *= max(extent, 0)
+        if total >= 1 << 63:
+            return (1 << 63) - 1
+    return total
+
+
+def _ints(value: Any) -> list[int]:
+    """The numbers of a list; [] for what is none."""
+    return [n for n in value if type(n) is int and -(1 << 63) <= n < 1 << 63] if isinstance(value, list) else []
+
+
+def _at(value: Any, index: int) -> Any:
+    """value[0][index] of JSON runtimes, None if there is none."""
+    if not isinstance(value, list) or not value or not isinstance(value[0], list) or not 0 <= index < len(value[0]):
+        return None
+    return value[0][index]

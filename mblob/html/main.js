@@ -1,0 +1,143 @@
+// The page from top to bottom.
+
+function makeFacts() {
+  return el("dl", { class: "facts" }, ...data.facts.flatMap(([label, value]) => [el("dt", null, label), el("dd", null, text(value))]));
+}
+
+function makeRemarks() {
+  if (!data.remarks.rows.length) return null;
+  return el("ul", { class: "remarks" },
+    ...data.remarks.rows.map(([severity, code, message]) =>
+      el("li", { class: severity === "error" ? "error" : null }, el("strong", null, `${show(severity)} `), text(message), el("span", { class: "soft" }, ` (${show(code)})`))),
+    data.remarks.left_out ? el("li", null, `${grouped(data.remarks.left_out)} more`) : null);
+}
+
+// Everything of one entry, below the table.
+function makeCard() {
+  const card = el("div", { class: "card", role: "region", "aria-label": "the chosen entry", hidden: true });
+  const links = (indices, total) => [
+    ...indices.slice(0, 40).flatMap((i, k) => [k ? ", " : "", el("button", { type: "button", class: "plain", click: () => pick(i, "card") }, `[${i}] ${show(entries[i].key)}`)]),
+    total > Math.min(indices.length, 40) ? `, ${grouped(total - Math.min(indices.length, 40))} more` : "",
+  ];
+  listeners.push((index) => {
+    const entry = entries[index];
+    const facts = [];
+    const add = (label, ...value) => facts.push(el("dt", null, label), el("dd", null, ...value));
+    if (entry.offset >= 0) {
+      add("payload", `${grouped(entry.size)} bytes at ${at(entry.offset)} (${entry.offset})`);
+      if (entry.alignment > 1) add("alignment", `${entry.alignment} bytes`);
+      if (entry.digest) add("digest", el("code", null, entry.digest));
+      if (entry.isData) add("opens", "without a loader");
+    }
+    if (entry.importCount) add("imports", ...links(entry.imports, entry.importCount));
+    if (entry.importers.length) add("imported by", ...links(entry.importers, entry.importers.length));
+    if (entry.problem) add("problem", text(entry.problem));
+    const inside = entry.parts.length ? makeTable({
+      label: "parts of the entry", rows: entry.parts, find: (p) => `${p[0]} ${p[4] || ""}`,
+      columns: [
+        { name: "part", of: (p) => named(p[0]) }, { name: "type and shape", of: (p) => p[4] || "" },
+        { name: "offset", of: (p) => p[1], text: (p) => at(p[1]), num: true }, { name: "bytes", of: (p) => p[2], text: (p) => grouped(p[2]), num: true, large: true },
+      ],
+    }).element : null;
+    const kernels = entry.kernels.length ? el("div", null, el("h3", null, "Kernels"), kernelTable(entry.kernels, 0)) : null;
+    card.replaceChildren(el("h3", null, text(`[${index}] ${entry.key}`)), el("dl", { class: "facts" }, ...facts), inside || "", kernels || "");
+    card.hidden = false;
+  });
+  return card;
+}
+
+function kernelTable(rows, leftOut) {
+  return makeTable({
+    label: "kernels", rows, leftOut, find: (k) => k.join(" "),
+    columns: [
+      { name: "kernel", of: (k) => named(k[1]) }, { name: "arguments", of: (k) => k[2], mono: true }, { name: "launch", of: (k) => k[3] },
+      { name: "entry", of: (k) => k[0], num: true },
+    ],
+  }).element;
+}
+
+function makeEntries() {
+  const table = makeTable({
+    label: "entries", rows: entries, leftOut: data.hidden[0], key: (e) => e.index, find: (e) => `${e.index} ${e.key} ${e.digest}`,
+    onPick: (e) => pick(e.index, "table"),
+    columns: [
+      { name: "index", of: (e) => e.index, num: false }, { name: "type key", of: (e) => e.key },
+      { name: "bytes", of: (e) => e.size, text: (e) => (e.offset < 0 ? "" : grouped(e.size)), num: true, large: true },
+      { name: "size", of: (e) => e.size, text: (e) => (e.offset < 0 ? "" : human(e.size)), num: true, large: true },
+      { name: "offset", of: (e) => e.offset, text: (e) => at(e.offset), num: true },
+      { name: "imports", of: (e) => e.importCount, text: (e) => grouped(e.importCount), num: true, large: true },
+      { name: "digest", of: (e) => e.digest, text: (e) => (e.digest.length > 16 ? e.digest.slice(0, 16) + "…" : e.digest), mono: true },
+    ],
+  });
+  const card = makeCard();
+  const whole = el("div", null, table.element, card);
+  listeners.push((index, from) => {
+    table.reveal(index);
+    if (from !== "map") card.scrollIntoView({ block: "nearest" });
+  });
+  return whole;
+}
+
+function makeTensors() {
+  const inside = (parts) => parts.flatMap((part) => (part[3] === "tensor" ? [part] : inside(part[5] || [])));
+  const rows = entries.flatMap((entry) => inside(entry.parts).map((part) => [entry.index, ...part]));
+  if (!rows.length) return null;
+  return makeTable({
+    label: "tensors", rows, leftOut: data.parts_left_out, find: (t) => `${t[1]} ${t[5]}`,
+    columns: [
+      { name: "tensor", of: (t) => named(t[1]) }, { name: "type and shape", of: (t) => t[5] || "", mono: true },
+      { name: "bytes", of: (t) => t[3], text: (t) => grouped(t[3]), num: true, large: true },
+      { name: "offset", of: (t) => t[2], text: (t) => at(t[2]), num: true }, { name: "entry", of: (t) => t[0], num: true },
+    ],
+  }).element;
+}
+
+function makeFunctions() {
+  const { rows, left_out } = data.functions;
+  return rows.length ? makeTable({
+    label: "functions", rows, leftOut: left_out, find: (f) => f.join(" "),
+    columns: [{ name: "function", of: (f) => named(f[0]) }, { name: "convention", of: (f) => f[1] }, { name: "parameters", of: (f) => f[2], mono: true }],
+  }).element : null;
+}
+
+function makeUndefined() {
+  const { rows, left_out } = data.undefined;
+  const columns = [{ name: "symbol", of: (s) => s[0], mono: true }];
+  if (rows.some((s) => s[1])) columns.push({ name: "version", of: (s) => s[1], mono: true });
+  if (rows.some((s) => s[2])) columns.push({ name: "provided by", of: (s) => s[2] });
+  return rows.length ? makeTable({ label: "undefined symbols", rows, leftOut: left_out, find: (s) => s.join(" "), columns }).element : null;
+}
+
+function makeHeaders() {
+  const groups = data.headers.map((group) => makeGroup(group, group.blocks.length + group.left_out === 1));
+  return el("div", null, ...groups);
+}
+
+function themeButton() {
+  const dark = () => (document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const button = el("button", { type: "button", click: () => { document.documentElement.dataset.theme = dark() ? "light" : "dark"; name(); } });
+  const name = () => { button.textContent = dark() ? "light" : "dark"; };
+  name();
+  return button;
+}
+
+const name = data.file.split("/").pop();
+document.title = `${show(name)}: mblob`;
+const sections = [
+  ["bytes", "Where the bytes are", makeTreemap()],
+  ["tree", "Import tree", makeTree()],
+  ["entries", `Entries (${grouped(entries.length + data.hidden[0])})`, makeEntries()],
+  ["tensors", "Tensors", makeTensors()],
+  ["kernels", "Kernels", data.kernels.rows.length ? kernelTable(data.kernels.rows, data.kernels.left_out) : null],
+  ["functions", `Functions (${grouped(data.functions.rows.length + data.functions.left_out)})`, makeFunctions()],
+  ["undefined", `Undefined symbols (${grouped(data.undefined.rows.length + data.undefined.left_out)})`, makeUndefined()],
+  ["headers", "Headers, byte by byte", makeHeaders()],
+].filter(([, , content]) => content);
+
+document.getElementById("page").replaceChildren(
+  el("h1", null, text(name)),
+  el("p", { class: "soft" }, text(data.file), `, ${human(data.size)} (${grouped(data.size)} bytes)`),
+  el("nav", { "aria-label": "parts of this page" }, ...sections.map(([id, title]) => el("a", { href: `#${id}` }, title.replace(/ \(.*/, ""))), themeButton()),
+  makeFacts(), makeRemarks() || "",
+  ...sections.map(([id, title, content]) => el("section", { id }, el("h2", null, title), content)),
+);
