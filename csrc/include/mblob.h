@@ -119,7 +119,7 @@ MBLOB_API mblob_module *mblob_module_retain(mblob_module *module);
 MBLOB_API void mblob_module_release(mblob_module *module);
 
 MBLOB_API const char *mblob_module_type_key(const mblob_module *module);
-/* The form of the blob that the file carries: "classic", or "" for a library without one. */
+/* The form of the blob that the file carries: "classic", "ffi" (TVM 0.21 and later), or "" for a library without one. */
 MBLOB_API const char *mblob_module_dialect(const mblob_module *module);
 /* Index of the module in its file (order of the blob), 0 for the root. */
 MBLOB_API size_t mblob_module_index(const mblob_module *module);
@@ -167,6 +167,9 @@ MBLOB_API const char *mblob_function_signature(const mblob_function *function);
 /* The first argument from which on tensors are results that the function writes, whatever they hold: of methods of
  * executors (get_output, set_outputs, ...). 0: none is known; what kernels write is in their signature. */
 MBLOB_API int mblob_function_first_output(const mblob_function *function);
+/* 1: arguments reach the function as values of the ffi dialect (TVM 0.21 and later), which has bools (kTVMArgBool), texts with
+ * a NUL in them and containers (kTVMObjectHandle); 0: as they are, by the packed convention. */
+MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
 
 /* Look up `name` (imports included) and call it with arguments described by `types`, a comma separated list:
  *   int, int64        int64_t                    float64, double   double
@@ -182,6 +185,13 @@ MBLOB_API int mblob_call(mblob_module *module, const char *name, const char *typ
  * TVMAPISetLastError; it sets the result through TVMCFuncSetReturn(ret, ...). `finalize` may be NULL. */
 MBLOB_API int mblob_function_create(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,
                                     mblob_function **out);
+
+/* Functions as objects of tvm_ffi (TVMFFIObjectHandle), which other users of that interface in the process call, and theirs
+ * as functions. The caller gives back a reference of the result. What came from tvm_ffi goes back as the same object;
+ * one that is no function can only be passed on.
+ * MBLOB_E_INCOMPATIBLE: libmblob-ffi.so is not there. */
+MBLOB_API int mblob_function_to_ffi(mblob_function *function, void **out);
+MBLOB_API int mblob_function_from_ffi(void *object, mblob_function **out);
 
 /* ---- executors --------------------------------------------------------------------------------- */
 
@@ -232,6 +242,8 @@ typedef struct mblob_loader {
 
 /* Register (or replace) the process-wide loader of a type key. NULL callbacks remove it. */
 MBLOB_API int mblob_register_loader(const mblob_loader *loader);
+/* As mblob_register_loader, one that is asked last: for modules that no plug-in opens either (mblob/plugin.h). */
+MBLOB_API int mblob_register_last_loader(const mblob_loader *loader);
 
 /* Register a plug-in that is linked into this program (mblob/plugin.h); it must stay in memory. One of the same name is
  * replaced for modules that are opened from now on. MBLOB_E_INCOMPATIBLE: built for another MBLOB_PLUGIN_ABI. */
@@ -249,6 +261,10 @@ typedef struct mblob_plugin_found {
 MBLOB_API int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found), void *context);
 /* Start the plug-in `name` of that list and let it describe itself: one line, cut to `size`. */
 MBLOB_API int mblob_plugin_describe(const char *name, char *text, size_t size);
+
+/* The DLPack number of a kind of devices: one that DLPack or TVM names, or the `name` of a plug-in's table, which is started
+ * if it is in a file. MBLOB_E_NOT_FOUND. */
+MBLOB_API int mblob_device_type(const char *name, int *out);
 
 /* Make a module that no file holds. For each name it is asked, `loader->function` is called with `self`; what it
  * gave is kept. `loader->close` (may be NULL) is called with `self` when the last reference to the module and

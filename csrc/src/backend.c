@@ -21,10 +21,10 @@ int TVMFuncCall(TVMFunctionHandle func, TVMValue *arg_values, int *type_codes, i
     return -1;
   }
   bool watched = atomic_load_explicit(&mb_call_watches, memory_order_relaxed) != 0;
-  return (watched ? mb_call_watched : mblob_function_call)(func, arg_values, type_codes, num_args, ret_val,
-                                                           ret_type_code)
-             ? -1
-             : 0;
+  int status = (watched ? mb_call_watched : mblob_function_call)(func, arg_values, type_codes, num_args, ret_val, ret_type_code);
+  /* A flag of a Python function: callers of before TVM 0.18 know numbers only. */
+  if (ret_type_code && *ret_type_code == kTVMArgBool && !mblob_function_is_ffi(func)) *ret_type_code = kTVMArgInt;
+  return status ? -1 : 0;
 }
 
 /* `mod_node` is what the context slot held, or a module. */

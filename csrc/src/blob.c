@@ -39,29 +39,34 @@ static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, i
   blob->size = 8 + follow;
   int status = mb_index_find(blob, index_expected, verify != MBLOB_VERIFY_OFF);
   if (status) return status;
-  if (!blob->has_index) return mb_stream_read(blob, known_part);
+  if (!blob->has_index) {
+    if (blob->form != MB_FFI) return mb_stream_read(blob, known_part);
+    status = mb_modules_read(blob);
+    return status || verify != MBLOB_VERIFY_FULL ? status : mb_modules_check(blob);
+  }
   if (verify == MBLOB_VERIFY_OFF) return MBLOB_OK;
   if (verify == MBLOB_VERIFY_HEADER && !mb_index_is_small(blob)) return MBLOB_OK;
   status = mb_index_check_payloads(blob);
   if (!status) status = mb_index_check_structure(blob);
-  return status ? status : mb_stream_compare(blob);
+  if (!status) status = blob->form == MB_FFI ? mb_modules_compare(blob) : mb_stream_compare(blob);
+  return status || blob->form != MB_FFI || verify != MBLOB_VERIFY_FULL ? status : mb_modules_check(blob);
 }
 
-static int read_or_free(const uint8_t *bytes, uint64_t size, bool index_expected, int verify, bool known_part,
-                        struct mb_blob *out) {
-  *out = (struct mb_blob){.bytes = bytes};
+int mb_blob_read_form(const uint8_t *bytes, uint64_t size, enum mb_form form, bool index_expected, int verify, bool known_part,
+                      struct mb_blob *out) {
+  *out = (struct mb_blob){.bytes = bytes, .form = form};
   int status = read_blob(out, size, index_expected, verify, known_part);
   if (status) mb_blob_free(out);
   return status;
 }
 
 int mb_blob_read(const uint8_t *bytes, uint64_t size, bool index_expected, int verify, struct mb_blob *out) {
-  return read_or_free(bytes, size, index_expected, verify, false, out);
+  return mb_blob_read_form(bytes, size, MB_CLASSIC, index_expected, verify, false, out);
 }
 
 int mb_blob_read_known(const uint8_t *bytes, uint64_t size, bool index_expected, int verify,
                        struct mb_blob *out) {
-  return read_or_free(bytes, size, index_expected, verify, true, out);
+  return mb_blob_read_form(bytes, size, MB_CLASSIC, index_expected, verify, true, out);
 }
 
 void mb_blob_free(struct mb_blob *blob) {

@@ -39,7 +39,7 @@ static bool next_part(const char **text, struct part *out) {
   const char *p = *text;
   while (isspace((unsigned char)*p)) ++p;
   *out = (struct part){.word = p};
-  while (isalnum((unsigned char)*p)) ++p;
+  while (isalnum((unsigned char)*p) || *p == '_') ++p;
   out->word_size = (size_t)(p - out->word);
   if (*p == '[') {
     out->is_array = true;

@@ -22,7 +22,7 @@ static const struct {
   uint32_t index;
 } types[] = {
     {"runtime.Object", ROOT_TYPE},   {"runtime.Module", MODULE_TYPE},      {"runtime.NDArray", 2},
-    {"runtime.Array", MB_ARRAY_TYPE}, {"runtime.Map", MB_MAP_TYPE}, {"runtime.ShapeTuple", MB_SHAPE_TYPE},
+    {"runtime.String", MB_STRING_TYPE}, {"runtime.Array", MB_ARRAY_TYPE}, {"runtime.Map", MB_MAP_TYPE}, {"runtime.ShapeTuple", MB_SHAPE_TYPE},
     {"runtime.PackedFunc", FUNCTION_TYPE}};
 
 static int fail(int status) { return status ? -1 : 0; }

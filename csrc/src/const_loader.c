@@ -2,10 +2,11 @@
  * modules.
  *
  * Before the first function of a symbol is handed out, `__init_<symbol>` of the import that has one is called
- * with the symbol's constants, one argument (kTVMNDArrayHandle) each, in the order of the file; what it
- * returns, if anything, must be 0. TVM passes one object that holds them all; there are no such objects here.
- * A module that keeps the arrays keeps the library open: one of the same library keeps their DLTensor, or a
- * copy. */
+ * with the symbol's constants in the order of the file, as TVM does: one Array of NDArrays. They live as long as this
+ * module and beyond it, in memory of their own: compiled code of the library keeps them in static variables, and a view
+ * of the library's memory would keep the library open for ever. Plug-ins get one argument (kTVMNDArrayHandle) per
+ * constant instead, a view that keeps the library open while it is retained. What `__init_` returns, if anything,
+ * must be 0. */
 #define _GNU_SOURCE
 #include "const_loader.h"
 
@@ -16,6 +17,9 @@
 #include "array.h"
 #include "executor/parameter_bytes.h"
 #include "executor/stored_arrays.h"
+#include "executor/tensors.h"
+#include "object.h"
+#include "plugin/plugins.h"
 #include "runtime.h"
 
 enum state { UNTOUCHED, RUNNING, DONE };
@@ -31,6 +35,7 @@ struct symbol {
 struct const_loader {
   mblob_module *module; /* itself: not counted */
   struct mb_stored_arrays arrays;
+  DLTensor **copies; /* of each array, NULL until an Array needs it; guarded by the lock */
   struct symbol *symbols;
   size_t symbol_count;
   struct mb_map by_name; /* to symbols */
@@ -118,6 +123,8 @@ static void close_loader(void *object) {
     free(loader->symbols[i].constants);
   }
   free(loader->symbols);
+  for (size_t i = 0; loader->copies && i < loader->arrays.count; i++) (void)TVMArrayFree(loader->copies[i]);
+  free(loader->copies);
   mb_stored_arrays_free(&loader->arrays);
   (void)pthread_cond_destroy(&loader->changed);
   (void)pthread_mutex_destroy(&loader->lock);
@@ -162,22 +169,51 @@ static int check_result(const char *name, TVMValue value, int code) {
   return mb_fail(MBLOB_E_KERNEL, "%s: returned a value of type code %d, expected 0", name, code);
 }
 
-static int call_init(const struct const_loader *loader, const struct symbol *symbol, const char *name,
-                     mblob_function *init) {
+/* A constant with memory of its own; made once, and kept. The reference is the caller's. */
+static int copy_constant(struct const_loader *loader, size_t i, DLTensor **out) {
+  const DLTensor *from = &loader->arrays.items[i].view;
+  int status = MBLOB_OK;
+  pthread_mutex_lock(&loader->lock);
+  if (!loader->copies) loader->copies = calloc(loader->arrays.count, sizeof(*loader->copies));
+  DLTensor **copy = loader->copies ? &loader->copies[i] : NULL;
+  if (!copy)
+    status = mb_fail_memory(loader->arrays.count * sizeof(*copy));
+  else if (!*copy && !(status = mb_tensor_new(from->device, from->ndim, from->shape, from->dtype, copy)))
+    status = mb_array_copy(from, *copy, NULL); /* does not fail: both are the host's, and alike */
+  if (!status) mb_array_retain(*out = *copy);
+  pthread_mutex_unlock(&loader->lock);
+  return status;
+}
+
+/* `args` are the constants, one each. */
+static int call_with_array(mblob_function *init, const TVMValue *args, const int *codes, int count, TVMValue *value,
+                           int *code) {
+  struct mb_return array = MB_RETURN_NOTHING;
+  struct mb_call make = {"runtime.Array", args, codes, count, &array};
+  int status = mb_object_make_array(NULL, &make);
+  if (!status) status = mblob_function_call(init, &array.value, &array.code, 1, value, code);
+  mb_return_drop(&array);
+  return status;
+}
+
+static int call_init(struct const_loader *loader, const struct symbol *symbol, const char *name, mblob_function *init) {
   TVMValue *args = calloc(symbol->count + 1, sizeof(*args)), value = {.v_int64 = 0};
   int *codes = calloc(symbol->count + 1, sizeof(*codes)), code = kTVMNullptr;
   int status = args && codes ? MBLOB_OK : mb_fail_memory(symbol->count * sizeof(*args));
+  const bool one_each = mb_plugin_has_function(init);
   size_t made = 0;
   for (; !status && made < symbol->count; made += !status) {
+    const size_t i = symbol->constants[made];
     DLTensor *array = NULL;
-    status = mb_stored_array_share(&loader->arrays.items[symbol->constants[made]], loader->module, &array);
-    if (status) break;
+    status = one_each ? mb_stored_array_share(&loader->arrays.items[i], loader->module, &array)
+                      : copy_constant(loader, i, &array);
     args[made].v_handle = array;
     codes[made] = kTVMNDArrayHandle;
   }
   if (!status && symbol->count > INT32_MAX)
     status = mb_fail(MBLOB_E_ARGUMENT, "%s: %zu constants are too many", name, symbol->count);
-  if (!status) status = mblob_function_call(init, args, codes, (int)symbol->count, &value, &code);
+  if (!status)
+    status = (one_each ? mblob_function_call : call_with_array)(init, args, codes, (int)symbol->count, &value, &code);
   if (!status) status = check_result(name, value, code);
   while (made) mb_array_release(args[--made].v_handle);
   free(args);
@@ -185,7 +221,7 @@ static int call_init(const struct const_loader *loader, const struct symbol *sym
   return status;
 }
 
-static int run_init(const struct const_loader *loader, const struct symbol *symbol) {
+static int run_init(struct const_loader *loader, const struct symbol *symbol) {
   char *name = NULL;
   mblob_function *init = NULL;
   if (asprintf(&name, "__init_%s", symbol->name) < 0) return mb_fail_memory(strlen(symbol->name));

@@ -10,6 +10,34 @@ static const struct {
 } NAMES[] = {
     {"int", kDLInt}, {"uint", kDLUInt}, {"float", kDLFloat}, {"bfloat", kDLBfloat}, {"complex", kDLComplex}};
 
+/* Small floats, whose names say their bits: TVM's two (0.14 and later), then DLPack's, by their codes from the first on. */
+enum { FIRST_SMALL = 6, LAST_SMALL = kDLFloat4_e2m1fn };
+static const char SMALL[][20] = {"e4m3_float8",   "e5m2_float8",   "float8_e4m3",     "float8_e4m3b11fnuz",
+                                 "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz",
+                                 "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"};
+
+static uint8_t small_bits(int code) {
+  return code >= kDLFloat4_e2m1fn ? 4 : code >= kDLFloat6_e2m3fn ? 6 : 8;
+}
+
+const char *mb_dtype_small_float(DLDataType dtype) {
+  return dtype.code >= FIRST_SMALL && dtype.code <= LAST_SMALL && dtype.bits == small_bits(dtype.code)
+             ? SMALL[dtype.code - FIRST_SMALL]
+             : NULL;
+}
+
+/* TVM's codes of 8-bit floats and DLPack's mean the same two types. */
+static uint8_t same_code(uint8_t code) {
+  return code == FIRST_SMALL ? kDLFloat8_e4m3fn : code == FIRST_SMALL + 1 ? kDLFloat8_e5m2 : code;
+}
+
+bool mb_dtype_takes(DLDataType expected, DLDataType given) {
+  if (expected.bits != given.bits || expected.lanes != given.lanes) return false;
+  if (expected.code == given.code) return true;
+  if (expected.bits != 8 || !mb_dtype_small_float(expected)) return false;
+  return given.code == kDLUInt || same_code(expected.code) == same_code(given.code);
+}
+
 /* A decimal number of 1 to `limit` at *text; moves behind it. */
 static bool number(const char **text, const char *end, unsigned limit, unsigned *out) {
   unsigned value = 0;
@@ -52,6 +80,12 @@ static bool parse(const char *text, size_t size, bool stored, DLDataType *out) {
     *out = (DLDataType){kDLUInt, 1, 1};
     return true;
   }
+  for (uint8_t code = FIRST_SMALL; code <= LAST_SMALL; ++code) {
+    const char *name = SMALL[code - FIRST_SMALL];
+    size_t length = strlen(name);
+    *out = (DLDataType){code, small_bits(code), 1};
+    if (size >= length && memcmp(text, name, length) == 0 && parse_lanes(text + length, end, &out->lanes)) return true;
+  }
   for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); ++i) {
     size_t length = strlen(NAMES[i].name);
     if (size <= length || memcmp(text, NAMES[i].name, length) != 0) continue;
@@ -80,7 +114,7 @@ static const char *other_widths(int code, int bits) {
   if (code <= kDLUInt) return bits <= 64 || bits == 128 ? NULL : "1 to 64 or 128";
   if (code > kDLFloat4_e2m1fn) return NULL;
   if (code <= kDLBool) return bits & known[code].widths && !(bits & (bits - 1)) ? NULL : known[code].text;
-  int width = code == kDLFloat4_e2m1fn ? 4 : code >= kDLFloat6_e2m3fn ? 6 : 8;
+  int width = small_bits(code);
   return bits == width ? NULL : width == 4 ? "4" : width == 6 ? "6" : "8";
 }
 
@@ -107,14 +141,11 @@ bool mb_dtype_parse_stored(const char *text, size_t size, DLDataType *out) {
     DLDataType dtype;
   } stored[] = {{"", {kDLOpaqueHandle, 0, 0}},         {"void", {kDLOpaqueHandle, 0, 0}},
                 {"handle", {kDLOpaqueHandle, 64, 1}},  {"int", {kDLInt, 32, 1}},
-                {"uint", {kDLUInt, 32, 1}},            {"float", {kDLFloat, 32, 1}},
-                {"e4m3_float8", {6, 8, 1}},            {"e5m2_float8", {7, 8, 1}}};
+                {"uint", {kDLUInt, 32, 1}},            {"float", {kDLFloat, 32, 1}}};
   for (size_t i = 0; i < sizeof(stored) / sizeof(*stored); ++i) {
-    size_t length = strlen(stored[i].name);
-    bool has_lanes = stored[i].dtype.bits == 8 && size > length && text[length] == 'x';
-    if ((length != size && !has_lanes) || memcmp(stored[i].name, text, length) != 0) continue;
+    if (strlen(stored[i].name) != size || memcmp(stored[i].name, text, size) != 0) continue;
     *out = stored[i].dtype;
-    return !has_lanes || parse_lanes(text + length, text + size, &out->lanes);
+    return true;
   }
   return parse(text, size, true, out);
 }

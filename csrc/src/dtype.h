@@ -6,11 +6,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Parse exactly `size` characters. */
+/* Parse exactly `size` characters. Small floats have TVM's names or DLPack's: e4m3_float8, float8_e4m3fn. */
 bool mb_dtype_parse(const char *text, size_t size, DLDataType *out);
 /* The same for types that TVM stores in graphs: also integers of any width up to 64 bits, `handle`, `void` (or nothing),
- * 8-bit floats (`e4m3_float8`, `e5m2_float8`, with lanes), and `int`, `uint`, `float` without a width, which have 32 bits. */
+ * and `int`, `uint`, `float` without a width, which have 32 bits. */
 bool mb_dtype_parse_stored(const char *text, size_t size, DLDataType *out);
+
+/* "e4m3_float8" and the like; NULL of other types. Code 6 is TVM's e4m3_float8 here, not DLPack's bool. */
+const char *mb_dtype_small_float(DLDataType dtype);
+/* Whether the bytes of `given` can be elements of the expected type: it is that type, by either name; or uint8, where an
+ * 8-bit float is expected, which few callers have. */
+bool mb_dtype_takes(DLDataType expected, DLDataType given);
 
 /* Whether elements of an array can have these parts of a DLDataType; recorded if not. Codes are those of DLPack,
  * and 129 and above, which TVM leaves to its users. */

@@ -54,10 +54,12 @@ static int check_symbols(const struct mb_elf *elf) {
     /* The linker would take a local or hidden one as its own, and call address 0. */
     if (!defined && ((binding != STB_GLOBAL && binding != STB_WEAK) || ELF64_ST_VISIBILITY(symbol.st_other)))
       return bad("an undefined symbol is not looked for elsewhere");
-    if (is_address(&symbol) && !mb_elf_is_loaded(elf, symbol.st_value, 0, 0))
+    unsigned type = ELF64_ST_TYPE(symbol.st_info);
+    /* Those without a type may be marks, as `_end` is, which linkers put where nothing is loaded any more; what is called
+     * is looked at again. */
+    if (type != STT_NOTYPE && is_address(&symbol) && !mb_elf_is_loaded(elf, symbol.st_value, 0, 0))
       return bad("a symbol lies outside the library");
     if (symbol.st_name >= elf->strings_size) return bad("the name of a symbol lies outside the strings");
-    unsigned type = ELF64_ST_TYPE(symbol.st_info);
     /* A resolver is called while the library is loaded. */
     if (type == STT_GNU_IFUNC && is_address(&symbol) && !mb_elf_is_loaded(elf, symbol.st_value, 1, PF_X))
       return bad("an indirect function lies outside the code");

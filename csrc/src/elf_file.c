@@ -272,12 +272,21 @@ bool mb_elf_is_exported(const ElfW(Sym) * symbol) {
          (binding == STB_GLOBAL || binding == STB_WEAK || binding == STB_GNU_UNIQUE);
 }
 
+/* Whether the symbol has no version, or the default one of its name: by name alone the dynamic linker finds no other. */
+static bool is_default(const struct mb_elf *elf, uint64_t i) {
+  uint64_t vaddr = 0, at = 0;
+  uint16_t version = 0;
+  if (mb_elf_tag(elf, DT_VERSYM, &vaddr) && mb_elf_offset(elf, vaddr + i * sizeof(version), sizeof(version), &at))
+    memcpy(&version, elf->data + at, sizeof(version));
+  return !(version & 0x8000u);
+}
+
 bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) * out) {
   size_t size = strlen(name) + 1;
   for (uint64_t i = 1; i < elf->symbol_count; i++) {
     *out = mb_elf_symbol(elf, i);
     if (out->st_name >= elf->strings_size || size > elf->strings_size - out->st_name) continue;
-    if (memcmp(elf->strings + out->st_name, name, size) == 0 && mb_elf_is_exported(out)) return true;
+    if (memcmp(elf->strings + out->st_name, name, size) == 0 && mb_elf_is_exported(out) && is_default(elf, i)) return true;
   }
   return false;
 }

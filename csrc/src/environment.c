@@ -66,27 +66,35 @@ static mblob_function *refreshed(mblob_function *function) {
   return old;
 }
 
-int mb_environment_target(mblob_function *function, mblob_function **out) {
-  *out = atomic_load_explicit(&function->u.environment.target, memory_order_acquire);
-  if (*out && is_current(function)) return MBLOB_OK;
-  if (*out) {
-    *out = refreshed(function);
-    return MBLOB_OK;
-  }
-  bool counted = false;
-  uint64_t generation = mb_global_generation();
-  mblob_function *target = NULL, *expected = NULL;
-  int status = resolve(function->library, function->name, &target, &counted);
-  if (status) return status;
-  if (atomic_compare_exchange_strong(&function->u.environment.target, &expected, target)) {
+/* Take what was resolved, unless another thread was faster. The generation is there before the target, so who sees the
+ * target knows how old it is. */
+static void settle(mblob_function *function, mblob_function *target, bool counted, uint64_t generation) {
+  pthread_mutex_lock(&refresh_lock);
+  bool first = !atomic_load(&function->u.environment.target);
+  if (first) {
     function->counted = counted;
     if (counted) atomic_store_explicit(&function->u.environment.generation, generation, memory_order_release);
-    *out = target;
-  } else {
-    if (counted) mblob_function_release(target);
-    *out = expected;
+    atomic_store_explicit(&function->u.environment.target, target, memory_order_release);
   }
-  return MBLOB_OK;
+  pthread_mutex_unlock(&refresh_lock);
+  if (!first && counted) mblob_function_release(target);
+}
+
+int mb_environment_target(mblob_function *function, mblob_function **out) {
+  for (;;) {
+    *out = atomic_load_explicit(&function->u.environment.target, memory_order_acquire);
+    if (*out) { /* read again behind the generation: another thread may have refreshed both since */
+      *out = is_current(function) ? atomic_load_explicit(&function->u.environment.target, memory_order_acquire)
+                                  : refreshed(function);
+      return MBLOB_OK;
+    }
+    bool counted = false;
+    uint64_t generation = mb_global_generation();
+    mblob_function *target = NULL;
+    int status = resolve(function->library, function->name, &target, &counted);
+    if (status) return status;
+    settle(function, target, counted, generation);
+  }
 }
 
 int mb_environment_get(struct mb_library *library, const char *name, mblob_function **out) {

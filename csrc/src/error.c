@@ -159,6 +159,12 @@ int mb_fail_returned(int returned, uint64_t before, int unknown, const char *wha
   return mb_fail(*name ? returned : unknown, "%s failed with status %d%s and gave no reason", what, returned, name);
 }
 
+int mb_fail_opening(int returned, uint64_t before, int unknown, const char *what) {
+  int status = mb_fail_returned(returned, before, unknown, what);
+  if (status == MBLOB_E_NOT_FOUND) status = state.info.status = unknown;
+  return status;
+}
+
 uint64_t mb_error_serial(void) { return state.serial; }
 
 uint32_t mblob_abi_version(void) { return MBLOB_ABI_VERSION; }

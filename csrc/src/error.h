@@ -29,6 +29,8 @@ uint64_t mb_error_serial(void);
  * "WHAT failed with status 70 (MBLOB_E_MEMORY) and gave no reason", of that status, or of `unknown` if there is none of its number.
  * The failure's status, never MBLOB_OK. */
 int mb_fail_returned(int returned, uint64_t before, int unknown, const char *what);
+/* The same of something that starts or opens: MBLOB_E_NOT_FOUND would say that it was asked for a name. */
+int mb_fail_opening(int returned, uint64_t before, int unknown, const char *what);
 /* Let the current failure count as another; the text stays. The status. */
 int mb_error_restatus(int status);
 

@@ -17,6 +17,7 @@ mblob_function *mb_function_new(enum mb_function_kind kind, struct mb_library *l
   }
   function->tag = MB_TAG_FUNCTION;
   function->kind = kind;
+  function->is_ffi = kind == MB_SAFE_CALL;
   function->library = library;
   function->signature = "";
   function->alignment = MB_DEFAULT_ALIGNMENT;
@@ -83,6 +84,8 @@ int mblob_function_first_output(const mblob_function *function) {
   return function ? behind(function)->first_output : 0;
 }
 
+int mblob_function_is_ffi(const mblob_function *function) { return function && behind(function)->is_ffi; }
+
 /* ---- calls -------------------------------------------------------------------------------------------- */
 
 /* `rc` is what the callee returned, `before` the count of errors when it was called. */
@@ -110,6 +113,12 @@ static int call_kernel(mblob_function *function, const TVMValue *args, const int
   return mb_return_check(function->name, result);
 }
 
+static int call_safe(const mblob_function *function, const TVMValue *args, const int *codes, int count, struct mb_return *result) {
+  const struct mb_library *library = function->library;
+  return library->convention->call(library->form != MB_FFI_OF_0_21, library->external, function->u.address, function->name, args, codes,
+                                   count, result);
+}
+
 static int call_callback(mblob_function *function, const TVMValue *args, const int *codes, int count,
                          struct mb_return *result) {
   uint64_t before = mb_error_serial();
@@ -133,8 +142,9 @@ int mblob_function_call(mblob_function *function, const TVMValue *args, const in
       status = mb_environment_target(function, &function);
   }
   if (!status)
-    status = function->kind == MB_KERNEL ? call_kernel(function, args, codes, count, &result)
-                                         : call_callback(function, args, codes, count, &result);
+    status = function->kind == MB_KERNEL     ? call_kernel(function, args, codes, count, &result)
+             : function->kind == MB_SAFE_CALL ? call_safe(function, args, codes, count, &result)
+                                              : call_callback(function, args, codes, count, &result);
   if (status || !ret || !ret_code) {
     mb_return_drop(&result);
     return status;

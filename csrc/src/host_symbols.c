@@ -7,90 +7,85 @@
 #include <tvm/runtime/c_backend_api.h>
 
 #include "float16.h"
+#include "runtime_names.h"
 
-typedef void (*function)(void);
-
-#define SYMBOL(name) \
-  { #name, (function)name }
-
-static const struct {
-  const char *name;
-  function address;
-} symbols[] = {
-    SYMBOL(TVMAPISetLastError),
-    SYMBOL(TVMArrayAlloc),
-    SYMBOL(TVMArrayCopyFromBytes),
-    SYMBOL(TVMArrayCopyFromTo),
-    SYMBOL(TVMArrayCopyToBytes),
-    SYMBOL(TVMArrayFree),
-    SYMBOL(TVMArrayFromDLPack),
-    SYMBOL(TVMArrayToDLPack),
-    SYMBOL(TVMBackendAllocWorkspace),
-    SYMBOL(TVMBackendAnyListMoveFromPackedReturn),
-    SYMBOL(TVMBackendAnyListResetItem),
-    SYMBOL(TVMBackendAnyListSetPackedArg),
-    SYMBOL(TVMBackendFreeWorkspace),
-    SYMBOL(TVMBackendGetFuncFromEnv),
-    SYMBOL(TVMBackendParallelBarrier),
-    SYMBOL(TVMBackendParallelLaunch),
-    SYMBOL(TVMBackendRegisterEnvCAPI),
-    SYMBOL(TVMBackendRegisterSystemLibSymbol),
-    SYMBOL(TVMBackendRunOnce),
-    SYMBOL(TVMByteArrayFree),
-    SYMBOL(TVMCFuncSetReturn),
-    SYMBOL(TVMCbArgToReturn),
-    SYMBOL(TVMDLManagedTensorCallDeleter),
-    SYMBOL(TVMDeviceAllocDataSpace),
-    SYMBOL(TVMDeviceAllocDataSpaceWithScope),
-    SYMBOL(TVMDeviceCopyDataFromTo),
-    SYMBOL(TVMDeviceFreeDataSpace),
-    SYMBOL(TVMFuncCall),
-    SYMBOL(TVMFuncCreateFromCFunc),
-    SYMBOL(TVMFuncFree),
-    SYMBOL(TVMFuncGetGlobal),
-    SYMBOL(TVMFuncListGlobalNames),
-    SYMBOL(TVMFuncRegisterGlobal),
-    SYMBOL(TVMFuncRemoveGlobal),
-    SYMBOL(TVMGetLastError),
-    SYMBOL(TVMModFree),
-    SYMBOL(TVMModGetFunction),
-    SYMBOL(TVMModImport),
-    SYMBOL(TVMModLoadFromFile),
-    SYMBOL(TVMObjectDerivedFrom),
-    SYMBOL(TVMObjectFree),
-    SYMBOL(TVMObjectGetTypeIndex),
-    SYMBOL(TVMObjectRetain),
-    SYMBOL(TVMObjectTypeIndex2Key),
-    SYMBOL(TVMObjectTypeKey2Index),
-    SYMBOL(TVMSetStream),
-    SYMBOL(TVMStreamCreate),
-    SYMBOL(TVMStreamFree),
-    SYMBOL(TVMStreamStreamSynchronize),
-    SYMBOL(TVMSynchronize),
-    SYMBOL(__extendhfdf2),
-    SYMBOL(__extendhfsf2),
 #if defined(__x86_64__)
-    SYMBOL(__extendhfxf2),
-    SYMBOL(__truncxfhf2),
+#define NAMES_OF_X86(NAME) NAME(__extendhfxf2) NAME(__truncxfhf2)
+#else
+#define NAMES_OF_X86(NAME)
 #endif
-    SYMBOL(__gnu_f2h_ieee),
-    SYMBOL(__gnu_h2f_ieee),
-    SYMBOL(__truncdfhf2),
-    SYMBOL(__truncsfhf2),
-};
+
+#define NAMES(NAME) \
+  NAME(TVMAPISetLastError) \
+  NAME(TVMArrayAlloc) \
+  NAME(TVMArrayCopyFromBytes) \
+  NAME(TVMArrayCopyFromTo) \
+  NAME(TVMArrayCopyToBytes) \
+  NAME(TVMArrayFree) \
+  NAME(TVMArrayFromDLPack) \
+  NAME(TVMArrayToDLPack) \
+  NAME(TVMBackendAllocWorkspace) \
+  NAME(TVMBackendAnyListMoveFromPackedReturn) \
+  NAME(TVMBackendAnyListResetItem) \
+  NAME(TVMBackendAnyListSetPackedArg) \
+  NAME(TVMBackendFreeWorkspace) \
+  NAME(TVMBackendGetFuncFromEnv) \
+  NAME(TVMBackendParallelBarrier) \
+  NAME(TVMBackendParallelLaunch) \
+  NAME(TVMBackendRegisterEnvCAPI) \
+  NAME(TVMBackendRegisterSystemLibSymbol) \
+  NAME(TVMBackendRunOnce) \
+  NAME(TVMByteArrayFree) \
+  NAME(TVMCFuncSetReturn) \
+  NAME(TVMCbArgToReturn) \
+  NAME(TVMDLManagedTensorCallDeleter) \
+  NAME(TVMDeviceAllocDataSpace) \
+  NAME(TVMDeviceAllocDataSpaceWithScope) \
+  NAME(TVMDeviceCopyDataFromTo) \
+  NAME(TVMDeviceFreeDataSpace) \
+  NAME(TVMFuncCall) \
+  NAME(TVMFuncCreateFromCFunc) \
+  NAME(TVMFuncFree) \
+  NAME(TVMFuncGetGlobal) \
+  NAME(TVMFuncListGlobalNames) \
+  NAME(TVMFuncRegisterGlobal) \
+  NAME(TVMFuncRemoveGlobal) \
+  NAME(TVMGetLastError) \
+  NAME(TVMModFree) \
+  NAME(TVMModGetFunction) \
+  NAME(TVMModImport) \
+  NAME(TVMModLoadFromFile) \
+  NAME(TVMObjectDerivedFrom) \
+  NAME(TVMObjectFree) \
+  NAME(TVMObjectGetTypeIndex) \
+  NAME(TVMObjectRetain) \
+  NAME(TVMObjectTypeIndex2Key) \
+  NAME(TVMObjectTypeKey2Index) \
+  NAME(TVMSetStream) \
+  NAME(TVMStreamCreate) \
+  NAME(TVMStreamFree) \
+  NAME(TVMStreamStreamSynchronize) \
+  NAME(TVMSynchronize) \
+  NAME(__extendhfdf2) \
+  NAME(__extendhfsf2) \
+  NAME(__gnu_f2h_ieee) \
+  NAME(__gnu_h2f_ieee) \
+  NAME(__truncdfhf2) \
+  NAME(__truncsfhf2) \
+  NAMES_OF_X86(NAME)
+
+#define TEXT(name) #name "\0"
+#define ADDRESS(name) (mb_code)name,
+
+const char mblob_runtime_names[] = MB_NAMES_FOR("all") NAMES(TEXT);
+static const mb_code functions[] = {NULL, NAMES(ADDRESS)};
 
 void *mb_host_symbol(const char *name) {
-  for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
-    if (strcmp(name, symbols[i].name) != 0) continue;
-    void *address;
-    memcpy(&address, &symbols[i].address, sizeof(address));
-    return address;
-  }
-  return NULL;
+  return mb_code_of("all", name, functions, sizeof(functions) / sizeof(*functions));
 }
 
 const char *mb_slot_name(size_t i) {
-  static const char *const names[MB_SLOTS + 1] = {
+  static const char *const names[MB_SLOTS_AND_CONTEXTS] = {
       "__TVMFuncCall",
       "__TVMAPISetLastError",
       "__TVMBackendGetFuncFromEnv",
@@ -98,7 +93,14 @@ const char *mb_slot_name(size_t i) {
       "__TVMBackendFreeWorkspace",
       "__TVMBackendParallelLaunch",
       "__TVMBackendParallelBarrier",
+      "__TVMFFIFunctionCall",
+      "__TVMFFIErrorSetRaisedFromCStr",
+      "__TVMFFIErrorSetRaisedFromCStrParts",
+      "__TVMFFIEnvModLookupFromImports",
+      "__TVMFFIHandleInitOnce",
       "__tvm_module_ctx",
+      "__tvm_ffi_library_ctx",
+      "__tvm_ffi__library_ctx",
   };
   return names[i];
 }

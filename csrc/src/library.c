@@ -130,10 +130,13 @@ static void close_library(struct mb_library *library) {
   for (struct mb_tree *tree = library->trees; tree; tree = tree->next) mb_tree_close(tree);
   mb_environment_reset(library);
   free_trees(library);
+  struct mb_needed *needed = library->needed;
+  library->needed = NULL;
   lock_list();
   unload(library);
   pthread_cond_broadcast(&list_changed);
   pthread_mutex_unlock(&list_lock);
+  mb_library_release_needed(needed);
 }
 
 void mb_library_retain(struct mb_library *library) {
@@ -192,7 +195,10 @@ static int open_first(struct mb_library *resident, struct mb_source *source,
   if (status) {
     atomic_store(&library->users, 0);
     free_trees(library);
+    struct mb_needed *needed = library->needed;
+    library->needed = NULL;
     unload(library);
+    mb_library_release_needed(needed);
   }
   return status;
 }
@@ -304,10 +310,10 @@ int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context) {
   return result;
 }
 
-struct mb_library *mb_plugin_carrier(const char *name) {
+struct mb_library *mb_plugin_carrier(const char *name, int device_type) {
   lock_list();
   struct mb_library *found = libraries;
-  while (found && !(atomic_load(&found->users) && mb_carried_has(found, name))) found = found->next;
+  while (found && !(atomic_load(&found->users) && mb_carried_has(found, name, device_type))) found = found->next;
   if (found) mb_library_retain(found);
   pthread_mutex_unlock(&list_lock);
   return found;

@@ -1,33 +1,33 @@
 /* What one opening of a library does: reads its file, has it linked, and makes its tree of modules. */
 #define _GNU_SOURCE
+#include "ffi_library.h"
 #include "pages.h"
 #include "plugin/plugins.h"
 #include "runtime.h"
 
 /* ---- reading the file ------------------------------------------------------------------------------- */
 
-/* TVM 0.22 and later; 0.21. Opening one as a bare library would hide its modules. */
-static int refuse_ffi_dialect(const struct mb_library *library) {
-  static const char *const symbols[] = {"__tvm_ffi__library_bin", "__tvm_ffi_library_bin"};
-  ElfW(Sym) symbol;
-  for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++)
-    if (mb_elf_find(&library->elf, symbols[i], &symbol))
-      return mb_fail(MBLOB_E_INCOMPATIBLE,
-                     "its modules are in the ffi dialect of TVM 0.21 and later (%s), which this version does not run",
-                     symbols[i]);
-  return MBLOB_OK;
-}
-
 /* Find the blob's bytes in the file; `out` is empty if there is no blob. */
 static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym) * symbol) {
+  static const struct {
+    const char *symbol;
+    enum mb_form form;
+  } blobs[] = {{"__tvm_dev_mblob", MB_CLASSIC}, {"__tvm_ffi__library_bin", MB_FFI}, {"__tvm_ffi_library_bin", MB_FFI_OF_0_21}};
   *out = (struct mb_slice){NULL, 0};
   library->index_expected = mb_elf_announced(&library->elf).flags & MB_NOTE_HAS_INDEX;
-  library->has_blob = mb_elf_find(&library->elf, MB_BLOB_SYMBOL, symbol);
-  if (library->has_blob) return mb_elf_object(&library->elf, symbol, MB_BLOB_SYMBOL, out);
+  library->has_blob = false;
+  library->blob_symbol = NULL;
+  for (size_t i = 0; i < sizeof(blobs) / sizeof(*blobs); i++) {
+    if (!mb_elf_find(&library->elf, blobs[i].symbol, symbol)) continue;
+    library->has_blob = true;
+    library->blob_symbol = blobs[i].symbol;
+    library->blob_form = blobs[i].form;
+    return mb_elf_object(&library->elf, symbol, blobs[i].symbol, out);
+  }
   if (library->index_expected)
     return mb_fail_format("index_footer", MB_UNKNOWN, MB_UNKNOWN,
-                          "its note announces a blob with an index, but there is no symbol " MB_BLOB_SYMBOL);
-  return refuse_ffi_dialect(library);
+                          "its note announces a blob with an index, but there is no symbol %s", blobs[0].symbol);
+  return MBLOB_OK;
 }
 
 static int read_function_table(struct mb_library *library) {
@@ -79,9 +79,8 @@ static int add_tree(struct mb_library *library, const struct mb_blob *blob, cons
 
 static int read_blob(const struct mb_library *library, const uint8_t *bytes, uint64_t size,
                      const mblob_open_options *options, struct mb_blob *out) {
-  bool stub = options->missing == MBLOB_MISSING_STUB;
-  return (stub ? mb_blob_read_known : mb_blob_read)(bytes, size, library->index_expected, options->verify,
-                                                    out);
+  return mb_blob_read_form(bytes, size, library->blob_form, library->index_expected, options->verify,
+                           options->missing == MBLOB_MISSING_STUB, out);
 }
 
 int mb_library_load(struct mb_library *library, const mblob_open_options *options, mblob_module **out) {
@@ -98,6 +97,7 @@ int mb_library_load(struct mb_library *library, const mblob_open_options *option
   struct mb_tree *tree = NULL;
   if (!status) status = mb_tree_new(library, library->has_blob ? &blob : NULL, bytes.data, options, &tree);
   mb_blob_free(&blob);
+  if (!status) status = mb_ffi_prepare(library);
   if (!status) status = mb_library_link(library);
   if (status) {
     if (tree) mb_tree_free(tree);
@@ -109,7 +109,7 @@ int mb_library_load(struct mb_library *library, const mblob_open_options *option
     mb_tree_move(tree, bytes.data, library->blob);
   }
   install_tree(library, tree, out);
-  mb_plugin_carried_devices(library);
+  (void)mb_plugin_carried_devices(library, 0); /* told when the device is asked for */
   return MBLOB_OK;
 }
 

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ffi_library.h"
 #include "host_symbols.h"
 #include "link_copy.h"
 #include "runtime.h"
@@ -97,7 +98,8 @@ static int prepare(struct mb_library *library) {
 /* What is undefined is an error now, not the end of a call. A library that gives addresses of its own to
  * tables of the process stays in memory, as these do. */
 static int flags_for(const struct mb_library *library) {
-  static const char *const tables[] = {"TVMBackendRegisterSystemLibSymbol", "TVMFuncRegisterGlobal"};
+  static const char *const tables[] = {"TVMBackendRegisterSystemLibSymbol", "TVMFFIEnvModRegisterSystemLibSymbol",
+                                       "TVMFuncRegisterGlobal"};
   int flags = RTLD_NOW | RTLD_LOCAL;
   for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
     if (mb_link_copy_binds(library, tables[i])) flags |= RTLD_NODELETE;
@@ -108,10 +110,15 @@ static int flags_for(const struct mb_library *library) {
 static const char *remedy(const char *reason) {
   static const char marker[] = "undefined symbol: ";
   const char *at = strstr(reason, marker);
+  if (strstr(reason, "libtvm_ffi.so") || strstr(reason, "undefined symbol: TVMFFI"))
+    return "; load tvm_ffi first (Python: import tvm_ffi)";
   if (!at) return "";
   char symbol[128] = "";
   at += sizeof(marker) - 1;
   memcpy(symbol, at, strcspn(at, ",\n ") < sizeof(symbol) ? strcspn(at, ",\n ") : 0);
+  if (mb_host_symbol(symbol))
+    return "; this runtime gives it to a library that another one needs if that has a SONAME: link it with "
+           "-Wl,-soname,NAME, or its code into the library that is opened";
   if (strncmp(symbol, "TVM", 3) == 0)
     return "; it is a function of TVM's runtime that this one does not have";
   void *math = *symbol ? dlopen("libm.so.6", RTLD_LAZY | RTLD_LOCAL) : NULL;
@@ -120,17 +127,84 @@ static const char *remedy(const char *reason) {
   return found ? "; link it with -lm" : "; link the library with what defines it";
 }
 
-static int refused(const struct mb_library *library) {
+/* What the linker said, on the heap: its next call frees that. NULL when memory is out (recorded). */
+static char *linker_error(void) {
   const char *said = dlerror();
-  char *text = strdup(said ? said : "no reason given"); /* the next call of the linker frees what it said */
-  if (!text) return mb_fail_memory(0);
-  const char *reason = text;
+  char *text = strdup(said ? said : "no reason given");
+  if (!text) (void)mb_fail_memory(0);
+  return text;
+}
+
+static int refused(const struct mb_library *library, const char *reason) {
   size_t name = strlen(library->link_name);
   if (strncmp(reason, library->link_name, name) == 0 && strncmp(reason + name, ": ", 2) == 0)
     reason += name + 2;
-  int status = mb_fail(MBLOB_E_INCOMPATIBLE, "the dynamic linker refused it: %s%s", reason, remedy(reason));
-  free(text);
-  return status;
+  return mb_fail(MBLOB_E_INCOMPATIBLE, "the dynamic linker refused it: %s%s", reason, remedy(reason));
+}
+
+/* ---- what it needs --------------------------------------------------------------------------- */
+
+struct mb_needed {
+  struct mb_needed *next;
+  mblob_module *module; /* a reference */
+};
+
+void mb_library_release_needed(struct mb_needed *needed) {
+  while (needed) {
+    struct mb_needed *next = needed->next;
+    mblob_module_release(needed->module);
+    free(needed);
+    needed = next;
+  }
+}
+
+/* The linker loads what a library needs, and finds no runtime for it. Opened here it has one, and the linker takes it by
+ * its SONAME when it is asked again. Whether `path` was opened just now. */
+static bool open_needed(struct mb_library *library, const char *path) {
+  struct mb_needed *needed = calloc(1, sizeof(*needed));
+  bool is_new = needed && mblob_open(path, NULL, &needed->module) == MBLOB_OK;
+  for (struct mb_needed *n = library->needed; is_new && n; n = n->next)
+    is_new = n->module->library != needed->module->library;
+  if (is_new) {
+    needed->next = library->needed;
+    library->needed = needed;
+  } else if (needed) {
+    mblob_module_release(needed->module);
+    free(needed);
+  }
+  return is_new;
+}
+
+/* Do something about the linker's error; whether it may be asked again. */
+static bool helped(struct mb_library *library, const char *reason) {
+  static const char undefined[] = ": undefined symbol: ", absent[] = ": cannot open shared object file";
+  const char *at = strstr(reason, undefined);
+  if (at) {
+    const char *symbol = at + sizeof(undefined) - 1;
+    char *path = strndup(reason, (size_t)(at - reason)), *name = strndup(symbol, strcspn(symbol, ",\n "));
+    bool opened = path && name && mb_host_symbol(name) && open_needed(library, path);
+    free(path);
+    free(name);
+    return opened;
+  }
+  if (library->drops_runtime || !mb_link_is_runtime(reason) || !strstr(reason, absent)) return false;
+  library->drops_runtime = true;
+  if (library->copy_fd >= 0) (void)close(library->copy_fd);
+  if (library->source.dir_fd >= 0) (void)close(library->source.dir_fd);
+  library->copy_fd = library->source.dir_fd = -1;
+  return prepare(library) == MBLOB_OK;
+}
+
+static int run_linker(struct mb_library *library) {
+  for (;;) {
+    library->handle = dlopen(library->link_name, flags_for(library));
+    if (library->handle) return MBLOB_OK;
+    char *reason = linker_error();
+    if (!reason) return MBLOB_E_MEMORY;
+    int status = helped(library, reason) ? MBLOB_OK : refused(library, reason);
+    free(reason);
+    if (status) return status;
+  }
 }
 
 static uint64_t dynamic_address(const struct mb_elf *elf) {
@@ -144,7 +218,7 @@ static uint64_t dynamic_address(const struct mb_elf *elf) {
 /* Whether what the linker mapped is the file that was checked. */
 static int check_mapping(struct mb_library *library) {
   struct link_map *map = NULL;
-  if (dlinfo(library->handle, RTLD_DI_LINKMAP, &map) != 0 || !map) return refused(library);
+  if (dlinfo(library->handle, RTLD_DI_LINKMAP, &map) != 0 || !map) return refused(library, "it tells no link map");
   library->base = map->l_addr;
   if ((uintptr_t)map->l_ld != library->base + dynamic_address(&library->elf))
     return mb_fail(MBLOB_E_IO, "the file changed while it was opened; open it again");
@@ -167,7 +241,7 @@ static void **slot_at(const struct mb_library *library, const char *name, uint64
 
 /* Before the library is loaded: slots must stay writable. */
 static int check_slots(const struct mb_library *library) {
-  for (size_t i = 0; i <= MB_SLOTS; i++) {
+  for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS; i++) {
     uint64_t vaddr = 0;
     if (slot_at(library, mb_slot_name(i), &vaddr) && mb_elf_becomes_read_only(&library->elf, vaddr))
       return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN,
@@ -180,12 +254,12 @@ static void fill_slots(struct mb_library *library) {
   uint64_t vaddr = 0;
   for (size_t i = 0; i < MB_SLOTS; i++) {
     void **slot = slot_at(library, mb_slot_name(i), &vaddr);
-    void *function = mb_host_symbol(mb_slot_name(i) + strlen("__"));
+    void *function = slot ? mb_library_host_symbol(library, mb_slot_name(i) + strlen("__")) : NULL;
     if (slot) memcpy(slot, &function, sizeof(function));
   }
   library->context = (struct mb_context){MB_TAG_CONTEXT, library};
   void *context = &library->context;
-  library->context_slot = slot_at(library, mb_slot_name(MB_SLOTS), &vaddr);
+  library->context_slot = slot_at(library, mb_slot_name(MB_SLOTS + (size_t)library->form), &vaddr);
   if (library->context_slot) memcpy(library->context_slot, &context, sizeof(context));
 }
 
@@ -193,9 +267,8 @@ int mb_library_link(struct mb_library *library) {
   int status = check_slots(library);
   if (!status) status = prepare(library);
   if (status) return status;
-  library->handle = dlopen(library->link_name, flags_for(library));
-  if (!library->handle) return refused(library);
-  status = check_mapping(library);
+  status = run_linker(library);
+  if (!status) status = check_mapping(library);
   if (!status) status = mb_link_copy_give_back(library);
   if (status) return status;
   fill_slots(library);
@@ -216,7 +289,7 @@ bool mb_library_unlink(struct mb_library *library) {
 void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW(Sym) * symbol) {
   if (library->system_prefix) {
     *symbol = (ElfW(Sym)){.st_info = STT_FUNC}; /* the announcement does not tell, and these are called */
-    return mb_system_symbol(library->system_prefix, name, library->system_names);
+    return mb_system_symbol(library->system_prefix, name, library->system_names, &symbol->st_other);
   }
   if (!mb_elf_find(&library->elf, name, symbol)) return NULL;
   unsigned type = ELF64_ST_TYPE(symbol->st_info);

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "ffi_library.h"
 #include "host_symbols.h"
 #include "source_file.h"
 
@@ -19,17 +20,18 @@ struct span {
 /* ---- which symbols ----------------------------------------------------------------------------------- */
 
 static bool is_slot(const char *name) {
-  for (size_t i = 0; i <= MB_SLOTS; i++)
+  for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS; i++)
     if (strcmp(name, mb_slot_name(i)) == 0) return true;
   return false;
 }
 
 /* Change the symbol to what the linker shall see; whether there was anything to change. A slot of the library
  * that the global scope hides, because another library exports the same, becomes the library's own. */
-static bool bind_symbol(const struct mb_elf *elf, ElfW(Sym) * symbol) {
+static bool bind_symbol(const struct mb_library *library, ElfW(Sym) * symbol) {
+  const struct mb_elf *elf = &library->elf;
   const char *name = mb_elf_symbol_name(elf, symbol);
   if (symbol->st_shndx == SHN_UNDEF) {
-    void *address = ELF64_ST_TYPE(symbol->st_info) == STT_TLS ? NULL : mb_host_symbol(name);
+    void *address = ELF64_ST_TYPE(symbol->st_info) == STT_TLS ? NULL : mb_library_host_symbol(library, name);
     if (!address) return false;
     symbol->st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC);
     symbol->st_shndx = SHN_ABS;
@@ -47,11 +49,12 @@ static uint64_t symbols_end(const struct mb_elf *elf) {
 }
 
 /* The part of the symbol table that changes; empty if nothing does. */
-static struct span changed_symbols(const struct mb_elf *elf) {
+static struct span changed_symbols(const struct mb_library *library) {
+  const struct mb_elf *elf = &library->elf;
   struct span span = {0, 0};
   for (uint64_t i = 1, end = symbols_end(elf); i < end; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(elf, i);
-    if (!bind_symbol(elf, &symbol)) continue;
+    if (!bind_symbol(library, &symbol)) continue;
     uint64_t at = (uint64_t)(elf->symbols - elf->data) + i * sizeof(symbol);
     if (!span.end) span.start = at;
     span.end = at + sizeof(symbol);
@@ -60,7 +63,7 @@ static struct span changed_symbols(const struct mb_elf *elf) {
 }
 
 bool mb_link_copy_binds(const struct mb_library *library, const char *name) {
-  if (library->copy_fd < 0 || !mb_host_symbol(name)) return false;
+  if (library->copy_fd < 0 || !mb_library_host_symbol(library, name)) return false;
   for (uint64_t i = 1, end = symbols_end(&library->elf); i < end; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(&library->elf, i);
     if (symbol.st_shndx == SHN_UNDEF && strcmp(mb_elf_symbol_name(&library->elf, &symbol), name) == 0)
@@ -104,8 +107,8 @@ static struct span left_out(const struct mb_library *library, struct span change
   const struct span nothing = {UINT64_MAX, UINT64_MAX};
   ElfW(Sym) symbol;
   struct mb_slice blob;
-  if (!library->has_blob || !mb_elf_find(elf, MB_BLOB_SYMBOL, &symbol) ||
-      mb_elf_object(elf, &symbol, MB_BLOB_SYMBOL, &blob))
+  if (!library->blob_symbol || !mb_elf_find(elf, library->blob_symbol, &symbol) ||
+      mb_elf_object(elf, &symbol, library->blob_symbol, &blob))
     return nothing;
   struct span span = {round_up((uint64_t)(blob.data - elf->data)),
                       round_down((uint64_t)(blob.data - elf->data) + blob.size)};
@@ -136,12 +139,27 @@ static int copy_file(const struct mb_library *library, int fd, struct span chang
   return status;
 }
 
-static int write_symbols(const struct mb_elf *elf, int fd) {
+static int write_symbols(const struct mb_library *library, int fd) {
+  const struct mb_elf *elf = &library->elf;
   int status = MBLOB_OK;
   for (uint64_t i = 1, end = symbols_end(elf); i < end && !status; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(elf, i);
     uint64_t at = (uint64_t)(elf->symbols - elf->data) + i * sizeof(symbol);
-    if (bind_symbol(elf, &symbol)) status = mb_link_write(fd, &symbol, sizeof(symbol), at);
+    if (bind_symbol(library, &symbol)) status = mb_link_write(fd, &symbol, sizeof(symbol), at);
+  }
+  return status;
+}
+
+bool mb_link_is_runtime(const char *name) { return strncmp(name, "libtvm", 6) == 0; }
+
+/* What the copy shall not need becomes a tag that nobody looks at in a shared library. */
+static int drop_runtime(const struct mb_elf *elf, int fd) {
+  int status = MBLOB_OK;
+  for (uint64_t i = 0; i < elf->dynamic_count && !status; i++) {
+    ElfW(Dyn) d = mb_elf_tag_at(elf, i);
+    if (d.d_tag != DT_NEEDED || !mb_link_is_runtime(elf->strings + d.d_un.d_val)) continue;
+    d.d_tag = DT_DEBUG;
+    status = mb_link_write(fd, &d, sizeof(d), (uint64_t)(elf->dynamic - elf->data) + i * sizeof(d));
   }
   return status;
 }
@@ -161,11 +179,12 @@ static int check_linker(void) {
 
 int mb_link_copy(struct mb_library *library, const char *folder) {
   if (library->copy_fd >= 0) return MBLOB_OK; /* still in memory from an earlier opening */
-  struct span changed = changed_symbols(&library->elf);
+  struct span changed = changed_symbols(library);
   library->changed_start = changed.start;
   library->changed_end = changed.end;
-  if (changed.start == changed.end) return MBLOB_OK;
-  int status = check_linker();
+  const bool binds = changed.start != changed.end;
+  if (!binds && !library->drops_runtime) return MBLOB_OK;
+  int status = binds ? check_linker() : MBLOB_OK;
   if (status) return status;
   const char *base = strrchr(library->source.path, '/');
   char name[200]; /* what /proc/self/maps shows for the pages that stay */
@@ -173,10 +192,11 @@ int mb_link_copy(struct mb_library *library, const char *folder) {
   int fd = mb_memory_file(name);
   if (fd < 0)
     return mb_fail_errno(errno,
-                         "functions of the runtime are undefined in it, so it is loaded from a memory "
-                         "file, which cannot be made here");
+                         "functions of the runtime are undefined in it, or it needs TVM's library, so it is loaded "
+                         "from a memory file, which cannot be made here");
   status = copy_file(library, fd, changed);
-  if (!status) status = write_symbols(&library->elf, fd);
+  if (!status) status = write_symbols(library, fd);
+  if (!status && library->drops_runtime) status = drop_runtime(&library->elf, fd);
   if (!status && folder) status = mb_link_expand_origin(library, fd, folder);
   if (!status && !mb_memory_file_seal(fd)) status = mb_fail_errno(errno, "memory file: cannot be sealed");
   if (status)

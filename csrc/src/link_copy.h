@@ -9,9 +9,12 @@
 
 #include "runtime.h"
 
-/* Make the copy if the library needs one: library->copy_fd, -1 if it needs none. `folder`: what $ORIGIN in
+/* Make the copy if the library needs one, with library->drops_runtime in any case: library->copy_fd, -1 if it needs none. `folder`: what $ORIGIN in
  * its search paths stands for, NULL if that needs no care. */
 int mb_link_copy(struct mb_library *library, const char *folder);
+
+/* Whether a name in DT_NEEDED is a library of TVM's, whose place this runtime takes. */
+bool mb_link_is_runtime(const char *name);
 
 /* Whether `name` is undefined in the library and bound to this runtime's function. */
 bool mb_link_copy_binds(const struct mb_library *library, const char *name);

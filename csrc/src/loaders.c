@@ -9,8 +9,12 @@
 #include "runtime.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
-static mblob_loader *registry; /* in order of registration */
-static size_t registry_count;
+
+/* Loaders of the process, in order of registration. */
+static struct registry {
+  mblob_loader *items;
+  size_t count;
+} first, last;
 
 /* Who provides a key that has no loader here. */
 static const struct {
@@ -37,28 +41,28 @@ static bool in_list(const char *key, const char *list) {
 
 /* ---- registry ---------------------------------------------------------------------------------------- */
 
-static size_t place_in_registry(const char *key) {
+static size_t place_in(const struct registry *r, const char *key) {
   size_t i = 0;
-  while (i < registry_count && strcmp(registry[i].type_key, key) != 0) i++;
+  while (i < r->count && strcmp(r->items[i].type_key, key) != 0) i++;
   return i;
 }
 
-static int add_to_registry(size_t at, const mblob_loader *loader) {
+static int add_to(struct registry *r, size_t at, const mblob_loader *loader) {
   char *key = strdup(loader->type_key);
   if (!key) return mb_fail_memory(0);
-  if (at == registry_count) {
-    mblob_loader *grown = realloc(registry, (registry_count + 1) * sizeof(*grown));
+  if (at == r->count) {
+    mblob_loader *grown = realloc(r->items, (r->count + 1) * sizeof(*grown));
     if (!grown) {
       free(key);
-      return mb_fail_memory((registry_count + 1) * sizeof(*grown));
+      return mb_fail_memory((r->count + 1) * sizeof(*grown));
     }
-    registry = grown;
-    registry_count++;
+    r->items = grown;
+    r->count++;
   } else {
-    free((char *)(uintptr_t)registry[at].type_key);
+    free((char *)(uintptr_t)r->items[at].type_key);
   }
-  registry[at] = *loader;
-  registry[at].type_key = key;
+  r->items[at] = *loader;
+  r->items[at].type_key = key;
   return MBLOB_OK;
 }
 
@@ -74,24 +78,27 @@ bool mb_no_loader(const char *function, const mblob_loader *loader) {
   return !*loader->type_key;
 }
 
-int mblob_register_loader(const mblob_loader *loader) {
-  if (mb_no_loader(__func__, loader)) return MBLOB_E_ARGUMENT;
+static int set_in(struct registry *r, const char *function, const mblob_loader *loader) {
+  if (mb_no_loader(function, loader)) return MBLOB_E_ARGUMENT;
   if (!loader->function && loader->open)
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_register_loader: the loader of '%s' has no function callback",
-                   loader->type_key);
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: the loader of '%s' has no function callback", function, loader->type_key);
   int status = MBLOB_OK;
   pthread_mutex_lock(&registry_lock);
-  size_t at = place_in_registry(loader->type_key);
+  size_t at = place_in(r, loader->type_key);
   if (loader->function) {
-    status = add_to_registry(at, loader);
-  } else if (at < registry_count) {
-    free((char *)(uintptr_t)registry[at].type_key);
-    registry_count--;
-    memmove(registry + at, registry + at + 1, (registry_count - at) * sizeof(*registry));
+    status = add_to(r, at, loader);
+  } else if (at < r->count) {
+    free((char *)(uintptr_t)r->items[at].type_key);
+    r->count--;
+    memmove(r->items + at, r->items + at + 1, (r->count - at) * sizeof(*r->items));
   }
   pthread_mutex_unlock(&registry_lock);
   return status;
 }
+
+int mblob_register_loader(const mblob_loader *loader) { return set_in(&first, __func__, loader); }
+
+int mblob_register_last_loader(const mblob_loader *loader) { return set_in(&last, __func__, loader); }
 
 /* ---- whose loader ---------------------------------------------------------------------------- */
 
@@ -107,14 +114,18 @@ static enum mb_found given(const mblob_module *module, mblob_loader *out) {
   return MB_ABSENT;
 }
 
-static enum mb_found registered(const mblob_module *module, mblob_loader *out) {
+static enum mb_found in_registry(const struct registry *r, const mblob_module *module, mblob_loader *out) {
   pthread_mutex_lock(&registry_lock);
-  size_t at = place_in_registry(module->type_key);
-  bool found = at < registry_count;
-  if (found && out) *out = registry[at];
+  size_t at = place_in(r, module->type_key);
+  bool found = at < r->count;
+  if (found && out) *out = r->items[at];
   pthread_mutex_unlock(&registry_lock);
   if (found && out) out->type_key = module->type_key; /* the registry's copy may go */
   return found ? MB_PRESENT : MB_ABSENT;
+}
+
+static enum mb_found registered(const mblob_module *module, mblob_loader *out) {
+  return in_registry(&first, module, out);
 }
 
 static enum mb_found carried(const mblob_module *module, mblob_loader *out) {
@@ -142,7 +153,7 @@ static enum mb_found find_loader(const mblob_module *module, mblob_loader *out) 
                                                                                    in_files};
   enum mb_found found = MB_ABSENT;
   for (size_t i = 0; found == MB_ABSENT && i < sizeof(sources) / sizeof(*sources); i++) found = sources[i](module, out);
-  return found;
+  return found == MB_ABSENT ? in_registry(&last, module, out) : found;
 }
 
 static char *available(const mblob_module *module) {
@@ -153,8 +164,7 @@ static char *available(const mblob_module *module) {
   for (size_t i = 0; i < module->tree->loader_count; i++)
     (void)fprintf(out, "%s%s", count++ ? "," : "", module->tree->loaders[i].type_key);
   pthread_mutex_lock(&registry_lock);
-  for (size_t i = 0; i < registry_count; i++)
-    (void)fprintf(out, "%s%s", count++ ? "," : "", registry[i].type_key);
+  for (size_t i = 0; i < first.count; i++) (void)fprintf(out, "%s%s", count++ ? "," : "", first.items[i].type_key);
   pthread_mutex_unlock(&registry_lock);
   const char *key;
   for (size_t i = 0; (key = mb_builtin_key(i)); i++) (void)fprintf(out, "%s%s", count++ ? "," : "", key);

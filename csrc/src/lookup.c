@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "argument.h"
+#include "ffi_library.h"
 #include "native.h"
+#include "plugin/plugins.h"
 #include "runtime.h"
 
 #define ENTRY_NAME "__tvm_main__" /* names the entry function: a string, or the function itself */
@@ -37,7 +39,11 @@ static int make_kernel(struct mb_library *library, const char *name, const char 
   ElfW(Sym) symbol;
   void *address = mb_library_symbol(library, symbol_name, &symbol);
   if (!address || !is_code(library, &symbol)) return MBLOB_OK;
-  mblob_function *function = mb_function_new(MB_KERNEL, library, name);
+  /* A system library may have functions of both forms. */
+  const bool of_ffi = library->system_prefix && symbol.st_other == MB_FFI;
+  const bool safe = of_ffi || library->form == MB_FFI_OF_0_21 || mb_ffi_function_name(symbol_name);
+  if (of_ffi && mb_plugin_convention(&library->convention)) return MBLOB_E_INCOMPATIBLE;
+  mblob_function *function = mb_function_new(safe ? MB_SAFE_CALL : MB_KERNEL, library, name);
   if (!function) return MBLOB_E_MEMORY;
   function->u.address = address;
   if (row) {
@@ -52,6 +58,17 @@ static int make_kernel(struct mb_library *library, const char *name, const char 
   return MBLOB_OK;
 }
 
+static int find_prefixed(struct mb_library *library, const char *name, mblob_function **out) {
+  char *symbol = NULL;
+  if (asprintf(&symbol, MB_FFI_PREFIX "%s", name) < 0) return mb_fail_memory(strlen(name));
+  int status = make_kernel(library, name, symbol, NULL, out);
+  free(symbol);
+  return status;
+}
+
+/* A name of C++, whose functions take arguments in no way that we could know. */
+static bool is_mangled(const char *name) { return name[0] == '_' && name[1] == 'Z'; }
+
 /* With the library's lock. The table decides where it says something: a symbol that it calls plain has not
  * the packed convention. */
 static int find_kernel(struct mb_library *library, const char *name, mblob_function **out) {
@@ -62,10 +79,12 @@ static int find_kernel(struct mb_library *library, const char *name, mblob_funct
   if (strcmp(name, ENTRY_NAME) == 0) {
     const char *entry = entry_string(library);
     if (entry && strcmp(entry, ENTRY_NAME) != 0) return find_kernel(library, entry, out);
+    if (library->form == MB_FFI || library->system_prefix) return find_kernel(library, "main", out);
   }
   if (mb_function_table_find(&library->table, name, false)) return MBLOB_OK;
+  if (library->form == MB_FFI) return find_prefixed(library, name, out); /* others are no functions of the module */
   row = mb_function_table_symbol(&library->table, name);
-  return row && !row->packed ? MBLOB_OK : make_kernel(library, name, name, row, out);
+  return (row ? !row->packed : is_mangled(name)) ? MBLOB_OK : make_kernel(library, name, name, row, out);
 }
 
 /* `*closed`: as of mb_loader_find. */
@@ -165,9 +184,9 @@ struct listing {
   size_t shown, walked;
 };
 
-/* Names of compilers, TVM and mblob, as mblob/exported.py has them. */
+/* Names of compilers, TVM and mblob, and those of C++, as mblob/exported.py has them. */
 static bool is_helper(const char *name) {
-  static const char *const prefixes[] = {"__tvm_", "__TVM", "__mblob_"};
+  static const char *const prefixes[] = {"__tvm_", "__TVM", "__mblob_", "_Z"};
   static const char *const names[] = {"_init",        "_fini",          "__extendhfsf2",
                                       "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee"};
   for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
@@ -186,10 +205,9 @@ static void list_library(struct listing *l, const struct mb_library *library) {
     if (library->table.rows[i].packed) list_name(l, library->table.rows[i].name);
   for (uint64_t i = 1; i < library->elf.symbol_count && l->shown <= SHOWN; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(&library->elf, i);
-    const char *name = mb_elf_symbol_name(&library->elf, &symbol);
-    if (mb_elf_is_exported(&symbol) && is_code(library, &symbol) && !is_helper(name) &&
-        !mb_function_table_symbol(&library->table, name))
-      list_name(l, name);
+    const char *name = mb_elf_symbol_name(&library->elf, &symbol), *own = mb_ffi_function_name(name);
+    if (!mb_elf_is_exported(&symbol) || !is_code(library, &symbol) || mb_function_table_symbol(&library->table, name)) continue;
+    if (own ? *own != '_' : library->form != MB_FFI && !is_helper(name)) list_name(l, own ? own : name);
   }
 }
 

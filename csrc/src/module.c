@@ -299,7 +299,8 @@ void mblob_module_release(mblob_module *module) {
 const char *mblob_module_type_key(const mblob_module *module) { return module ? module->type_key : ""; }
 
 const char *mblob_module_dialect(const mblob_module *module) {
-  return module && module->library->has_blob ? "classic" : "";
+  if (!module || !module->library->has_blob) return "";
+  return module->library->blob_form == MB_CLASSIC ? "classic" : "ffi";
 }
 
 size_t mblob_module_index(const mblob_module *module) {

@@ -121,7 +121,7 @@ static int finish(struct mb_call *call, struct mb_object *object, int status) {
   return MBLOB_OK;
 }
 
-static int make_array(void *unused, struct mb_call *call) {
+int mb_object_make_array(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *array = NULL;
   int status = new_object(MB_ARRAY_TYPE, (size_t)call->count, &array);
@@ -162,10 +162,23 @@ static int make_map(void *unused, struct mb_call *call) {
   return finish(call, map, status);
 }
 
+static int make_string(void *unused, struct mb_call *call) {
+  (void)unused;
+  struct mb_object *string = NULL;
+  const void *data = NULL;
+  size_t size = 0;
+  int status = mb_call_expect(call, 1, 1);
+  if (!status) status = mb_call_bytes(call, 0, &data, &size);
+  if (!status) status = new_object(MB_STRING_TYPE, 1, &string);
+  TVMByteArray bytes = {data, size};
+  if (!status) status = set_item(string, 0, (TVMValue){.v_handle = &bytes}, kTVMBytes);
+  return finish(call, string, status);
+}
+
 /* ---- looking --------------------------------------------------------------------------------- */
 
 static const char *const type_names[] = {
-    [MB_ARRAY_TYPE] = "an Array", [MB_MAP_TYPE] = "a Map", [MB_SHAPE_TYPE] = "a ShapeTuple"};
+    [MB_STRING_TYPE] = "a String", [MB_ARRAY_TYPE] = "an Array", [MB_MAP_TYPE] = "a Map", [MB_SHAPE_TYPE] = "a ShapeTuple"};
 
 /* Argument 0 as an object of that type, of a call with `count` arguments. */
 static int receiver(const struct mb_call *call, int count, enum mb_object_type type, struct mb_object **out) {
@@ -252,8 +265,17 @@ static int map_items(void *unused, struct mb_call *call) {
   return finish(call, array, status);
 }
 
+/* A pointer to the TVMByteArray of a String, which lives as long. */
+static int string_bytes(void *unused, struct mb_call *call) {
+  (void)unused;
+  struct mb_object *string = NULL;
+  int status = receiver(call, 1, MB_STRING_TYPE, &string);
+  return status ? status : mb_return_set(call->result, (TVMValue){.v_handle = &string->items[0].bytes}, kTVMOpaqueHandle);
+}
+
 const struct mb_method mb_object_functions[] = {
-    {"runtime.Array", make_array},
+    {"mblob.StringBytes", string_bytes},
+    {"runtime.Array", mb_object_make_array},
     {"runtime.ArrayGetItem", array_item},
     {"runtime.ArraySize", array_size},
     {"runtime.Map", make_map},
@@ -262,6 +284,7 @@ const struct mb_method mb_object_functions[] = {
     {"runtime.MapItems", map_items},
     {"runtime.MapSize", map_size},
     {"runtime.ShapeTuple", make_shape},
+    {"runtime.String", make_string},
     {"runtime.GetShapeTupleElem", shape_item},
     {"runtime.GetShapeTupleSize", shape_size},
     {NULL, NULL},

@@ -43,6 +43,7 @@ static const struct payload_grammar c_source = {{STRING, STRING, STRINGS, STRING
 static const struct payload_grammar static_library = {{STRING, STRINGS}};
 static const struct payload_grammar ethos_n = {{ETHOS_NETWORKS}};
 static const struct payload_grammar nothing = {{END}};
+static const struct payload_grammar shaders = {{STRING, FUNCTIONS, STRING_PAIRS}};
 
 /* A key has one grammar, or two that TVM releases wrote under the same key: then `formats`, a comma separated
  * list, holds the first strings that select `grammar`; any other selects `otherwise`. */
@@ -52,14 +53,11 @@ static const struct key_grammar {
   const char *formats;
   const struct payload_grammar *otherwise;
 } key_grammars[] = {
+    /* of both dialects */
     {"cuda", &source, NULL, NULL},
     {"hip", &source, NULL, NULL},
     {"hsaco", &source, NULL, NULL},
-    {"opengl", &source, NULL, NULL},
     {"hexagon", &source, NULL, NULL},
-    {"opencl", &source, "cl,clbin,xclbin,awsxclbin,aocx", &spirv},
-    {"metal", &source, "metal,metallib", &metal_kernels},
-    {"vulkan", &vulkan, "vulkan", &source},
     {"webgpu", &source, "wgsl,webgpu", &webgpu},
     {"dnnl_json", &json, NULL, NULL},
     {"tensorrt", &json, NULL, NULL},
@@ -72,6 +70,15 @@ static const struct key_grammar {
     {"nnapi", &json, NULL, NULL},
     {"msc_tensorrt", &json, NULL, NULL},
     {"const_loader", &constants, NULL, NULL},
+    {"relax.VMExecutable", &one_string, NULL, NULL},
+    {"coreml", &two_strings, NULL, NULL},
+    {"c", &c_source, NULL, NULL},
+    {"static_library", &static_library, NULL, NULL},
+    /* of the classic one */
+    {"opengl", &source, NULL, NULL},
+    {"opencl", &source, "cl,clbin,xclbin,awsxclbin,aocx", &spirv},
+    {"metal", &source, "metal,metallib", &metal_kernels},
+    {"vulkan", &vulkan, "vulkan", &source},
     {"metadata", &constants, NULL, NULL},
     {"metadata_module", &nothing, NULL, NULL},
     {"GraphExecutorFactory", &graph, NULL, NULL},
@@ -79,17 +86,21 @@ static const struct key_grammar {
     {"AotExecutorFactory", &aot, NULL, NULL},
     {"VMExecutable", &one_string, NULL, NULL},
     {"relax.Executable", &one_string, NULL, NULL},
-    {"relax.VMExecutable", &one_string, NULL, NULL},
-    {"coreml", &two_strings, NULL, NULL},
     {"torch", &two_strings, NULL, NULL},
     {"VitisAIRuntime", &vitis_ai, NULL, NULL},
     {"mrvl_sim", &three_strings, NULL, NULL},
     {"mrvl_hw", &mrvl_hw, NULL, NULL},
     {"ethos-n", &ethos_n, NULL, NULL},
     {"examplejson", &one_string, NULL, NULL},
-    {"c", &c_source, NULL, NULL},
-    {"static_library", &static_library, NULL, NULL},
 };
+
+/* In the ffi dialect these are otherwise, and of the others only those of both exist. */
+static const struct key_grammar ffi_grammars[] = {
+    {"opencl", &source, NULL, NULL},
+    {"metal", &shaders, "metal,metallib", &metal_kernels},
+    {"vulkan", &shaders, NULL, NULL},
+};
+#define KEYS_OF_BOTH 20
 
 /* ---- fields ------------------------------------------------------------------------------------- */
 
@@ -111,12 +122,14 @@ static bool skip_strings(struct mb_cursor *c, const char *what, uint64_t *count)
   return true;
 }
 
-static bool skip_functions(struct mb_cursor *c) {
+/* The ffi dialect has a number for each parameter behind the launch tags. */
+static bool skip_functions(struct mb_cursor *c, enum mb_form form) {
   uint64_t count = 0, tags = 0;
-  if (!mb_read_count(c, &count, 32, "functions")) return false;
+  if (!mb_read_count(c, &count, form == MB_CLASSIC ? 32 : 40, "functions")) return false;
   for (uint64_t i = 0; i < count; i++)
     if (!skip_string(c, "functions.name") || !skip_string(c, "functions.name") ||
-        !skip_items(c, 4, "functions.arg_types") || !skip_strings(c, "functions.launch_param_tags", &tags))
+        !skip_items(c, 4, "functions.arg_types") || !skip_strings(c, "functions.launch_param_tags", &tags) ||
+        (form != MB_CLASSIC && !skip_items(c, 4, "functions.arg_extra_tags")))
       return false;
   return true;
 }
@@ -187,13 +200,13 @@ static bool skip_ethos_networks(struct mb_cursor *c) {
   return true;
 }
 
-static bool skip_field(struct mb_cursor *c, enum field field) {
+static bool skip_field(struct mb_cursor *c, enum field field, enum mb_form form) {
   uint64_t ignored = 0;
   switch (field) {
     case STRING: return skip_string(c, "string");
     case STRINGS: return skip_strings(c, "strings", &ignored);
     case I32: return mb_skip(c, 4, "i32");
-    case FUNCTIONS: return skip_functions(c);
+    case FUNCTIONS: return skip_functions(c, form);
     case STRING_PAIRS: return skip_string_pairs(c);
     case SHADERS: return skip_shaders(c);
     case NAMED_ARRAYS: return skip_named_arrays(c);
@@ -225,22 +238,33 @@ static struct mb_slice first_string(const struct mb_cursor *c) {
   return s;
 }
 
-/* Move the cursor behind the payload of `key`. */
-int mb_payload_walk(struct mb_slice key, struct mb_cursor *c) {
-  for (size_t k = 0; k < sizeof(key_grammars) / sizeof(*key_grammars); k++) {
-    const struct key_grammar *known = &key_grammars[k];
-    if (!mb_slice_is(key, known->key)) continue;
-    const struct payload_grammar *grammar = known->grammar;
-    if (known->formats && !in_list(first_string(c), known->formats)) grammar = known->otherwise;
-    for (size_t i = 0; grammar->fields[i] != END; i++)
-      if (!skip_field(c, grammar->fields[i])) {
-        mb_error_prefix(known->key);
-        return mblob_last_error_info()->status;
-      }
-    return MBLOB_OK;
-  }
-  return mb_fail_format("unknown_key", (int64_t)c->pos, c->entry,
-                        "type key '%.*s' has no known payload grammar and there is no index: "
-                        "what follows cannot be read",
-                        (int)(key.size < 64 ? key.size : 64), (const char *)key.data);
+static const struct key_grammar *grammar_in(const struct key_grammar *keys, size_t count, struct mb_slice key) {
+  for (size_t k = 0; k < count; k++)
+    if (mb_slice_is(key, keys[k].key)) return &keys[k];
+  return NULL;
+}
+
+static const struct key_grammar *grammar_of(struct mb_slice key, enum mb_form form) {
+  if (form == MB_CLASSIC) return grammar_in(key_grammars, sizeof(key_grammars) / sizeof(*key_grammars), key);
+  const struct key_grammar *own = grammar_in(ffi_grammars, sizeof(ffi_grammars) / sizeof(*ffi_grammars), key);
+  return own ? own : grammar_in(key_grammars, KEYS_OF_BOTH, key);
+}
+
+bool mb_payload_is_known(struct mb_slice key, enum mb_form form) { return grammar_of(key, form) != NULL; }
+
+int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_form form) {
+  const struct key_grammar *known = grammar_of(key, form);
+  if (!known)
+    return mb_fail_format("unknown_key", (int64_t)c->pos, c->entry,
+                          "type key '%.*s' has no known payload grammar and there is no index: "
+                          "what follows cannot be read",
+                          (int)(key.size < 64 ? key.size : 64), (const char *)key.data);
+  const struct payload_grammar *grammar = known->grammar;
+  if (known->formats && !in_list(first_string(c), known->formats)) grammar = known->otherwise;
+  for (size_t i = 0; grammar->fields[i] != END; i++)
+    if (!skip_field(c, grammar->fields[i], form)) {
+      mb_error_prefix(known->key);
+      return mblob_last_error_info()->status;
+    }
+  return MBLOB_OK;
 }

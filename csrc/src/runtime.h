@@ -39,6 +39,7 @@ struct mb_context {
 
 enum mb_function_kind {
   MB_KERNEL,      /* compiled code of a library */
+  MB_SAFE_CALL,   /* the same, of the ffi dialect */
   MB_CALLBACK,    /* mblob_function_create */
   MB_FORWARD,     /* what a module's loader gave, bound to the module's library */
   MB_ENVIRONMENT, /* what TVMBackendGetFuncFromEnv gave, see environment.c */
@@ -53,9 +54,10 @@ struct mblob_function {
   char *name;
   uint32_t alignment;
   uint8_t first_output;  /* mblob_function_first_output() */
+  bool is_ffi;           /* mblob_function_is_ffi() */
   const char *signature; /* "" when unknown */
   union {
-    void *address; /* MB_KERNEL: a TVMBackendPackedCFunc */
+    void *address; /* MB_KERNEL: a TVMBackendPackedCFunc; MB_SAFE_CALL: one of that convention */
     struct {
       TVMPackedCFunc call;
       TVMPackedCFuncFinalizer finalize;
@@ -205,12 +207,19 @@ struct mb_library {
   struct mb_source source;
   struct mb_elf elf;
   int copy_fd; /* owned; what the linker is given in place of the file (link_copy.h), -1: the file itself */
+  bool drops_runtime;                  /* the copy needs no library of TVM's runtime, which is not found here */
+  struct mb_needed *needed;            /* libraries that it needs and that are opened here, too */
   uint64_t changed_start, changed_end; /* the bytes in which that copy differs from the file's loaded part */
   void *handle;                        /* of dlopen */
   uintptr_t base;                      /* what is added to addresses in the file */
   char *link_name;                     /* what the dynamic linker calls it */
   void **context_slot;                 /* where the library keeps its context; NULL: nowhere */
+  enum mb_form form;                   /* of its functions */
+  bool external;                       /* it brings along a tvm_ffi of its own (DT_NEEDED), to which its names are left */
+  const mblob_convention *convention;  /* how its functions are called; NULL in the classic form */
   bool has_blob;
+  const char *blob_symbol; /* NULL if it has none, or no file */
+  enum mb_form blob_form;
   const uint8_t *blob; /* in the linker's mapping */
   uint64_t blob_size;
   bool index_expected;
@@ -240,6 +249,8 @@ int mb_library_add_tree(struct mb_library *library, const mblob_open_options *op
 
 /* link.c: hand the file to the dynamic linker and fill the slots. */
 int mb_library_link(struct mb_library *library);
+/* Let go of the libraries that one needed which is closed. */
+void mb_library_release_needed(struct mb_needed *needed);
 /* Close the linker's handle; whether the library is still in memory because others hold it. */
 bool mb_library_unlink(struct mb_library *library);
 

@@ -6,9 +6,7 @@
 
 static const struct mb_slice library_key = {(const uint8_t *)"library", 7};
 
-/* A u64 count and that many u64, copied to the heap (NULL for none). The numbers are in the blob, so what is
- * allocated is no larger. */
-static bool read_u64s(struct mb_cursor *c, uint64_t **out, uint64_t *count, const char *what) {
+bool mb_read_u64s(struct mb_cursor *c, uint64_t **out, uint64_t *count, const char *what) {
   *out = NULL;
   if (!mb_read_count(c, count, 8, what)) return false;
   *out = malloc(*count ? *count * sizeof(uint64_t) : 1);
@@ -38,8 +36,8 @@ static int read_tree(struct mb_blob *blob, struct mb_cursor *c) {
   int64_t start = (int64_t)c->pos;
   uint64_t row_count = 0;
   c->entry = MB_UNKNOWN;
-  if (!read_u64s(c, &blob->row_memory, &row_count, "import tree: row_ptr") ||
-      !read_u64s(c, &blob->child_memory, &blob->child_count, "import tree: child"))
+  if (!mb_read_u64s(c, &blob->row_memory, &row_count, "import tree: row_ptr") ||
+      !mb_read_u64s(c, &blob->child_memory, &blob->child_count, "import tree: child"))
     return mblob_last_error_info()->status;
   blob->row_ptr = blob->row_memory;
   blob->child = blob->child_memory;
@@ -90,7 +88,7 @@ static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice 
   }
   entry->key = key;
   entry->offset = c->pos;
-  int status = mb_payload_walk(key, c);
+  int status = mb_payload_walk(key, c, blob->form);
   entry->size = c->pos - entry->offset;
   return status;
 }
@@ -131,7 +129,7 @@ static int compare_tree(const struct mb_blob *blob, struct mb_cursor *c, uint64_
   int status = MBLOB_OK;
   if (!mb_read_key(c, &key, "key")) return MBLOB_E_FORMAT;
   if (!mb_slice_is(key, "_import_tree")) return differs(c, "no import tree");
-  if (!read_u64s(c, &row_ptr, &row_count, "row_ptr") || !read_u64s(c, &child, &child_count, "child"))
+  if (!mb_read_u64s(c, &row_ptr, &row_count, "row_ptr") || !mb_read_u64s(c, &child, &child_count, "child"))
     status = mblob_last_error_info()->status;
   if (!status) status = mb_tree_check(row_ptr, row_count, child, child_count, listed, (int64_t)c->pos);
   if (!status && (listed != blob->entry_count || child_count != blob->child_count ||

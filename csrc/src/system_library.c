@@ -9,6 +9,7 @@
 #include <tvm/runtime/c_backend_api.h>
 
 #include "argument.h"
+#include "ffi_library.h"
 #include "plugin/plugins.h"
 #include "runtime.h"
 
@@ -48,15 +49,24 @@ int TVMBackendRegisterSystemLibSymbol(const char *name, void *ptr) {
   return rc;
 }
 
-/* What a library announces of itself, behind its prefix. */
-#define BLOB_NAME "__tvm_dev_mblob"
-#define RECORD_NAME "__mblob_system_lib"
-#define CONTEXT_NAME "__tvm_module_ctx"
-static const char *const part_names[] = {BLOB_NAME, MB_FUNCTION_TABLE_SYMBOL, RECORD_NAME, CONTEXT_NAME};
-enum { PART_NAME_SIZE = 32 /* of the longest, with its end */ };
+/* What a library announces of itself, behind its prefix; in the ffi dialect under names of its own. */
+enum { BLOB, CONTEXT, TABLE, RECORD, FFI_BLOB, FFI_CONTEXT, PARTS };
+enum { PART_NAME_SIZE = 24 /* of the longest, with its end */ };
+static const char part_names[PARTS][PART_NAME_SIZE] = {[BLOB] = "__tvm_dev_mblob",
+                                              [CONTEXT] = "__tvm_module_ctx",
+                                              [TABLE] = MB_FUNCTION_TABLE_SYMBOL,
+                                              [RECORD] = "__mblob_system_lib",
+                                              [FFI_BLOB] = "__tvm_ffi__library_bin",
+                                              [FFI_CONTEXT] = "__tvm_ffi__library_ctx"};
+
+/* A name without what the ffi dialect puts before the prefix of a function. */
+static const char *without_ffi(const char *name) {
+  const char *rest = mb_ffi_function_name(name);
+  return rest ? rest : name;
+}
 
 static bool has_part(char *prefix, size_t length) {
-  for (size_t i = 0; i < sizeof(part_names) / sizeof(*part_names); i++) {
+  for (size_t i = 0; i < PARTS; i++) {
     memcpy(prefix + length, part_names[i], strlen(part_names[i]) + 1);
     if (mb_map_get(&symbols, prefix)) return true;
   }
@@ -66,6 +76,7 @@ static bool has_part(char *prefix, size_t length) {
 /* Whether `name` is of a library whose prefix is longer than the first `own` characters of the name. With the
  * lock. */
 static bool is_of_longer_prefix(const char *name, size_t own) {
+  name = without_ffi(name);
   size_t length = strlen(name);
   char *prefix = malloc(length + PART_NAME_SIZE);
   bool found = false;
@@ -86,20 +97,28 @@ static void *address_of(const char *name, size_t own, enum mb_system_names names
   return address;
 }
 
-static void *prefixed(const char *prefix, const char *name, enum mb_system_names names) {
+/* `before`: what stands in front of the prefix. */
+static void *prefixed(const char *before, const char *prefix, const char *name, size_t own, enum mb_system_names names) {
   char *text = NULL;
-  if (asprintf(&text, "%s%s", prefix, name) < 0) return NULL;
-  void *address = address_of(text, strlen(prefix), names);
+  if (asprintf(&text, "%s%s%s", before, prefix, name) < 0) return NULL;
+  void *address = address_of(text, own, names);
   free(text);
   return address;
 }
 
-void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_names names) {
-  size_t length = strlen(prefix);
-  void *address = prefixed(prefix, name, names);
-  if (address || !length) return address;
-  if (names == MB_NAMES_OF_PREFIX && strncmp(name, prefix, length) != 0) return NULL;
-  return address_of(name, length, names);
+void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_names names, unsigned char *form) {
+  const size_t own = strlen(prefix);
+  const bool has_prefix = strncmp(name, prefix, own) == 0;
+  void *address = NULL;
+  for (int ffi = 0; !address && ffi < 2; ffi++) {
+    const char *before = ffi ? MB_FFI_PREFIX : "";
+    *form = ffi ? MB_FFI : MB_CLASSIC;
+    address = prefixed(before, prefix, name, own, names);
+    /* TVM's libraries of the ffi dialect have functions without the prefix, too. */
+    if (!address && own && (ffi || has_prefix || names == MB_NAMES_AS_TVM))
+      address = prefixed(before, "", name, has_prefix ? own : 0, names);
+  }
+  return address;
 }
 
 /* Whether any name is the prefix's own. Where no library is of just this prefix, a name that starts with it may be
@@ -110,7 +129,7 @@ static bool is_announced(const char *prefix) {
   pthread_mutex_lock(&symbols_lock);
   bool found = length && is_of_longer_prefix(prefix, length - 1);
   for (size_t i = 0; !found && (item = mb_map_next(&symbols, &i));)
-    found = strncmp(item->key, prefix, length) == 0 && !is_of_longer_prefix(item->key, 0);
+    found = strncmp(without_ffi(item->key), prefix, length) == 0 && !is_of_longer_prefix(item->key, 0);
   pthread_mutex_unlock(&symbols_lock);
   return found;
 }
@@ -178,7 +197,8 @@ struct parts {
   const uint8_t *blob;
   const uint8_t *table;
   const uint8_t *record;
-  struct mb_context **context;
+  struct mb_context **context, **ffi_context;
+  enum mb_form form; /* of the blob */
 };
 
 struct system_library {
@@ -195,11 +215,15 @@ static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* These carry the prefix and are not shared with other libraries. */
 static struct parts parts_of(const char *prefix) {
+  void *found[PARTS];
+  for (size_t i = 0; i < PARTS; i++) found[i] = prefixed("", prefix, part_names[i], 0, MB_NAMES_AS_TVM);
   return (struct parts){
-      .blob = prefixed(prefix, BLOB_NAME, MB_NAMES_AS_TVM),
-      .table = prefixed(prefix, MB_FUNCTION_TABLE_SYMBOL, MB_NAMES_AS_TVM),
-      .record = prefixed(prefix, RECORD_NAME, MB_NAMES_AS_TVM),
-      .context = prefixed(prefix, CONTEXT_NAME, MB_NAMES_AS_TVM),
+      .blob = found[found[BLOB] ? BLOB : FFI_BLOB],
+      .table = found[TABLE],
+      .record = found[RECORD],
+      .context = found[CONTEXT],
+      .ffi_context = found[FFI_CONTEXT],
+      .form = found[BLOB] || !found[FFI_BLOB] ? MB_CLASSIC : MB_FFI,
   };
 }
 
@@ -221,6 +245,7 @@ static int find_blob(const struct parts *parts, const struct record *record, str
   library->index_expected = record->flags & MB_NOTE_HAS_INDEX;
   library->has_blob = parts->blob != NULL;
   library->blob = parts->blob;
+  library->blob_form = parts->form;
   if (!library->has_blob)
     return library->index_expected
                ? mb_fail_format("index_footer", MB_UNKNOWN, MB_UNKNOWN,
@@ -264,7 +289,7 @@ static int add_plugins(const char *prefix, struct mb_library *library) {
     status = mb_carried_add(library, found[i].name + strlen(prefix), found[i].address, room_at(found[i].address));
   free(found);
   free(start);
-  if (!status) mb_plugin_carried_devices(library);
+  if (!status) (void)mb_plugin_carried_devices(library, 0);
   return status;
 }
 
@@ -284,15 +309,17 @@ static int make_root(struct system_library *system, enum mb_system_names names) 
 }
 
 static bool is_same(const struct parts *a, const struct parts *b) {
-  return a->blob == b->blob && a->table == b->table && a->record == b->record && a->context == b->context;
+  return a->blob == b->blob && a->table == b->table && a->record == b->record && a->context == b->context &&
+         a->ffi_context == b->ffi_context;
 }
 
 /* Kernels ask the context that was made first; it leads to the imports of the other one's modules too. */
 static void set_context(struct system_library *system, const struct system_library *other) {
   if (other && is_same(&other->parts, &system->parts)) {
     mb_library_join(other->library, system->library);
-  } else if (system->parts.context) {
-    *system->parts.context = &system->library->context;
+  } else {
+    if (system->parts.context) *system->parts.context = &system->library->context;
+    if (system->parts.ffi_context) *system->parts.ffi_context = &system->library->context;
   }
 }
 

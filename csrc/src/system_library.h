@@ -12,8 +12,9 @@ enum mb_system_names {
   MB_NAMES_AS_TVM,    /* as TVM does: with its prefix, else as they are, whosever they are */
 };
 
-/* Address of the symbol `prefix``name`, else of `name`; NULL if neither was announced, or is another's. */
-void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_names names);
+/* Address of the symbol `prefix``name`, else of `name`; NULL if neither was announced, or is another's. Where there is none,
+ * that of a function of the ffi dialect: then *form becomes MB_FFI. */
+void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_names names, unsigned char *form);
 
 /* The global function "runtime.SystemLib" (prefix="") -> module, which exists whatever was announced. */
 int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource);

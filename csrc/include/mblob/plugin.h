@@ -84,6 +84,21 @@ typedef struct mblob_host {
 
   /* For `open`: the functions that the module has, for errors and lists; optional. Borrowed until `close`. */
   void (*names)(struct mblob_module *module, const char *const *names, size_t count);
+
+  /* The runtime's own function of one of TVM's names (TVMBackendAllocWorkspace, ...); NULL: it has none. */
+  void *(*symbol)(const char *name);
+  /* The status of the last error of this thread, and how many errors there were: whether a callee recorded one. */
+  int (*last_status)(void);
+  uint64_t (*error_count)(void);
+  /* As mblob_function_create; and the resource of a function that was created with `call`, NULL of others. */
+  int (*function_create)(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,
+                         struct mblob_function **out);
+  void *(*function_resource)(const struct mblob_function *function, TVMPackedCFunc call);
+  /* A reference to what is counted (function, module, array, container); nothing for other codes. */
+  void (*value_retain)(TVMValue value, int code);
+  void (*value_release)(TVMValue value, int code);
+  /* A counted array over memory of another, compact; `release(owner)` at its end. On failure the owner stays the caller's. */
+  int (*array_view)(const DLTensor *tensor, void *owner, void (*release)(void *owner), DLTensor **out);
 } mblob_host;
 
 /* How modules of one type key come to life. */
@@ -136,6 +151,20 @@ typedef struct mblob_device_api {
   int (*stream_wait)(int device_id, void *stream, void *other); /* work given to `stream` from now on waits for `other` */
 } mblob_device_api;
 
+/* Another calling convention than TVMValue and type codes, for whole libraries: that of TVM 0.21 and later. */
+typedef struct mblob_convention {
+  uint32_t struct_size;
+  /* Address of the function that libraries of that form (0: TVM 0.21, 1: later) know as `name`; NULL: none. */
+  void *(*symbol)(int form, const char *name);
+  /* Call compiled code at `address`, which errors call `name`. `external`: it uses the tvm_ffi of the process. `ret` goes to
+   * host->return_value. */
+  int (*call)(int form, int external, void *address, const char *name, const TVMValue *args, const int *codes, int count,
+              void *ret);
+  /* A function as an object of tvm_ffi, and back: the caller owns a reference of the result. */
+  int (*object_of_function)(struct mblob_function *function, void **out);
+  int (*function_of_object)(void *object, struct mblob_function **out);
+} mblob_convention;
+
 /* The texts come first and inside the struct: they are read from the file, before any of its code runs. */
 typedef struct mblob_plugin {
   uint32_t abi_version; /* MBLOB_PLUGIN_ABI */
@@ -152,6 +181,7 @@ typedef struct mblob_plugin {
   const mblob_runtime *runtimes;
   const mblob_device_api *device_apis;
   uint32_t runtime_count, device_api_count;
+  const mblob_convention *convention; /* of the plug-in "ffi"; NULL, or not there (struct_size), of others */
 } mblob_plugin;
 
 /* At file scope: MBLOB_PLUGIN(toy) = {MBLOB_PLUGIN_ABI, sizeof(mblob_plugin), "toy", "1.0", ...}; */

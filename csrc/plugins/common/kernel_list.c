@@ -60,10 +60,33 @@ static bool read_types(struct mb_cursor *c, struct mb_kernel *kernel) {
   return true;
 }
 
+/* Tags of TVM 0.24 and later that are no argument of the launch. Launches here are ordered one after the other and take blocks
+ * of any size, so there is nothing to do about these two. */
+static bool is_hint(struct mb_slice tag) {
+  return mb_slice_is(tag, "tirx.use_programtic_dependent_launch") || mb_slice_is(tag, "tirx.use_required_block_dimension");
+}
+
+static unsigned tag_of(struct mb_slice text) {
+  unsigned tag = 0;
+  if (mb_slice_is(text, "tirx.use_dyn_shared_memory")) return MB_SHARED_BYTES; /* the name from TVM 0.24 on */
+  while (tag < MB_LAUNCH_TAGS && !mb_slice_is(text, mb_launch_tag_names[tag])) tag++;
+  return tag;
+}
+
 static const char *problem_of(unsigned tag, unsigned seen, bool is_last) {
   if (tag == MB_LAUNCH_TAGS) return "is not known";
   if (seen & 1u << tag) return "comes twice";
   return tag == MB_SHARED_BYTES && !is_last ? "must be the last" : NULL;
+}
+
+/* Of `count` tags where the cursor stands, which does not move. */
+static bool only_hints_follow(const struct mb_cursor *c, uint64_t count) {
+  struct mb_cursor ahead = *c;
+  struct mb_slice text;
+  while (count && mb_left(&ahead) >= 8 && mb_u64_at(ahead.data + ahead.pos) <= mb_left(&ahead) - 8 &&
+         mb_read_string(&ahead, &text, "") && is_hint(text))
+    count--;
+  return !count;
 }
 
 static bool read_tags(struct mb_cursor *c, struct mb_kernel *kernel) {
@@ -73,10 +96,10 @@ static bool read_tags(struct mb_cursor *c, struct mb_kernel *kernel) {
   for (uint64_t i = 0; i < count; i++) {
     struct mb_slice text;
     uint64_t start = c->pos;
-    unsigned tag = 0;
     if (!mb_read_string(c, &text, "kernel: launch tag")) return false;
-    while (tag < MB_LAUNCH_TAGS && !mb_slice_is(text, mb_launch_tag_names[tag])) tag++;
-    const char *problem = problem_of(tag, seen, i + 1 == count);
+    if (is_hint(text)) continue;
+    const unsigned tag = tag_of(text);
+    const char *problem = problem_of(tag, seen, only_hints_follow(c, count - i - 1));
     if (problem)
       note(kernel, start, "launch tag '%.*s' %s; expected blockIdx.x, .y, .z, threadIdx.x, .y, .z, each once, and "
            "tir.use_dyn_shared_memory last", (int)(text.size < 64 ? text.size : 64), (const char *)text.data, problem);
@@ -87,19 +110,36 @@ static bool read_tags(struct mb_cursor *c, struct mb_kernel *kernel) {
   return true;
 }
 
-static bool read_kernel(struct mb_cursor *c, struct mb_kernel *kernel) {
+/* 1: the parameter is a descriptor of CUDA's tensor maps, which the host code would have to make. */
+static bool read_extra_tags(struct mb_cursor *c, struct mb_kernel *kernel) {
+  uint64_t count;
+  uint32_t extra;
+  if (!mb_read_count(c, &count, 4, "kernel: arg_extra_tags")) return false;
+  if (count && count != kernel->type_count)
+    note(kernel, c->pos, "%llu extra tags for %zu parameters, expected as many or none", (unsigned long long)count,
+         kernel->type_count);
+  for (uint64_t i = 0; i < count; i++) {
+    if (!mb_read_u32(c, &extra, "kernel: arg_extra_tags")) return false;
+    if (extra)
+      note(kernel, c->pos - 4, "parameter %llu has the extra tag %u (1: a tensor map), which cannot be passed here",
+           (unsigned long long)i, extra);
+  }
+  return true;
+}
+
+static bool read_kernel(struct mb_cursor *c, bool ffi, struct mb_kernel *kernel) {
   struct mb_slice name, unused;
   if (!mb_read_key(c, &name, "kernel: name")) return false;
   kernel->name = copy_text(name);
   /* The name inside is empty in all releases; the key is the kernel's. */
   return kernel->name && mb_read_string(c, &unused, "kernel: inner name") && read_types(c, kernel) &&
-         read_tags(c, kernel);
+         read_tags(c, kernel) && (!ffi || read_extra_tags(c, kernel));
 }
 
-int mb_kernel_list_read(struct mb_cursor *c, struct mb_kernel_list *out) {
+int mb_kernel_list_read(struct mb_cursor *c, bool ffi, struct mb_kernel_list *out) {
   uint64_t count;
   *out = (struct mb_kernel_list){0};
-  if (!mb_read_count(c, &count, 32, "functions")) return MBLOB_E_FORMAT;
+  if (!mb_read_count(c, &count, ffi ? 40 : 32, "functions")) return MBLOB_E_FORMAT;
   out->items = calloc((size_t)count + 1, sizeof(*out->items));
   out->names = calloc((size_t)count + 1, sizeof(*out->names));
   if (!out->items || !out->names) {
@@ -111,7 +151,7 @@ int mb_kernel_list_read(struct mb_cursor *c, struct mb_kernel_list *out) {
     struct mb_kernel *kernel = &out->items[out->count];
     uint64_t start = c->pos;
     kernel->index = out->count++;
-    if (!read_kernel(c, kernel))
+    if (!read_kernel(c, ffi, kernel))
       status = MBLOB_E_FORMAT;
     else if (mb_map_get(&out->by_name, kernel->name))
       status = mb_fail_format("payload", (int64_t)start, c->entry, "kernel '%s' is listed twice", kernel->name);

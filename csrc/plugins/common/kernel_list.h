@@ -4,6 +4,7 @@
 #define MB_PLUGIN_COMMON_KERNEL_LIST_H
 
 #include <mblob.h>
+#include <string.h>
 
 #include "bytes.h"
 #include "map.h"
@@ -31,9 +32,12 @@ struct mb_kernel_list {
   struct mb_map by_name; /* name -> struct mb_kernel * */
 };
 
-/* Read the field where the cursor stands. On failure (recorded) nothing is left to free. A kernel with types or launch tags that do
+/* Whether payloads of a module have the form of the ffi dialect (TVM 0.21 and later). */
+static inline bool mb_is_ffi(const mblob_module_info *info) { return info->dialect && strcmp(info->dialect, "ffi") == 0; }
+
+/* Read the field where the cursor stands; `ffi`: a number for each parameter follows the tags. On failure (recorded) nothing is left to free. A kernel with types or launch tags that do
  * not exist is no failure: the others of the module work. */
-int mb_kernel_list_read(struct mb_cursor *c, struct mb_kernel_list *out);
+int mb_kernel_list_read(struct mb_cursor *c, bool ffi, struct mb_kernel_list *out);
 void mb_kernel_list_free(struct mb_kernel_list *list);
 /* MBLOB_E_FORMAT: the kernel is declared with types or tags that do not exist. Before everything else that is done with it. */
 int mb_kernel_check(const struct mb_kernel *kernel);

@@ -13,7 +13,7 @@ static int read_payload(struct cuda_module *module, const mblob_module_info *inf
   struct mb_cursor c = {info->payload, 0, info->payload_size, (int64_t)info->index};
   struct mb_slice fmt;
   if (!mb_read_string(&c, &fmt, "cuda: fmt")) return MBLOB_E_FORMAT;
-  int status = mb_kernel_list_read(&c, &module->list);
+  int status = mb_kernel_list_read(&c, mb_is_ffi(info), &module->list);
   if (status) return status;
   if (!mb_read_string(&c, &module->code, "cuda: data")) return MBLOB_E_FORMAT;
   if (mb_left(&c))
@@ -22,9 +22,6 @@ static int read_payload(struct cuda_module *module, const mblob_module_info *inf
 }
 
 int cuda_module_open(const mblob_host *host, const mblob_module_info *info, void **self) {
-  if (info->dialect && strcmp(info->dialect, "classic") != 0)
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "cuda: a module of the %s dialect (TVM 0.21 and later) cannot be run here",
-                   info->dialect);
   struct cuda_module *module = calloc(1, sizeof(*module));
   if (!module) return mb_fail_memory(sizeof(*module));
   if (asprintf(&module->name, "module %llu of %s", (unsigned long long)info->index,

@@ -120,8 +120,8 @@ static int read_spirv(struct mb_cl_payload *p, struct mb_cursor *c) {
 
 /* ---- the whole -------------------------------------------------------------------------------- */
 
-static int read_kernels(struct mb_cl_payload *p, struct mb_cursor *c) {
-  int status = mb_kernel_list_read(c, &p->kernels);
+static int read_kernels(struct mb_cl_payload *p, bool ffi, struct mb_cursor *c) {
+  int status = mb_kernel_list_read(c, ffi, &p->kernels);
   if (status) return status;
   const size_t count = (size_t)p->kernels.count;
   p->parts = calloc(count + 1, sizeof(*p->parts));
@@ -147,7 +147,7 @@ static bool has_format(const struct mb_cursor *c, struct mb_slice *format) {
   return format->size && format->size <= 32;
 }
 
-int mb_cl_payload_read(const void *data, uint64_t size, struct mb_cl_payload *out) {
+int mb_cl_payload_read(const void *data, uint64_t size, bool ffi, struct mb_cl_payload *out) {
   struct mb_cursor c = {.data = data, .pos = 0, .end = size, .entry = MB_UNKNOWN};
   struct mb_slice format = {NULL, 0};
   *out = (struct mb_cl_payload){0};
@@ -159,7 +159,7 @@ int mb_cl_payload_read(const void *data, uint64_t size, struct mb_cl_payload *ou
     c.pos = 8 + format.size;
   }
   out->form = !formatted ? MB_CL_SPIRV : is_binary(format) ? MB_CL_BINARY : MB_CL_SOURCE;
-  int status = read_kernels(out, &c);
+  int status = read_kernels(out, ffi, &c);
   if (!status) status = formatted ? read_data(out, &c) : read_spirv(out, &c);
   if (status || c.pos == size) return status;
   return mb_fail_format("payload", (int64_t)c.pos, MB_UNKNOWN, "opencl: %llu bytes are left over",

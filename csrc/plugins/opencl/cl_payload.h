@@ -25,8 +25,8 @@ struct mb_cl_payload {
   uint64_t *part_of; /* by the index of the kernel: which part has it; UINT64_MAX: none, see mb_cl_payload_check */
 };
 
-/* `data` must live as long as `out`, which must be freed, also after an error. */
-int mb_cl_payload_read(const void *data, uint64_t size, struct mb_cl_payload *out);
+/* `ffi`: of that dialect. `data` must live as long as `out`, which must be freed, also after an error. */
+int mb_cl_payload_read(const void *data, uint64_t size, bool ffi, struct mb_cl_payload *out);
 /* MBLOB_E_FORMAT: a kernel that is declared with types or tags that do not exist, or has no program. The others work. */
 int mb_cl_payload_check(const struct mb_cl_payload *payload, const struct mb_kernel *kernel);
 void mb_cl_payload_free(struct mb_cl_payload *payload);

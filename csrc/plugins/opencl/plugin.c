@@ -21,7 +21,7 @@ static int open_module(const mblob_host *host, const struct mblob_module_info *i
   struct mb_cl_module *m = calloc(1, sizeof(*m));
   *self = NULL;
   if (!m) return mb_fail_memory(sizeof(*m));
-  int status = mb_cl_payload_read(info->payload, info->payload_size, &m->payload);
+  int status = mb_cl_payload_read(info->payload, info->payload_size, mb_is_ffi(info), &m->payload);
   if (!status) {
     const size_t parts = (size_t)m->payload.part_count, kernels = (size_t)m->payload.kernels.count;
     m->locks = calloc(parts + 1, sizeof(*m->locks));

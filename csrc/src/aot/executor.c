@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "aot/executor.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "aot/metadata.h"
@@ -142,13 +143,21 @@ static int set_params(struct aot_executor *e, const struct mb_stored_arrays *par
   return status;
 }
 
+/* Which of them, for errors: "input 'data'". */
+#define LABEL 96
+static const char *label_of(const struct mb_names *names, size_t i, char label[LABEL]) {
+  (void)snprintf(label, LABEL, "%s '%.80s'", names->kind, names->names[i]);
+  return label;
+}
+
 /* ---- methods --------------------------------------------------------------------------------- */
 
 /* Memory that set_input_zero_copy lent is left as it is: it may be read-only. */
 static int assign_input(struct aot_executor *e, size_t i, const DLTensor *from) {
   DLTensor *to = e->arrays[i], *own = NULL;
+  char label[LABEL];
   int status = mb_array_is_view(to) ? mb_tensor_new(to->device, to->ndim, to->shape, to->dtype, &own) : MBLOB_OK;
-  if (!status) status = mb_tensor_assign(e->inputs.names[i], own ? own : to, from);
+  if (!status) status = mb_tensor_assign(label_of(&e->inputs, i, label), own ? own : to, from);
   if (!own) return status;
   mb_array_release(status ? own : to);
   if (!status) put(e, i, own);
@@ -169,12 +178,13 @@ static int set_input(void *object, struct mb_call *call) {
 static int set_zero_copy(struct aot_executor *e, const struct mb_names *names, size_t first,
                          struct mb_call *call) {
   DLTensor *given = NULL, *view = NULL;
+  char label[LABEL];
   size_t i = 0;
   int status = mb_call_expect(call, 2, 2);
   if (!status) status = mb_names_argument(names, call, 0, &i);
   if (!status) status = mb_call_tensor(call, 1, &given);
   if (!status)
-    status = mb_tensor_borrow(names->names[i], e->arrays[first + i], given,
+    status = mb_tensor_borrow(label_of(names, i, label), e->arrays[first + i], given,
                               call->codes[1] == kTVMNDArrayHandle, &view);
   if (status) return status;
   mb_array_release(e->arrays[first + i]);
@@ -202,7 +212,8 @@ static int get(struct aot_executor *e, const struct mb_names *names, size_t firs
   DLTensor *array = e->arrays[first + i];
   if (call->count == 2) {
     status = mb_call_tensor(call, 1, &to);
-    return status ? status : mb_tensor_assign_output(names->names[i], to, array);
+    char label[LABEL];
+    return status ? status : mb_tensor_assign_output(label_of(names, i, label), to, array);
   }
   mb_array_retain(array);
   mb_call_return_array(call, array);

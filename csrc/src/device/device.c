@@ -47,8 +47,8 @@ static int unknown(int device_type) {
   const char *name = mb_device_name(device_type);
   list_known(known, sizeof(known));
   return mb_fail(MBLOB_E_INCOMPATIBLE,
-                 "no runtime for device type %d (%s) is in this process; there is: %s; plug-ins are looked for on "
-                 "MBLOB_PLUGIN_PATH and beside libmblob",
+                 "no runtime for device type %d (%s) is in this process; there is: %s; plug-ins are looked for in "
+                 "libraries, on MBLOB_PLUGIN_PATH and beside libmblob",
                  device_type, name ? name : "unknown", known);
 }
 
@@ -58,9 +58,21 @@ int mb_device_api(int device_type, const mblob_device_api **out) {
   *out = atomic_load_explicit(&apis[device_type], memory_order_acquire);
   if (*out) return MBLOB_OK;
   int status = mb_plugin_device_in_files(device_type);
-  if (status) return status;
-  *out = atomic_load(&apis[device_type]);
-  return *out ? MBLOB_OK : unknown(device_type);
+  /* Those that libraries carry were started as these were opened: where one is not there, it failed. */
+  if (!mb_device_registered(device_type) && !status) status = mb_plugin_device_carried(device_type);
+  *out = mb_device_registered(device_type);
+  return *out ? MBLOB_OK : status ? status : unknown(device_type);
+}
+
+int mblob_device_type(const char *name, int *out) {
+  if (!name || !out) return mb_fail(MBLOB_E_ARGUMENT, "mblob_device_type: an argument is NULL");
+  for (int i = kDLCPU; i < 2 * KINDS; i++) { /* twice: what starts a plug-in comes last */
+    const mblob_device_api *api = atomic_load(&apis[*out = i % KINDS]);
+    const char *own = mb_device_name(*out);
+    if (i > KINDS) (void)mb_device_api(*out, &api);
+    if ((own && strcmp(own, name) == 0) || (api && strcmp(api->name, name) == 0)) return MBLOB_OK;
+  }
+  return mb_fail(MBLOB_E_NOT_FOUND, "no kind of device is called '%s'", name);
 }
 
 static int check_id(const mblob_device_api *api, int device_id) {

@@ -7,6 +7,7 @@
 #include "array.h"
 #include "device/device.h"
 #include "device/names.h"
+#include "dtype.h"
 #include "error.h"
 #include "function_table.h"
 
@@ -26,7 +27,7 @@ int mb_tensor_is_on(const char *what, DLDevice device, const DLTensor *given) {
 
 int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *given) {
   char want[MB_DTYPE_TEXT], have[MB_DTYPE_TEXT], want_shape[MB_SHAPE_TEXT], have_shape[MB_SHAPE_TEXT];
-  if (memcmp(&expected->dtype, &given->dtype, sizeof(DLDataType)) != 0)
+  if (!mb_dtype_takes(expected->dtype, given->dtype))
     return mb_fail(MBLOB_E_ARGUMENT, "%s: expected %s, found %s", what, mb_dtype_text(expected->dtype, want),
                    mb_dtype_text(given->dtype, have));
   if (expected->ndim != given->ndim ||
@@ -72,6 +73,7 @@ int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bo
   if (!status) status = mb_tensor_is_on(what, like->device, given);
   if (status) return status;
   DLTensor view = *given;
+  view.dtype = like->dtype; /* as kernels know it */
   bool host = mb_device_is_host((int)given->device.device_type);
   if (host) view.data = (char *)given->data + given->byte_offset;
   view.byte_offset = 0;
@@ -93,9 +95,11 @@ int mb_tensor_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dt
 
 const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]) {
   static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+  const char *small = mb_dtype_small_float(dtype);
   if (dtype.code == kDLUInt && dtype.bits == 1 && dtype.lanes == 1) return "bool";
+  if (dtype.code == kDLOpaqueHandle && dtype.lanes <= 1) return dtype.bits ? "handle" : "void";
   const char *name = dtype.code < sizeof(names) / sizeof(*names) ? names[dtype.code] : "custom";
-  int used = snprintf(text, MB_DTYPE_TEXT, "%s%d", name, dtype.bits);
+  int used = small ? snprintf(text, MB_DTYPE_TEXT, "%s", small) : snprintf(text, MB_DTYPE_TEXT, "%s%d", name, dtype.bits);
   if (dtype.lanes != 1) (void)snprintf(text + used, MB_DTYPE_TEXT - (size_t)used, "x%d", dtype.lanes);
   return text;
 }

@@ -257,9 +257,10 @@ static int fill_entries(struct check *c) {
   struct mb_graph *g = c->graph;
   const size_t count = t->storages.count;
   if (t->dtypes.count != count || t->shape_ends.count != count ||
-      (t->devices.count && t->devices.count != count))
-    return WRONG("attrs: %zu storage ids, %zu types, %zu shapes, %zu devices; expected one of each per value",
-                 count, t->dtypes.count, t->shape_ends.count, t->devices.count);
+      (t->devices.count && t->devices.count != count) || (t->scopes.count && t->scopes.count != count))
+    return WRONG(
+        "attrs: %zu storage ids, %zu types, %zu shapes, %zu devices, %zu storage scopes; expected one of each per value",
+        count, t->dtypes.count, t->shape_ends.count, t->devices.count, t->scopes.count);
   g->entry_count = (uint32_t)count;
   int status = MBLOB_OK;
   for (uint32_t i = 0; !status && i < g->entry_count; i++) status = fill_entry(c, i);

@@ -126,12 +126,11 @@ static bool read_dtype(struct reader *r, struct mb_numbers *list) {
 /* Only plain memory: "", "global" and what begins so, except textures of GPUs. */
 static bool read_scope(struct reader *r, struct mb_numbers *list) {
   struct mb_slice text;
-  (void)list;
   if (!mb_json_string(&r->j, &text)) return false;
   bool global = text.size == 0 || (text.size >= 6 && memcmp(text.data, "global", 6) == 0);
   if (!global || memmem(text.data, (size_t)text.size, "texture", 7))
     return wrong(r, "a storage scope that host memory does not have: '%.*s'", text);
-  return true;
+  return add(r, list, 0); /* they are counted */
 }
 
 static bool read_text(struct reader *r, char **out) {
@@ -157,34 +156,28 @@ static bool read_quoted(struct reader *r, uint64_t *out) {
 
 /* ---- nodes ---- */
 
-enum { HAS_FUNCTION = 1, HAS_INPUTS = 2, HAS_OUTPUTS = 4, HAS_FLATTEN = 8, HAS_ALL = 15 };
-
 static bool read_node_attributes(struct reader *r, struct mb_text_node *node) {
+  static const char keys[][16] = {"func_name", "num_inputs", "num_outputs", "flatten_data"};
+  enum { KEYS = sizeof(keys) / sizeof(*keys), ALL = (1 << KEYS) - 1 };
+  uint64_t flatten = 0, *const numbers[KEYS] = {NULL, &node->input_count, &node->output_count, &flatten};
   unsigned found = 0;
-  uint64_t flatten = 0;
   struct mb_slice key;
   if (!mb_json_begin_object(&r->j)) return false;
   while (next_key(r, &key)) {
+    unsigned i = 0;
     bool ok;
-    if (mb_json_is(key, "func_name")) {
-      ok = read_text(r, &node->function);
-      found |= HAS_FUNCTION;
-    } else if (mb_json_is(key, "num_inputs")) {
-      ok = read_quoted(r, &node->input_count);
-      found |= HAS_INPUTS;
-    } else if (mb_json_is(key, "num_outputs")) {
-      ok = read_quoted(r, &node->output_count);
-      found |= HAS_OUTPUTS;
-    } else if (mb_json_is(key, "flatten_data")) {
-      ok = read_quoted(r, &flatten);
-      found |= HAS_FLATTEN;
-    } else {
+    while (i < KEYS && !mb_json_is(key, keys[i])) i++;
+    if (i == KEYS)
       ok = mb_json_skip(&r->j);
-    }
+    else if (found & 1u << i)
+      ok = wrong_key(r, "the key '%.*s' twice", key);
+    else
+      ok = i ? read_quoted(r, numbers[i]) : read_text(r, &node->function);
     if (!ok) return false;
+    found |= i < KEYS ? 1u << i : 0;
   }
   node->flatten = flatten != 0;
-  if (r->j.error || node->is_input || found == HAS_ALL) return !r->j.error;
+  if (r->j.error || node->is_input || found == ALL) return !r->j.error;
   return mb_json_fail(&r->j, "an operator needs func_name, num_inputs, num_outputs and flatten_data");
 }
 
@@ -207,7 +200,7 @@ static bool read_links(struct reader *r, struct mb_numbers *list, item_reader it
 /* Attributes may come before the op, which says whether they must be complete: they are read last. */
 static bool read_node_keys(struct reader *r, struct mb_text_node *node) {
   struct mb_json attributes = {0};
-  bool has_op = false, has_inputs = false, has_attributes = false;
+  bool has_op = false, has_inputs = false, has_controls = false, has_attributes = false;
   struct mb_slice key;
   if (!mb_json_begin_object(&r->j)) return false;
   while (next_key(r, &key)) {
@@ -221,7 +214,9 @@ static bool read_node_keys(struct reader *r, struct mb_text_node *node) {
                       : read_links(r, &r->text->links, read_entry, &node->inputs);
       has_inputs = true;
     } else if (mb_json_is(key, "control_deps")) {
-      ok = read_links(r, &r->text->controls, read_number, &node->after);
+      ok = has_controls ? wrong_key(r, "the key '%.*s' twice", key)
+                        : read_links(r, &r->text->controls, read_number, &node->after);
+      has_controls = true;
     } else if (mb_json_is(key, "attrs") || mb_json_is(key, "attr")) {
       attributes = r->j;
       ok = has_attributes ? wrong_key(r, "the key '%.*s' twice", key) : mb_json_skip(&r->j);
@@ -321,7 +316,7 @@ static bool read_graph_attributes(struct reader *r) {
                          {"storage_id", "list_int", &t->storages, read_number, true, false},
                          {"shape", "list_shape", &t->shape_ends, read_shape, true, false},
                          {"device_index", "list_int", &t->devices, read_number, false, false},
-                         {"storage_scope", "list_str", NULL, read_scope, false, false}};
+                         {"storage_scope", "list_str", &t->scopes, read_scope, false, false}};
   return read_attributes(r, parts, sizeof(parts) / sizeof(*parts));
 }
 
@@ -379,7 +374,8 @@ void mb_graph_text_free(struct mb_graph_text *t) {
     free(t->nodes[i].function);
   }
   struct mb_numbers *lists[] = {&t->links,  &t->controls, &t->inputs,  &t->outputs,    &t->rows,
-                                &t->dtypes, &t->storages, &t->devices, &t->shape_ends, &t->extents};
+                                &t->dtypes, &t->storages, &t->devices, &t->scopes,     &t->shape_ends,
+                                &t->extents};
   for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++) free(lists[i]->items);
   free(t->nodes);
   *t = (struct mb_graph_text){0};

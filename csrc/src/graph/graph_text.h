@@ -39,6 +39,7 @@ struct mb_graph_text {
   struct mb_numbers dtypes; /* code, bits << 8, lanes << 16 */
   struct mb_numbers storages;
   struct mb_numbers devices;    /* device types; empty if the graph names none */
+  struct mb_numbers scopes;     /* one number per storage scope, which says nothing more */
   struct mb_numbers shape_ends; /* in `extents`; a shape starts where the one before ends */
   struct mb_numbers extents;
 };

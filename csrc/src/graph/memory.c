@@ -47,6 +47,18 @@ static void move(struct mb_graph_executor *x, uint32_t root, enum mb_memory_kind
   x->schedule = NULL;
 }
 
+/* What failed says of which value it was. */
+static int told(const struct mb_graph_executor *x, const char *what, uint32_t entry, int status) {
+  char label[MB_GRAPH_LABEL];
+  if (status) mb_error_prefix(mb_graph_label(&x->graph, what, entry, label));
+  return status;
+}
+
+static int copy_of(const struct mb_graph_executor *x, const char *what, uint32_t entry, const DLTensor *from,
+                   const DLTensor *to) {
+  return told(x, what, entry, mb_device_copy_tensor(from, to, x->graph.entries[entry].size, NULL));
+}
+
 /* Move a root to the pool of its storage; what it holds is kept if `keep`. */
 static int make_own(struct mb_graph_executor *x, uint32_t root, bool keep) {
   const struct mb_graph_entry *e = &x->graph.entries[root];
@@ -54,11 +66,7 @@ static int make_own(struct mb_graph_executor *x, uint32_t root, bool keep) {
   DLTensor **pool = &x->pools[e->storage];
   const DLDevice device = x->views[root].device;
   int status = *pool ? MBLOB_OK : mb_graph_pool_new(device, x->pool_sizes[e->storage], pool);
-  if (status) {
-    char label[MB_GRAPH_LABEL];
-    mb_error_prefix(mb_graph_label(&x->graph, "graph: memory of", root, label));
-    return status;
-  }
+  if (status) return told(x, "graph: memory of", root, status);
   if (keep && x->views[root].data) status = mb_device_copy_tensor(&x->views[root], *pool, e->size, NULL);
   if (!status) move(x, root, MB_OWN, (*pool)->data, NULL);
   return status;
@@ -90,7 +98,7 @@ static int place_parameter(struct mb_graph_executor *x, uint32_t root, DLTensor 
     return MBLOB_OK;
   }
   int status = make_own(x, root, false);
-  if (!status) status = mb_device_copy_tensor(array, &x->views[root], x->graph.entries[root].size, NULL);
+  if (!status) status = copy_of(x, "graph: parameter", root, array, &x->views[root]);
   mb_array_release(array);
   return status;
 }
@@ -218,13 +226,13 @@ int mb_graph_set_input(struct mb_graph_executor *x, uint32_t input, const DLTens
   size_t size = 0;
   int status = check_value(x, "input", entry, value, &size);
   if (!status) status = make_own(x, entry, false);
-  return status ? status : mb_device_copy_tensor(value, &x->views[entry], size, NULL);
+  return status ? status : copy_of(x, "graph: input", entry, value, &x->views[entry]);
 }
 
 int mb_graph_copy_out(const struct mb_graph_executor *x, const char *what, uint32_t entry, DLTensor *to) {
   size_t size = 0;
   int status = check_value(x, what, entry, to, &size);
-  return status ? status : mb_device_copy_tensor(&x->views[entry], to, size, NULL);
+  return status ? status : copy_of(x, what, entry, &x->views[entry], to);
 }
 
 static int bind(struct mb_graph_executor *x, const char *what, uint32_t entry, DLTensor *value,

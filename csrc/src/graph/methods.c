@@ -124,7 +124,7 @@ MB_GRAPH_METHOD(run) {
   if (status || !call->count) return status ? status : mb_graph_run(x);
   status = mb_call_int(call, 0, &threads);
   if (!status && (threads < 0 || threads > INT32_MAX))
-    return mb_fail(MBLOB_E_ARGUMENT, "%lld threads, expected 0 or more", (long long)threads);
+    return mb_fail(MBLOB_E_ARGUMENT, "%lld threads, expected 0 to %d", (long long)threads, INT32_MAX);
   return status ? status : mb_graph_run_parallel(x, (int)threads);
 }
 

@@ -75,13 +75,39 @@ enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key
   return status ? MB_BROKEN : MB_PRESENT;
 }
 
-void mb_plugin_carried_devices(struct mb_library *library) {
+/* Whether it can be used, has the name, NULL for any, and brings the device: 0 for any one, -1 for any or none. */
+static bool is_one(const struct mb_carried *one, const char *name, int device_type) {
+  return !*one->head.problem && (!name || strcmp(one->head.name, name) == 0) &&
+         (device_type > 0 ? mb_plugin_lists_number(one->head.devices, device_type) : device_type || *one->head.devices);
+}
+
+static struct mb_carried *find(const struct mb_library *library, const char *name, int device_type) {
+  struct mb_carried *one = library->carried;
+  while (one && !is_one(one, name, device_type)) one = one->next;
+  return one;
+}
+
+int mb_plugin_carried_devices(struct mb_library *library, int device_type) {
   bool started = false;
+  int status = MBLOB_OK;
   pthread_mutex_lock(&carried_lock);
-  for (struct mb_carried *one = library->carried; one; one = one->next)
-    started |= *one->head.devices && !*one->head.problem && !mb_plugin_first(one->head.name) && !start(library, one);
+  for (struct mb_carried *one = library->carried; one; one = one->next) {
+    if (!is_one(one, NULL, device_type) || mb_plugin_first(one->head.name)) continue;
+    int failed = start(library, one);
+    started |= !failed;
+    if (failed) status = failed;
+  }
   pthread_mutex_unlock(&carried_lock);
   if (started) mb_library_retain(library);
+  return status;
+}
+
+int mb_plugin_device_carried(int device_type) {
+  struct mb_library *library = mb_plugin_carrier(NULL, device_type);
+  if (!library) return MBLOB_OK;
+  int status = mb_plugin_carried_devices(library, device_type);
+  mb_library_release(library);
+  return status;
 }
 
 int mb_carried_visit(const struct mb_library *library, mb_plugin_visitor visit, void *context) {
@@ -91,16 +117,12 @@ int mb_carried_visit(const struct mb_library *library, mb_plugin_visitor visit, 
   return result;
 }
 
-static struct mb_carried *named(const struct mb_library *library, const char *name) {
-  struct mb_carried *one = library->carried;
-  while (one && (*one->head.problem || strcmp(one->head.name, name) != 0)) one = one->next;
-  return one;
+bool mb_carried_has(const struct mb_library *library, const char *name, int device_type) {
+  return find(library, name, device_type) != NULL;
 }
 
-bool mb_carried_has(const struct mb_library *library, const char *name) { return named(library, name) != NULL; }
-
 int mb_carried_start(struct mb_library *library, const char *name, const mblob_plugin **out) {
-  struct mb_carried *one = named(library, name);
+  struct mb_carried *one = find(library, name, -1);
   pthread_mutex_lock(&carried_lock);
   int status = start(library, one);
   pthread_mutex_unlock(&carried_lock);

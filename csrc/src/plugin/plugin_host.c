@@ -6,6 +6,7 @@
 
 #include "array.h"
 #include "device/device.h"
+#include "host_symbols.h"
 #include "json_text.h"
 #include "plugin/plugins.h"
 #include "return_value.h"
@@ -55,6 +56,20 @@ static int module_function(mblob_module *module, const char *name, int query_imp
   return mblob_module_function(module, name, query_imports, out);
 }
 
+static int last_status(void) { return mblob_last_error_info()->status; }
+
+static void *function_resource(const mblob_function *function, TVMPackedCFunc call) {
+  bool is_one = function->kind == MB_CALLBACK && function->u.callback.call == call;
+  return is_one ? function->u.callback.resource : NULL;
+}
+
+/* What a plug-in makes a function of is an object of the ffi. */
+static int function_create(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize, mblob_function **out) {
+  int status = mblob_function_create(call, resource, finalize, out);
+  if (!status) (*out)->is_ffi = true;
+  return status;
+}
+
 static const mblob_host table = {
     .struct_size = sizeof(mblob_host),
     .abi_version = MBLOB_PLUGIN_ABI,
@@ -74,6 +89,14 @@ static const mblob_host table = {
     .array_release = mb_array_release,
     .parallel = parallel,
     .names = set_names,
+    .symbol = mb_host_symbol,
+    .last_status = last_status,
+    .error_count = mb_error_serial,
+    .function_create = function_create,
+    .function_resource = function_resource,
+    .value_retain = mb_value_retain,
+    .value_release = mb_value_release,
+    .array_view = mb_array_view,
 };
 
 const mblob_host *mb_plugin_host_table(void) { return &table; }

@@ -34,6 +34,11 @@ static int call(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, vo
   return status;
 }
 
+bool mb_plugin_has_function(const mblob_function *function) {
+  while (function->kind == MB_FORWARD) function = function->u.target;
+  return function->kind == MB_CALLBACK && function->u.callback.call == call;
+}
+
 static void give_back(void *resource) {
   struct bound *b = resource;
   if (b->instance->runtime->release) b->instance->runtime->release(b->instance->self, b->function);
@@ -55,7 +60,7 @@ static int open_module(void *context, const mblob_module_info *info, void **self
   }
   free(instance);
   char where[352];
-  status = mb_fail_returned(status, before, MBLOB_E_LOADER, "open of its plug-in");
+  status = mb_fail_opening(status, before, MBLOB_E_LOADER, "open of its plug-in");
   (void)snprintf(where, sizeof(where), "module %llu ('%.64s') of %.255s", (unsigned long long)info->index, info->type_key,
                  *info->path ? info->path : "a library in memory");
   mb_error_prefix(where);
@@ -74,7 +79,10 @@ static int find_function(void *self, const char *name, mblob_function **out) {
     *b = (struct bound){instance, function};
     atomic_fetch_add_explicit(&instance->users, 1, memory_order_relaxed);
     status = mblob_function_create(call, b, give_back, out);
-    if (!status) return MBLOB_OK;
+    if (!status) {
+      (*out)->alignment = 1; /* any; what it writes to is nowhere said, as of kernels */
+      return MBLOB_OK;
+    }
     atomic_fetch_sub_explicit(&instance->users, 1, memory_order_relaxed); /* the module holds another */
     free(b);
   } else {

@@ -32,9 +32,10 @@ void mb_plugin_read_head(struct mb_slice bytes, const char *symbol, struct mb_pl
                    MBLOB_PLUGIN_ABI);
     return;
   }
-  if (bytes.size < sizeof(mblob_plugin) || size < sizeof(mblob_plugin)) {
+  const size_t least = offsetof(mblob_plugin, convention); /* tables of before end there */
+  if (bytes.size < least || size < least) {
     (void)snprintf(out->problem, sizeof(out->problem), "its table has %llu bytes, expected at least %zu",
-                   (unsigned long long)(bytes.size < size ? bytes.size : size), sizeof(mblob_plugin));
+                   (unsigned long long)(bytes.size < size ? bytes.size : size), least);
     return;
   }
   char name[sizeof(out->name)];
@@ -148,14 +149,15 @@ const mblob_plugin *mb_plugin_first(const char *name) {
 int mb_plugin_start(const mblob_plugin *plugin, const char *origin) {
   struct mb_plugin_head head;
   mb_plugin_read_head((struct mb_slice){(const uint8_t *)plugin, sizeof(*plugin)}, MBLOB_PLUGIN_SYMBOL, &head);
-  if (*head.problem) return mb_fail(MBLOB_E_INCOMPATIBLE, "plug-in '%s' (%s): %s", head.name, origin, head.problem);
+  /* Of whatever version it is, its name is likely to be where this one has it. */
+  if (*head.problem) return broken(plugin, origin, head.problem);
   int status = check_tables(plugin, origin);
   if (status) return status;
   uint64_t before = mb_error_serial();
   status = plugin->start ? plugin->start(mb_plugin_host_table()) : MBLOB_OK;
   if (status) {
     char context[320];
-    status = mb_fail_returned(status, before, MBLOB_E_INCOMPATIBLE, "its start");
+    status = mb_fail_opening(status, before, MBLOB_E_INCOMPATIBLE, "its start");
     (void)snprintf(context, sizeof(context), "plug-in '%s' (%.255s)", head.name, origin);
     mb_error_prefix(context);
     return status;

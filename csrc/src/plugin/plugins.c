@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The last one registered comes first: it counts. */
 struct registered {
   struct registered *next;
   const mblob_plugin *plugin;
@@ -17,15 +18,15 @@ static int remember(const mblob_plugin *plugin) {
   struct registered *entry = malloc(sizeof(*entry));
   if (!entry) return mb_fail_memory(sizeof(*entry));
   pthread_mutex_lock(&registered_lock);
-  struct registered **end = &registered;
-  while (*end && strcmp((*end)->plugin->name, plugin->name) != 0) end = &(*end)->next;
-  if (*end) {
-    (*end)->plugin = plugin;
-    free(entry);
-  } else {
-    *entry = (struct registered){NULL, plugin};
-    *end = entry;
+  struct registered **old = &registered;
+  while (*old && strcmp((*old)->plugin->name, plugin->name) != 0) old = &(*old)->next;
+  if (*old) {
+    struct registered *replaced = *old;
+    *old = replaced->next;
+    free(replaced);
   }
+  *entry = (struct registered){registered, plugin};
+  registered = entry;
   pthread_mutex_unlock(&registered_lock);
   return MBLOB_OK;
 }
@@ -94,11 +95,25 @@ static int find_named(const char *name, const mblob_plugin **out, struct mb_libr
     if (strcmp(r->plugin->name, name) == 0) *out = r->plugin;
   pthread_mutex_unlock(&registered_lock);
   if (*out) return MBLOB_OK;
-  *carrier = mb_plugin_carrier(name);
+  *carrier = mb_plugin_carrier(name, -1);
   if (*carrier) return mb_carried_start(*carrier, name, out);
   enum mb_found found = mb_plugin_named_in_files(name, out);
   if (found == MB_BROKEN) return mblob_last_error_info()->status;
   return *out ? MBLOB_OK : mb_fail(MBLOB_E_NOT_FOUND, "there is no plug-in '%s'", name);
+}
+
+int mb_plugin_convention(const mblob_convention **out) {
+  const mblob_plugin *plugin;
+  struct mb_library *carrier; /* stays: what it brings along may be called at any time */
+  int status = find_named("ffi", &plugin, &carrier);
+  bool has_one = !status && plugin->struct_size >= sizeof(*plugin) && plugin->convention &&
+                 plugin->convention->struct_size >= sizeof(*plugin->convention);
+  *out = has_one ? plugin->convention : NULL;
+  if (has_one || (status && status != MBLOB_E_NOT_FOUND)) return status;
+  return mb_fail(MBLOB_E_INCOMPATIBLE,
+                 "libraries of TVM 0.21 and later need libmblob-ffi.so, which is neither beside libmblob nor on "
+                 "MBLOB_PLUGIN_PATH (now %s): put it there",
+                 getenv("MBLOB_PLUGIN_PATH") ? getenv("MBLOB_PLUGIN_PATH") : "not set");
 }
 
 static int describe(const mblob_plugin *plugin, char *text, size_t size) {

@@ -51,11 +51,12 @@ int mb_carried_read(struct mb_library *library);
 /* Note one whose table is in memory, of which `room` bytes may be read. `symbol` is without a prefix. */
 int mb_carried_add(struct mb_library *library, const char *symbol, const void *table, uint64_t room);
 void mb_carried_free(struct mb_library *library);
-bool mb_carried_has(const struct mb_library *library, const char *name);
+/* Whether it carries a plug-in of that name, NULL for any, that brings the device, -1 for any or none. */
+bool mb_carried_has(const struct mb_library *library, const char *name, int device_type);
 /* The table of a carried plug-in, started; the library must be held as long as it is used. */
 int mb_carried_start(struct mb_library *library, const char *name, const mblob_plugin **out);
-/* An open library that carries it, held for the caller; NULL if there is none. */
-struct mb_library *mb_plugin_carrier(const char *name);
+/* An open library that has it (mb_carried_has), held for the caller; NULL if there is none. */
+struct mb_library *mb_plugin_carrier(const char *name, int device_type);
 
 /* `out` NULL: only whether there is one, and no code runs. */
 enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key, const mblob_runtime **out);
@@ -63,9 +64,11 @@ enum mb_found mb_plugin_in_files(const char *type_key, const mblob_runtime **out
 enum mb_found mb_plugin_named_in_files(const char *name, const mblob_plugin **out);
 /* Start a plug-in in a file that lists the device type; MBLOB_OK also if there is none. */
 int mb_plugin_device_in_files(int device_type);
-/* Start those carried plug-ins that bring devices which no copy of theirs has: their memory may outlive the library, which
- * stays for good. */
-void mb_plugin_carried_devices(struct mb_library *library);
+/* Start those carried plug-ins that bring the device, 0 for any, and that no copy of theirs has: its memory may outlive the
+ * library, which stays for good. The last failure. */
+int mb_plugin_carried_devices(struct mb_library *library, int device_type);
+/* The same for all open libraries. MBLOB_OK also if none carries one. */
+int mb_plugin_device_carried(int device_type);
 
 typedef int (*mb_plugin_visitor)(void *context, const struct mb_plugin_head *head, const char *origin);
 int mb_plugin_files_visit(mb_plugin_visitor visit, void *context);
@@ -73,10 +76,15 @@ int mb_plugin_files_visit(mb_plugin_visitor visit, void *context);
 int mb_carried_visit(const struct mb_library *library, mb_plugin_visitor visit, void *context);
 int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context);
 
+/* The calling convention of TVM 0.21 and later, from the plug-in "ffi"; MBLOB_E_INCOMPATIBLE if it is not there. */
+int mb_plugin_convention(const mblob_convention **out);
+
 /* ---- using them ------------------------------------------------------------------------------ */
 
 /* The loader of a runtime: modules made of what it gives. */
 mblob_loader mb_plugin_loader(const mblob_runtime *runtime);
+/* Whether a plug-in's table is behind the function. */
+bool mb_plugin_has_function(const mblob_function *function);
 const mblob_host *mb_plugin_host_table(void);
 /* For errors about a key that nobody loads: plug-ins that cannot be used, of which one may be the one that was meant. */
 void mb_plugin_candidates(FILE *out);

@@ -137,7 +137,7 @@ static int copy_outputs(const struct vm_machine *m, const struct vm_slots *slots
                    vm_result_count(m));
   for (size_t i = 0; !status && i < slots->output_count; i++) {
     struct vm_value value = vm_result_at(m, i);
-    status = value.kind == VM_ARRAY ? mb_tensor_assign("output", slots->outputs[i], value.u.array)
+    status = value.kind == VM_ARRAY ? mb_tensor_assign_output("output", slots->outputs[i], value.u.array)
                                     : mb_fail(MBLOB_E_ARGUMENT, "output %zu is %s, expected an array", i,
                                               vm_kind_name(value.kind));
   }

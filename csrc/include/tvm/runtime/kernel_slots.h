@@ -39,10 +39,12 @@ typedef int (*FTVMParallelLambda)(int task_id, TVMParallelGroupEnv *penv, void *
 #define MBLOB_STR2(x) #x
 #define MBLOB_STR(x) MBLOB_STR2(x)
 #define MBLOB_WORD MBLOB_STR(__SIZEOF_POINTER__)
+#ifndef MBLOB_DEFINE_SLOT /* a file that defines slots itself says so before */
 #define MBLOB_DEFINE_SLOT(name)                                                                  \
   __asm__(".ifndef " #name "\n.pushsection .bss." #name ",\"aw\",%nobits\n.balign " MBLOB_WORD   \
           "\n.weak " #name "\n.type " #name ", %object\n.size " #name ", " MBLOB_WORD "\n" #name \
           ":\n.zero " MBLOB_WORD "\n.popsection\n.endif")
+#endif
 
 /* The variable, and its wrapper, whose assembler name is not the function's: mblob_adopt_runtime means that one. */
 #define MBLOB_SLOT(ret, name, params)     \
@@ -132,27 +134,40 @@ static inline int TVMBackendGetFuncFromEnv(void *mod_node, const char *func_name
   return mblob_kernel_no_runtime(func_name ? func_name : "TVMBackendGetFuncFromEnv");
 }
 
-static inline void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes,
-                                             int dtype_code_hint, int dtype_bits_hint) {
-  MBLOB_DEFINE_SLOT(__TVMBackendAllocWorkspace);
-  if (__TVMBackendAllocWorkspace)
-    return __TVMBackendAllocWorkspace(device_type, device_id, nbytes, dtype_code_hint, dtype_bits_hint);
+/* What can be done without a runtime: mblob_alone_<function>. */
+static inline void *mblob_alone_TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes,
+                                                         int dtype_code_hint, int dtype_bits_hint) {
+  (void)device_id;
+  (void)dtype_code_hint;
+  (void)dtype_bits_hint;
   /* 128 bytes is what kernels of TVM 0.7 - 0.9 assume, 64 the others. */
   const uint64_t align = 128;
   if (device_type != kDLCPU || nbytes > (uint64_t)PTRDIFF_MAX - align) return NULL;
   return aligned_alloc((size_t)align, (size_t)((nbytes + align - (nbytes != 0)) / align * align));
 }
 
-static inline int TVMBackendFreeWorkspace(int device_type, int device_id, void *ptr) {
-  MBLOB_DEFINE_SLOT(__TVMBackendFreeWorkspace);
-  if (__TVMBackendFreeWorkspace) return __TVMBackendFreeWorkspace(device_type, device_id, ptr);
+static inline void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes,
+                                             int dtype_code_hint, int dtype_bits_hint) {
+  MBLOB_DEFINE_SLOT(__TVMBackendAllocWorkspace);
+  if (__TVMBackendAllocWorkspace)
+    return __TVMBackendAllocWorkspace(device_type, device_id, nbytes, dtype_code_hint, dtype_bits_hint);
+  return mblob_alone_TVMBackendAllocWorkspace(device_type, device_id, nbytes, dtype_code_hint, dtype_bits_hint);
+}
+
+static inline int mblob_alone_TVMBackendFreeWorkspace(int device_type, int device_id, void *ptr) {
+  (void)device_type;
+  (void)device_id;
   free(ptr);
   return 0;
 }
 
-static inline int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cdata, int num_task) {
-  MBLOB_DEFINE_SLOT(__TVMBackendParallelLaunch);
-  if (__TVMBackendParallelLaunch) return __TVMBackendParallelLaunch(flambda, cdata, num_task);
+static inline int TVMBackendFreeWorkspace(int device_type, int device_id, void *ptr) {
+  MBLOB_DEFINE_SLOT(__TVMBackendFreeWorkspace);
+  if (__TVMBackendFreeWorkspace) return __TVMBackendFreeWorkspace(device_type, device_id, ptr);
+  return mblob_alone_TVMBackendFreeWorkspace(device_type, device_id, ptr);
+}
+
+static inline int mblob_alone_TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cdata, int num_task) {
   /* One task, however many were asked for: tasks that meet at a barrier cannot run one after the other. */
   int32_t counter[16] = {0};
   TVMParallelGroupEnv env;
@@ -162,10 +177,22 @@ static inline int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cda
   return flambda(0, &env, cdata);
 }
 
+static inline int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cdata, int num_task) {
+  MBLOB_DEFINE_SLOT(__TVMBackendParallelLaunch);
+  if (__TVMBackendParallelLaunch) return __TVMBackendParallelLaunch(flambda, cdata, num_task);
+  return mblob_alone_TVMBackendParallelLaunch(flambda, cdata, num_task);
+}
+
+static inline int mblob_alone_TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *penv) {
+  (void)task_id;
+  (void)penv;
+  return 0;
+}
+
 static inline int TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *penv) {
   MBLOB_DEFINE_SLOT(__TVMBackendParallelBarrier);
   if (__TVMBackendParallelBarrier) return __TVMBackendParallelBarrier(task_id, penv);
-  return 0;
+  return mblob_alone_TVMBackendParallelBarrier(task_id, penv);
 }
 
 /* ---- a program that was compiled like a kernel -------------------------------------------------- */

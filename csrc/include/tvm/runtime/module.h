@@ -76,6 +76,8 @@ class ModuleView {
   /* Lives as long as the module. */
   const char *type_key() const;
   PackedFunc GetFunction(const std::string &name, bool query_imports = false) const;
+  /* As one calls a node; the second argument says nothing here. */
+  PackedFunc GetFunction(const std::string &name, const ObjectPtr<Object> &sptr_to_self) const;
   bool ImplementsFunction(const std::string &name, bool query_imports = false) const;
   std::vector<Module> imports() const;
   void Import(const Module &other) const { module_.Import(other); }

@@ -174,6 +174,8 @@ inline NDArray NDArray::FromExternalDLTensor(const DLTensor &tensor) {
 MBLOB_FACE_END
 
 #include <tvm/runtime/array_stream.h>
+/* Which programs expect with this header. */
+#include <tvm/runtime/packed_func.h>
 
 namespace tvm {
 using runtime::NDArray;

@@ -3,7 +3,7 @@
 #ifndef TVM_RUNTIME_OBJECT_H_
 #define TVM_RUNTIME_OBJECT_H_
 
-#include <tvm/runtime/logging.h>
+#include <tvm/runtime/container/optional.h>
 
 #include <cstddef>
 #include <memory>
@@ -33,6 +33,10 @@ struct Owned {
   void *handle;
 };
 }  // namespace detail
+
+class String;
+/* The text of a String that is an object: `data` and `size`. */
+class StringObj : public TVMByteArray {};
 
 class ObjectRef {
  public:
@@ -70,6 +74,11 @@ class ObjectRef {
                   "mblob: an ObjectRef cannot hold an object of one's own; only a Module can be made of a node, "
                   "which derives from ModuleNode (docs/tvm_hosts.md)");
   }
+
+  /* The same object as a `T`, which is a class of references (NDArray, Array<..>, ADT, String, ...); nothing if it is
+   * something else. Of StringObj a pointer to the text, null if it is no String, which lives as long as the object. */
+  template <typename T>
+  auto as() const;
 
   /* The handle of the C API, borrowed; its TVMArgTypeCode. */
   void *handle() const { return handle_; }
@@ -126,19 +135,43 @@ bool IsA(void *handle, int type_code) {
   }
 }
 
+inline constexpr unsigned kStringIndex = 3; /* the type index of String */
+/* The text of an object; null if it is no String. Defined in packed_func.h. */
+inline const StringObj *StringOf(const ObjectRef &ref);
+
 }  // namespace detail
 
 /* The same object as a `T`; throws if it is something else. Null stays null. */
 template <typename T>
 T Downcast(ObjectRef ref) {
   if (!ref.defined()) return T();
-  const int code = ref.type_code();
-  if (code != T::kTypeCode)
-    throw InternalError("Downcast: the object has type code " + std::to_string(code) + ", expected " +
-                        std::to_string(T::kTypeCode));
-  if (!detail::IsA<T>(ref.handle(), code))
-    throw InternalError("Downcast: the object of type code " + std::to_string(code) + " is of another class");
-  return T(detail::Owned{ref.release()});
+  if constexpr (std::is_same_v<T, String>) {
+    const StringObj *text = detail::StringOf(ref);
+    if (!text) throw InternalError("Downcast: the object is no String");
+    return T(text->data, text->size);
+  } else {
+    const int code = ref.type_code();
+    if (code != T::kTypeCode)
+      throw InternalError("Downcast: the object has type code " + std::to_string(code) + ", expected " +
+                          std::to_string(T::kTypeCode));
+    if (!detail::IsA<T>(ref.handle(), code))
+      throw InternalError("Downcast: the object of type code " + std::to_string(code) + " is of another class");
+    return T(detail::Owned{ref.release()});
+  }
+}
+
+template <typename T>
+auto ObjectRef::as() const {
+  if constexpr (std::is_same_v<T, StringObj>) {
+    return detail::StringOf(*this);
+  } else {
+    bool fits;
+    if constexpr (std::is_same_v<T, String>)
+      fits = detail::StringOf(*this) != nullptr;
+    else
+      fits = defined() && detail::IsA<T>(handle_, type_code_);
+    return fits ? Optional<T>(Downcast<T>(*this)) : Optional<T>();
+  }
 }
 
 MBLOB_FACE_END
@@ -148,6 +181,7 @@ using runtime::Downcast;
 using runtime::Object;
 using runtime::ObjectPtr;
 using runtime::ObjectRef;
+using runtime::StringObj;
 }  // namespace tvm
 
 /* Of classes of nodes: nothing has to be declared here. */

@@ -176,6 +176,10 @@ inline PackedFunc Module::GetFunction(const std::string &name, bool query_import
   return PackedFunc(detail::Owned{handle});
 }
 
+inline PackedFunc ModuleView::GetFunction(const std::string &name, const ObjectPtr<Object> &) const {
+  return module_.GetFunction(name);
+}
+
 inline PackedFunc ModuleView::GetFunction(const std::string &name, bool query_imports) const {
   return module_.GetFunction(name, query_imports);
 }
@@ -318,6 +322,20 @@ inline bool RuntimeEnabled(const std::string &target) {
   return detail::RuntimeFunction("runtime.RuntimeEnabled")(target);
 }
 
+/* ---- String as an object ---- */
+
+inline String::operator ObjectRef() const { return detail::RuntimeFunction("runtime.String")(*this); }
+
+namespace detail {
+inline const StringObj *StringOf(const ObjectRef &ref) {
+  unsigned index = 0;
+  if (!ref.defined() || ref.type_code() != kTVMObjectHandle) return nullptr;
+  CheckCall(TVMObjectGetTypeIndex(ref.handle(), &index));
+  if (index != kStringIndex) return nullptr;
+  return static_cast<const StringObj *>(RuntimeFunction("mblob.StringBytes")(ref).operator void *());
+}
+}  // namespace detail
+
 /* ---- ShapeTuple as a value of functions ---- */
 
 inline const ObjectRef &ShapeTuple::object() const {
@@ -331,6 +349,7 @@ inline const ObjectRef &ShapeTuple::object() const {
 
 inline TVMPODValue_::operator ShapeTuple() const {
   if (type_code_ == kTVMNullptr) return ShapeTuple();
+  (void)Expect(kTVMObjectHandle);
   const ObjectRef object = *this;
   const PackedFunc get = detail::RuntimeFunction("runtime.GetShapeTupleElem");
   std::vector<int64_t> extents(
@@ -350,5 +369,9 @@ TVMRetValue &TVMRetValue::operator=(const Optional<T> &value) {
 MBLOB_FACE_END
 
 #include <tvm/runtime/typed_packed_func.h>
+
+/* Which programs expect with this header. */
+#include <tvm/runtime/container/array.h>
+#include <tvm/runtime/container/map.h>
 
 #endif /* TVM_RUNTIME_PACKED_FUNC_H_ */

@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 MBLOB_FACE_BEGIN
 
@@ -96,6 +97,7 @@ class TVMPODValue_ {
   operator std::string() const {
     if (type_code_ == kTVMDataType) return DLDataType2String(value_.v_type);
     if (type_code_ == kTVMStr) return value_.v_str;
+    if (const TVMByteArray *text = Text()) return std::string(text->data, text->size);
     const auto *bytes = static_cast<const TVMByteArray *>(Expect(kTVMBytes, "str").v_handle);
     return std::string(bytes->data, bytes->size);
   }
@@ -108,6 +110,7 @@ class TVMPODValue_ {
   operator TypedPackedFunc<Signature>() const;
   operator ObjectRef() const {
     if (type_code_ == kTVMNullptr) return ObjectRef();
+    if (IsText()) return operator String();
     if (!IsCounted()) (void)Expect(kTVMObjectHandle);
     return ObjectRef(detail::Owned{ObjectRef::Share(value_.v_handle, type_code_)}, type_code_);
   }
@@ -124,12 +127,15 @@ class TVMPODValue_ {
   }
   template <typename T>
   bool IsObjectRef() const {
-    return IsCounted() && (std::is_same_v<T, ObjectRef> || type_code_ == T::kTypeCode) &&
+    if constexpr (std::is_same_v<T, String>)
+      return IsText() || Text();
+    else
+      return IsCounted() && (std::is_same_v<T, ObjectRef> || type_code_ == T::kTypeCode) &&
            detail::IsA<T>(value_.v_handle, type_code_);
   }
   template <typename T>
   T AsObjectRef() const {
-    return Shared<T>();
+    return *this;
   }
 
   int type_code() const { return type_code_; }
@@ -148,6 +154,11 @@ class TVMPODValue_ {
     return type_code_ == kTVMArgInt || type_code_ == kTVMArgUInt || type_code_ == kTVMArgBool;
   }
   bool IsText() const { return type_code_ == kTVMStr || type_code_ == kTVMBytes; }
+  /* Of a String that is an object; else null. */
+  const StringObj *Text() const {
+    if (type_code_ != kTVMObjectHandle || !value_.v_handle) return nullptr;
+    return detail::StringOf(ObjectRef(detail::Owned{ObjectRef::Share(value_.v_handle, type_code_)}, type_code_));
+  }
   bool IsCounted() const { return detail::IsCounted(type_code_); }
   const TVMValue &Expect(int type_code, const char *name = nullptr) const {
     if (type_code_ != type_code)
@@ -258,12 +269,16 @@ class TVMRetValue : public TVMPODValue_ {
   }
   /* Hand it over with its reference. Texts stay with the thread until the next one is handed over. */
   void MoveToCHost(TVMValue *value, int *type_code) {
+    if (!IsText()) {
+      *value = value_;
+      *type_code = std::exchange(type_code_, kTVMNullptr);
+      return;
+    }
+    /* Reached by texts alone: its destructor keeps the library in memory until the thread ends. */
     static thread_local TVMRetValue last_text;
-    TVMRetValue &from = IsText() ? last_text : *this;
-    if (IsText()) last_text = std::move(*this);
-    *value = from.value_;
-    *type_code = from.type_code_;
-    if (!from.IsText()) from.type_code_ = kTVMNullptr;
+    last_text = std::move(*this);
+    *value = last_text.value_;
+    *type_code = last_text.type_code_;
   }
   /* Set it as the result of a TVMPackedCFunc, which makes a copy. */
   void CopyToReturn(TVMRetValueHandle ret) {

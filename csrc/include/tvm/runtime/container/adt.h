@@ -10,6 +10,13 @@
 
 MBLOB_FACE_BEGIN
 
+/* What `->` of an ADT shows. */
+struct ADTObj {
+  int32_t tag;
+  uint32_t size; /* number of fields */
+  const ADTObj *operator->() const { return this; }
+};
+
 class ADT : public ObjectRef {
  public:
   static constexpr int kTypeCode = kTVMModuleHandle;
@@ -28,6 +35,7 @@ class ADT : public ObjectRef {
     return Tuple(std::vector<ObjectRef>{fields...});
   }
 
+  ADTObj operator->() const { return {tag(), static_cast<uint32_t>(size())}; }
   int32_t tag() const { return Call("get_tag"); }
   std::size_t size() const { return static_cast<std::size_t>(Call("get_size").operator int64_t()); }
   ObjectRef operator[](std::size_t i) const { return Call("get_field", i); }
@@ -49,6 +57,7 @@ MBLOB_FACE_END
 
 namespace tvm {
 using runtime::ADT;
+using runtime::ADTObj;
 }
 
 #endif /* TVM_RUNTIME_CONTAINER_ADT_H_ */

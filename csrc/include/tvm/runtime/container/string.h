@@ -1,5 +1,5 @@
 /* string.h - String: text that cannot be changed; copies share it. It may hold zero bytes: such a String is
- * passed to functions as bytes, others as text. */
+ * passed to functions as bytes, others as text. Where an ObjectRef is wanted it becomes one, an object with a copy of it. */
 #ifndef TVM_RUNTIME_CONTAINER_STRING_H_
 #define TVM_RUNTIME_CONTAINER_STRING_H_
 
@@ -15,8 +15,12 @@
 
 MBLOB_FACE_BEGIN
 
+class ObjectRef;
+
 class String {
  public:
+  using ContainerType = class StringObj;
+
   String() : String(std::string()) {}
   String(std::string text)
       : shared_(std::make_shared<const Shared>(std::move(text))) {} /* NOLINT: as in TVM */
@@ -36,6 +40,7 @@ class String {
   char at(std::size_t i) const { return text().at(i); }
   int compare(const String &other) const { return text().compare(other.text()); }
   operator std::string() const { return text(); } /* NOLINT */
+  operator ObjectRef() const;                     /* NOLINT: as in TVM, where it is one */
   /* The text with its size; as long as this String or a copy of it. */
   TVMByteArray *bytes() const { return const_cast<TVMByteArray *>(&shared_->bytes); }
 

@@ -1,0 +1,345 @@
+/* TVM's names over what the other files do. Addresses are put where a library looks for them; what is linked into a program
+ * finds the same functions by exported.c. */
+#include "c_api.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "calls.h"
+#include "environment.h"
+#include "errors.h"
+#include "host.h"
+#include "runtime_names.h"
+#include "tensors.h"
+#include "values.h"
+
+#define ERA MB_ERA_0_22
+
+static int null_argument(const char *function) {
+  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: an argument is NULL", function);
+  return mb_error_raise_last();
+}
+
+static struct mb_text text_of(const char *text) { return (struct mb_text){text ? text : "", text ? strlen(text) : 0}; }
+
+static struct mb_text text_at(const struct mb_text *text) { return text && text->data ? *text : text_of(""); }
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* An error that compiled code leaves is the runtime's at once, too: a loop of a runtime that the program is linked with does not
+ * come by here when its task has failed. */
+static void raise_by_code(void *error) {
+  mb_error_raise(error);
+  mb_error_tell_runtime();
+}
+
+static void set_raised_from_text(const char *kind, const char *message) {
+  raise_by_code(mb_error_new(text_of(kind), text_of(message), text_of("")));
+}
+
+static void set_raised_from_parts(const char *kind, const char *const *parts, int32_t count) {
+  size_t size = 0;
+  for (int32_t i = 0; parts && i < count; i++) size += parts[i] ? strlen(parts[i]) : 0;
+  char *whole = malloc(size + 1), *at = whole;
+  for (int32_t i = 0; whole && parts && i < count; i++) at = parts[i] ? stpcpy(at, parts[i]) : at;
+  const struct mb_text text = {whole, (size_t)(at - whole)};
+  raise_by_code(mb_error_new(text_of(kind), whole ? text : text_of("out of memory"), text_of("")));
+  free(whole);
+}
+
+static void set_raised(void *error) {
+  if (error) mb_object_retain(ERA, error);
+  raise_by_code(error);
+}
+
+static void move_from_raised(void **out) { *out = mb_error_take(); }
+
+static int create_error_with(const struct mb_text *kind, const struct mb_text *message, const struct mb_text *backtrace, void *cause,
+                             void *context, void **out) {
+  *out = mb_error_new(text_at(kind), text_at(message), text_at(backtrace));
+  if (!*out) return mb_error_raise_last();
+  struct mb_error_cell *cell = mb_object_cell(ERA, *out);
+  cell->cause = cause;
+  cell->context = context;
+  if (cause) mb_object_retain(ERA, cause);
+  if (context) mb_object_retain(ERA, context);
+  return 0;
+}
+
+static int create_error(const struct mb_text *kind, const struct mb_text *message, const struct mb_text *backtrace, void **out) {
+  return create_error_with(kind, message, backtrace, NULL, NULL, out);
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+static int retain(void *object) {
+  if (!object) return null_argument("TVMFFIObjectIncRef");
+  mb_object_retain(ERA, object);
+  return 0;
+}
+
+static int release(void *object) {
+  mb_object_release(ERA, object);
+  return 0;
+}
+
+static int retain_old(void *object) {
+  if (!object) return null_argument("TVMFFIObjectIncRef");
+  mb_object_retain(MB_ERA_0_21, object);
+  return 0;
+}
+
+static int release_old(void *object) {
+  mb_object_release(MB_ERA_0_21, object);
+  return 0;
+}
+
+static int create_opaque(void *handle, int32_t type, void (*deleter)(void *handle), void **out) {
+  *out = mb_object_new(ERA, type, sizeof(void *));
+  if (!*out) return mb_error_raise_last();
+  memcpy(mb_object_cell(ERA, *out), &handle, sizeof(handle));
+  struct mb_record *record = mb_object_record(*out);
+  record->owner = handle;
+  record->release = deleter;
+  return 0;
+}
+
+static void get_version(uint32_t out[3]) {
+  static const uint32_t version[3] = {0, 1, 15}; /* of the interface that is served here */
+  memcpy(out, version, sizeof(version));
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static int to_text(const struct mb_text *from, struct mb_any *out, int code) {
+  if (!from || !out) return null_argument(code == kTVMStr ? "TVMFFIStringFromByteArray" : "TVMFFIBytesFromByteArray");
+  const bool small = from->size <= MB_SMALL_TEXT;
+  *out = (struct mb_any){.type = MB_ANY_NONE};
+  if (small) {
+    out->type = code == kTVMStr ? MB_ANY_SMALL_STRING : MB_ANY_SMALL_BYTES;
+    out->size = (uint32_t)from->size;
+    if (from->size) memcpy(out->u.text, from->data, from->size);
+    return 0;
+  }
+  const int32_t type = code == kTVMStr ? MB_ANY_STRING : MB_ANY_BYTES;
+  void *object = mb_object_text(ERA, type, from->data, from->size);
+  if (!object) return mb_error_raise_last();
+  out->type = type;
+  out->u.pointer = object;
+  return 0;
+}
+
+static int string_from_bytes(const struct mb_text *from, struct mb_any *out) { return to_text(from, out, kTVMStr); }
+static int bytes_from_bytes(const struct mb_text *from, struct mb_any *out) { return to_text(from, out, kTVMBytes); }
+
+static int to_owned(const struct mb_any *view, struct mb_any *out) {
+  if (!view || !out) return null_argument("TVMFFIAnyViewToOwnedAny");
+  struct mb_text text;
+  switch (view->type) {
+    case MB_ANY_C_STRING: text = text_of(view->u.pointer); return to_text(&text, out, kTVMStr);
+    case MB_ANY_BYTES_VIEW: return to_text(view->u.pointer, out, kTVMBytes);
+    case MB_ANY_MOVED:
+      if (!view->u.pointer) return null_argument("TVMFFIAnyViewToOwnedAny");
+      *out = (struct mb_any){.type = MB_ANY_NONE};
+      out->u.pointer = *(void **)view->u.pointer;
+      *(void **)view->u.pointer = NULL;
+      if (out->u.pointer) out->type = mb_object_type(ERA, out->u.pointer);
+      return 0;
+    default: break;
+  }
+  if (view->type >= MB_ANY_OBJECT && view->u.pointer) mb_object_retain(ERA, view->u.pointer);
+  *out = *view;
+  return 0;
+}
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+static int call_function(void *function, const struct mb_any *args, int32_t count, struct mb_any *result) {
+  return mb_object_call(ERA, function, args, count, result);
+}
+
+static int call_function_old(void *function, const struct mb_any *args, int32_t count, struct mb_any *result) {
+  return mb_object_call(MB_ERA_0_21, function, args, count, result);
+}
+
+static int create_function(void *self, mb_safe_call call, void (*deleter)(void *self), void **out) {
+  if (!call) return null_argument("TVMFFIFunctionCreate");
+  *out = mb_object_of_callback(self, call, deleter);
+  return *out ? 0 : mb_error_raise_last();
+}
+
+/* Names come with a length. */
+static char *name_of(const struct mb_text *name, const char *function) {
+  char *copy = name && name->data ? strndup(name->data, name->size) : NULL;
+  if (!name || !name->data)
+    (void)null_argument(function);
+  else if (!copy)
+    (void)mb_fail_memory(name->size);
+  return copy;
+}
+
+static int get_global(const struct mb_text *name, void **out) {
+  const mblob_host *host = mb_plugin_host();
+  char *copy = name_of(name, "TVMFFIFunctionGetGlobal");
+  mblob_function *function = NULL;
+  *out = NULL;
+  if (!copy) return mb_error_raise_last();
+  int status = host->global_function(copy, &function);
+  free(copy);
+  if (status == MBLOB_E_NOT_FOUND) return 0;
+  if (!status) *out = mb_object_function(ERA, function, true);
+  if (function) host->function_release(function);
+  return *out ? 0 : mb_error_raise_last();
+}
+
+static int set_global(const struct mb_text *name, void *function, int allow_override) {
+  union {
+    void *address;
+    int (*call)(const char *name, TVMFunctionHandle f, int override);
+  } set = {mb_plugin_host()->symbol("TVMFuncRegisterGlobal")};
+  char *copy = function ? name_of(name, "TVMFFIFunctionSetGlobal") : NULL;
+  if (!function) return null_argument("TVMFFIFunctionSetGlobal");
+  if (!copy) return mb_error_raise_last();
+  const struct mb_any any = {.type = MB_ANY_FUNCTION, .u.pointer = function};
+  struct mb_place place;
+  TVMValue value;
+  int code;
+  int rc = mb_value_of_any(ERA, &any, &value, &code, &place) || set.call(copy, value.v_handle, allow_override) ? -1 : 0;
+  mb_place_release(&place);
+  free(copy);
+  return rc ? mb_error_raise_last() : 0;
+}
+
+/* ---- surroundings ---------------------------------------------------------------------------- */
+
+static int find_function(void *library, const char *name, void **out) { return mb_find_function(ERA, library, name, out); }
+
+static int find_function_old(void *library, const char *name, void **out) {
+  return mb_find_function(MB_ERA_0_21, library, name, out);
+}
+
+static int check_signals(void) { return 0; } /* Python looks at its signals when the call is over */
+
+static int register_name(const char *name, void *address) {
+  union {
+    void *address;
+    int (*call)(const char *name, void *address);
+  } announce = {mb_plugin_host()->symbol("TVMBackendRegisterSystemLibSymbol")};
+  return announce.call(name, address) ? mb_error_raise_last() : 0;
+}
+
+/* The stream of a device that this thread was given last; compiled kernels ask for it before they launch. */
+static __thread struct {
+  int32_t type, id;
+  void *stream;
+} current;
+
+static void *get_stream(int32_t type, int32_t id) {
+  return current.type == type && current.id == id ? current.stream : NULL;
+}
+
+static int set_stream(int32_t type, int32_t id, void *stream, void **before) {
+  union {
+    void *address;
+    int (*call)(int device_type, int device_id, void *stream);
+  } set = {mb_plugin_host()->symbol("TVMSetStream")};
+  if (before) *before = get_stream(type, id);
+  if (set.call(type, id, stream)) return mb_error_raise_last();
+  current.type = type;
+  current.id = id;
+  current.stream = stream;
+  return 0;
+}
+
+/* ---- registers of compiled executables: arrays of values -------------------------------------- */
+
+static int any_list_reset(struct mb_any *list, int index) {
+  mb_any_release(ERA, &list[index]);
+  return 0;
+}
+
+static int any_list_reset_old(struct mb_any *list, int index) {
+  mb_any_release(MB_ERA_0_21, &list[index]);
+  return 0;
+}
+
+static int any_list_argument(struct mb_any *list, int index, struct mb_any *args, int at) {
+  args[at] = list[index]; /* borrowed */
+  return 0;
+}
+
+/* The result is moved: what called left it to us. */
+static int any_list_result(struct mb_any *list, int index, struct mb_any *args, int at) {
+  mb_any_release(ERA, &list[index]);
+  list[index] = args[at];
+  args[at] = (struct mb_any){.type = MB_ANY_NONE};
+  return 0;
+}
+
+static int any_list_result_old(struct mb_any *list, int index, struct mb_any *args, int at) {
+  (void)any_list_reset_old(list, index);
+  list[index] = args[at];
+  args[at] = (struct mb_any){.type = MB_ANY_NONE};
+  return 0;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+#define NAMES_OF_0_22(NAME) \
+  NAME(TVMBackendAnyListMoveFromPackedReturn, any_list_result) \
+  NAME(TVMBackendAnyListResetItem, any_list_reset) \
+  NAME(TVMBackendAnyListSetPackedArg, any_list_argument) \
+  NAME(TVMBackendGetFuncFromEnv, find_function) \
+  NAME(TVMBackendParallelLaunch, mb_parallel_launch) \
+  NAME(TVMFFIAnyViewToOwnedAny, to_owned) \
+  NAME(TVMFFIBytesFromByteArray, bytes_from_bytes) \
+  NAME(TVMFFIEnvCheckSignals, check_signals) \
+  NAME(TVMFFIEnvGetStream, get_stream) \
+  NAME(TVMFFIEnvModLookupFromImports, find_function) \
+  NAME(TVMFFIEnvModRegisterSystemLibSymbol, register_name) \
+  NAME(TVMFFIEnvSetStream, set_stream) \
+  NAME(TVMFFIEnvTensorAlloc, mb_tensor_allocate) \
+  NAME(TVMFFIErrorCreate, create_error) \
+  NAME(TVMFFIErrorCreateWithCauseAndExtraContext, create_error_with) \
+  NAME(TVMFFIErrorMoveFromRaised, move_from_raised) \
+  NAME(TVMFFIErrorSetRaised, set_raised) \
+  NAME(TVMFFIErrorSetRaisedFromCStr, set_raised_from_text) \
+  NAME(TVMFFIErrorSetRaisedFromCStrParts, set_raised_from_parts) \
+  NAME(TVMFFIFunctionCall, call_function) \
+  NAME(TVMFFIFunctionCreate, create_function) \
+  NAME(TVMFFIFunctionGetGlobal, get_global) \
+  NAME(TVMFFIFunctionSetGlobal, set_global) \
+  NAME(TVMFFIGetVersion, get_version) \
+  NAME(TVMFFIHandleDeinitOnce, mb_deinit_once) \
+  NAME(TVMFFIHandleInitOnce, mb_init_once) \
+  NAME(TVMFFIObjectCreateOpaque, create_opaque) \
+  NAME(TVMFFIObjectDecRef, release) \
+  NAME(TVMFFIObjectIncRef, retain) \
+  NAME(TVMFFIStringFromByteArray, string_from_bytes) \
+  NAME(TVMFFITensorCreateUnsafeView, mb_tensor_view) \
+  NAME(TVMFFITensorFromDLPack, mb_tensor_from_dlpack) \
+  NAME(TVMFFITensorFromDLPackVersioned, mb_tensor_from_dlpack_versioned) \
+  NAME(TVMFFITensorToDLPack, mb_tensor_to_dlpack) \
+  NAME(TVMFFITensorToDLPackVersioned, mb_tensor_to_dlpack_versioned)
+
+#define NAMES_OF_0_21(NAME) \
+  NAME(TVMBackendAnyListMoveFromPackedReturn, any_list_result_old) \
+  NAME(TVMBackendAnyListResetItem, any_list_reset_old) \
+  NAME(TVMBackendAnyListSetPackedArg, any_list_argument) \
+  NAME(TVMBackendGetFuncFromEnv, find_function_old) \
+  NAME(TVMBackendParallelLaunch, mb_parallel_launch) \
+  NAME(TVMFFIErrorSetRaisedFromCStr, set_raised_from_text) \
+  NAME(TVMFFIErrorSetRaisedFromCStrParts, set_raised_from_parts) \
+  NAME(TVMFFIFunctionCall, call_function_old) \
+  NAME(TVMFFIObjectFree, release_old) \
+  NAME(TVMFFIObjectIncRef, retain_old)
+
+#define TEXT(name, function) #name "\0"
+#define ADDRESS(name, function) (mb_code)function,
+
+const char mblob_runtime_names[] = MB_NAMES_FOR("ffi") NAMES_OF_0_22(TEXT) MB_NAMES_FOR("ffi-0.21") NAMES_OF_0_21(TEXT);
+static const mb_code functions[] = {NULL, NAMES_OF_0_22(ADDRESS) NULL, NAMES_OF_0_21(ADDRESS)};
+
+void *mb_ffi_symbol(int era, const char *name) {
+  return mb_code_of(era == MB_ERA_0_22 ? "ffi" : "ffi-0.21", name, functions, sizeof(functions) / sizeof(*functions));
+}

@@ -1,0 +1,245 @@
+#include "calls.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "errors.h"
+#include "host.h"
+#include "values.h"
+
+#define INLINE_ARGUMENTS 16
+#define INLINE_VIEWS 6
+#define INLINE_RANK 6
+
+void mb_fill_strides(const DLTensor *tensor, int64_t *out) {
+  uint64_t rows = 1; /* unsigned: the extents of a tensor of others may be anything */
+  for (int i = tensor->ndim - 1; i >= 0; i--) {
+    out[i] = tensor->strides ? tensor->strides[i] : (int64_t)rows;
+    rows *= (uint64_t)tensor->shape[i];
+  }
+}
+
+/* ---- from the runtime to the ffi ------------------------------------------------------------- */
+
+/* The callee of a call. */
+struct callee {
+  enum mb_era era;
+  mb_safe_call call;
+  void *handle;
+  const char *name;
+};
+
+/* A tensor as others see it: with strides, which compact ones need not have here and DLPack 1.2 asks for, and the type as the
+ * callee names it. */
+struct view {
+  DLTensor tensor;
+  int64_t strides[INLINE_RANK];
+};
+
+struct views {
+  struct view inline_views[INLINE_VIEWS];
+  int count;
+};
+
+static int set_view(enum mb_era era, struct views *views, struct mb_any *any, void **heap) {
+  const DLTensor *tensor = any->u.pointer;
+  size_t ndim = tensor->ndim > 0 ? (size_t)tensor->ndim : 0;
+  struct view *view = NULL;
+  if (views->count < INLINE_VIEWS && ndim <= INLINE_RANK)
+    view = &views->inline_views[views->count++];
+  else
+    *heap = view = malloc(sizeof(DLTensor) + (ndim + 1) * sizeof(int64_t));
+  if (!view) return mb_fail_memory(ndim * sizeof(int64_t));
+  view->tensor = *tensor;
+  view->tensor.dtype = mb_dtype_of_era(era, tensor->dtype);
+  view->tensor.strides = (int64_t *)(void *)((char *)view + sizeof(DLTensor));
+  mb_fill_strides(tensor, view->tensor.strides);
+  any->u.pointer = &view->tensor;
+  return MBLOB_OK;
+}
+
+static int convert_argument(enum mb_era era, struct views *views, TVMValue value, int code, struct mb_any *out, void **heap) {
+  *heap = NULL;
+  int status = mb_any_of_value(era, value, code, true, out);
+  return status || out->type != MB_ANY_TENSOR_VIEW ? status : set_view(era, views, out, heap);
+}
+
+/* What the callee returned; its reference ends here. */
+static int take_result(const struct callee *callee, struct mb_any *result, void *ret) {
+  struct mb_place place;
+  TVMValue value;
+  int code;
+  int status = mb_value_of_any(callee->era, result, &value, &code, &place);
+  if (!status && code == kTVMDLTensorHandle) /* nothing would keep its memory */
+    status = mb_fail(MBLOB_E_KERNEL, result->type == MB_ANY_TENSOR_VIEW ? "%s: the tensor that it returned is borrowed; return a counted one"
+                                                                        : "%s: the tensor that it returned has gaps between its rows",
+                     callee->name);
+  if (!status && code != kTVMNullptr) status = mb_plugin_host()->return_value(ret, value, code);
+  mb_place_release(&place);
+  mb_any_release(callee->era, result);
+  return status;
+}
+
+static int call_out(const struct callee *callee, const TVMValue *args, const int *codes, int count, void *ret) {
+  struct mb_any inline_anys[INLINE_ARGUMENTS], *anys = inline_anys, result = {.type = MB_ANY_NONE};
+  void *inline_copies[INLINE_ARGUMENTS], **copies = inline_copies;
+  if (count > INLINE_ARGUMENTS) {
+    anys = malloc((size_t)count * (sizeof(*anys) + sizeof(*copies)));
+    if (!anys) return mb_fail_memory((size_t)count * sizeof(*anys));
+    copies = (void **)(anys + count);
+  }
+  struct views views;
+  views.count = 0; /* the rest is written where it is used */
+  int status = MBLOB_OK, made = 0;
+  for (; !status && made < count; made++)
+    status = convert_argument(callee->era, &views, args[made], codes[made], &anys[made], &copies[made]);
+  if (!status) {
+    mb_error_raise(NULL); /* what somebody left and nobody took is not this call's */
+    uint64_t before = mb_plugin_host()->error_count();
+    int rc = callee->call(callee->handle, anys, count, &result);
+    status = rc ? mb_error_record(callee->name, rc, before) : take_result(callee, &result, ret);
+  }
+  while (made-- > 0) {
+    free(copies[made]);
+    mb_any_release(callee->era, &anys[made]);
+  }
+  if (anys != inline_anys) free(anys);
+  return status;
+}
+
+int mb_ffi_call(int era, int external, void *address, const char *name, const TVMValue *args, const int *codes, int count,
+                void *ret) {
+  union {
+    void *address;
+    mb_safe_call call;
+  } code = {address};
+  (void)external; /* all see the same */
+  const struct callee callee = {.era = (enum mb_era)era, .call = code.call, .handle = NULL, .name = name};
+  return call_out(&callee, args, codes, count, ret);
+}
+
+/* ---- objects of others as functions ---------------------------------------------------------- */
+
+static int call_object_of_others(enum mb_era era, void *object, const TVMValue *args, const int *codes, int count, void *ret) {
+  int32_t type = mb_object_type(era, object);
+  if (type != MB_ANY_FUNCTION) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "an object of type %d of the ffi dialect is no function: it can only be passed on", type);
+    return -1;
+  }
+  const struct mb_function_cell *cell = mb_object_cell(era, object);
+  const struct callee callee = {.era = era, .call = cell->call, .handle = object, .name = "function"};
+  return call_out(&callee, args, codes, count, ret) ? -1 : 0;
+}
+
+static int call_foreign(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *object) {
+  return call_object_of_others(MB_ERA_0_22, object, args, codes, count, ret);
+}
+
+static int call_foreign_old(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *object) {
+  return call_object_of_others(MB_ERA_0_21, object, args, codes, count, ret);
+}
+
+static void release_foreign(void *object) { mb_object_release(MB_ERA_0_22, object); }
+static void release_foreign_old(void *object) { mb_object_release(MB_ERA_0_21, object); }
+
+int mb_foreign_function(enum mb_era era, void *object, mblob_function **out) {
+  const bool old = era == MB_ERA_0_21;
+  mb_object_retain(era, object);
+  int status = mb_plugin_host()->function_create(old ? call_foreign_old : call_foreign, object,
+                                                 old ? release_foreign_old : release_foreign, out);
+  if (status) mb_object_release(era, object);
+  return status;
+}
+
+void *mb_foreign_object(const mblob_function *function) {
+  return mb_plugin_host()->function_resource(function, call_foreign);
+}
+
+/* ---- from the ffi to the runtime ------------------------------------------------------------- */
+
+static int call_in(enum mb_era era, mblob_function *function, const struct mb_any *args, int32_t count, struct mb_any *result) {
+  struct argument {
+    struct mb_place place;
+    TVMValue value;
+    int code;
+  };
+  const mblob_host *host = mb_plugin_host();
+  struct {
+    struct mb_place places[INLINE_ARGUMENTS];
+    TVMValue values[INLINE_ARGUMENTS];
+    int codes[INLINE_ARGUMENTS];
+  } room;
+  struct mb_place *places = room.places;
+  TVMValue *values = room.values, ret = {.v_int64 = 0};
+  int *codes = room.codes, ret_code = kTVMNullptr, made = 0, status = MBLOB_OK;
+  void *heap = NULL;
+  if (count > INLINE_ARGUMENTS) {
+    heap = malloc((size_t)count * sizeof(struct argument));
+    if (!heap) return mb_fail_memory((size_t)count * sizeof(struct argument));
+    places = heap;
+    values = (TVMValue *)(void *)(places + count);
+    codes = (int *)(values + count);
+  }
+  for (; !status && made < count; made++)
+    status = mb_value_of_any(era, &args[made], &values[made], &codes[made], &places[made]);
+  if (!status) status = host->function_call(function, values, codes, count, &ret, &ret_code);
+  if (!status) {
+    status = mb_any_of_value(era, ret, ret_code, false, result);
+    host->value_release(ret, ret_code);
+  }
+  while (made-- > 0) mb_place_release(&places[made]);
+  free(heap);
+  return status;
+}
+
+int mb_object_call(enum mb_era era, void *object, const struct mb_any *args, int32_t count, struct mb_any *result) {
+  static const char no_function[] = "TVMFFIFunctionCall: expected a function";
+  if (!object || count < 0 || (count && !args)) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s", object ? "TVMFFIFunctionCall: the arguments are NULL" : no_function);
+    return mb_error_raise_last();
+  }
+  mblob_function *function = mb_object_own_function(era, object);
+  if (function) return call_in(era, function, args, count, result) ? mb_error_raise_last() : 0;
+  if (mb_object_type(era, object) != MB_ANY_FUNCTION) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s, found an object of type %d", no_function, mb_object_type(era, object));
+    return mb_error_raise_last();
+  }
+  int rc = ((const struct mb_function_cell *)mb_object_cell(era, object))->call(object, args, count, result);
+  if (rc && !mb_object_is_own(era, object)) mb_error_fetch_process();
+  return rc;
+}
+
+/* Called by others: their errors are kept elsewhere. */
+static int called(enum mb_era era, void *self, const struct mb_any *args, int32_t count, struct mb_any *result) {
+  mblob_function *function = mb_object_own_function(era, self);
+  int rc = function && !call_in(era, function, args, count, result) ? 0 : mb_error_raise_last();
+  if (rc) mb_error_tell_process();
+  return rc;
+}
+
+static int safe_call(void *self, const struct mb_any *args, int32_t count, struct mb_any *result) {
+  return called(MB_ERA_0_22, self, args, count, result);
+}
+
+static int safe_call_old(void *self, const struct mb_any *args, int32_t count, struct mb_any *result) {
+  return called(MB_ERA_0_21, self, args, count, result);
+}
+
+mb_safe_call mb_own_safe_call(enum mb_era era) { return era == MB_ERA_0_22 ? safe_call : safe_call_old; }
+
+static int call_callback(void *object, const struct mb_any *args, int32_t count, struct mb_any *result) {
+  const struct mb_record *record = mb_object_record(object);
+  return record->call(record->owner, args, count, result);
+}
+
+void *mb_object_of_callback(void *self, mb_safe_call call, void (*release)(void *self)) {
+  void *object = mb_object_new(MB_ERA_0_22, MB_ANY_FUNCTION, sizeof(struct mb_function_cell));
+  if (!object) return NULL;
+  struct mb_record *record = mb_object_record(object);
+  record->call = call;
+  record->owner = self;
+  record->release = release;
+  ((struct mb_function_cell *)mb_object_cell(MB_ERA_0_22, object))->call = call_callback;
+  return object;
+}

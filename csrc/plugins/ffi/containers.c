@@ -1,0 +1,134 @@
+#include "containers.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "host.h"
+
+enum { STRING = 3, ARRAY = 4, SHAPE = 6 }; /* TVM's numbers up to 0.20 */
+#define DEPTH 500 /* arrays in arrays: they are converted, and freed, by recursion */
+
+int mb_call_global(const char *name, const TVMValue *args, const int *codes, int count, TVMValue *ret, int *ret_code) {
+  const mblob_host *host = mb_plugin_host();
+  mblob_function *function = NULL;
+  int status = host->global_function(name, &function);
+  if (!status) status = host->function_call(function, args, codes, count, ret, ret_code);
+  if (function) host->function_release(function);
+  return status;
+}
+
+/* Ask a container for its size, or (`count` 2) for item `i`. */
+static int ask(const char *name, TVMValue container, int64_t i, int count, TVMValue *out, int *code) {
+  const TVMValue args[2] = {container, {.v_int64 = i}};
+  const int codes[2] = {kTVMObjectHandle, kTVMArgInt};
+  return mb_call_global(name, args, codes, count, out, code);
+}
+
+static int shape_object(enum mb_era era, TVMValue container, struct mb_any *out) {
+  TVMValue count = {.v_int64 = 0}, extent;
+  int code, status = ask("runtime.GetShapeTupleSize", container, 0, 1, &count, &code);
+  if (status) return status;
+  int64_t *extents = calloc((size_t)count.v_int64 + 1, sizeof(*extents));
+  if (!extents) return mb_fail_memory((size_t)count.v_int64 * sizeof(*extents));
+  for (int64_t i = 0; !status && i < count.v_int64; i++) {
+    status = ask("runtime.GetShapeTupleElem", container, i, 2, &extent, &code);
+    extents[i] = extent.v_int64;
+  }
+  if (!status) status = mb_any_set_object(era, out, MB_ANY_SHAPE, mb_object_shape(era, extents, (size_t)count.v_int64));
+  free(extents);
+  return status;
+}
+
+static int string_value(enum mb_era era, TVMValue container, struct mb_any *out) {
+  TVMValue found;
+  int code, status = ask("mblob.StringBytes", container, 0, 1, &found, &code);
+  const TVMByteArray *bytes = status ? NULL : found.v_handle;
+  return status ? status : mb_any_set_text(era, out, true, bytes->data, bytes->size);
+}
+
+/* ---- arrays: from 0.22 on ---------------------------------------------------------------------- */
+
+/* What an array has behind its header; the values follow. */
+struct array_cell {
+  struct mb_any *items;
+  int64_t size, capacity;
+  void (*delete_items)(void *items); /* NULL: they are part of the object */
+};
+
+static void release_items(void *owner) {
+  struct array_cell *cell = owner;
+  for (int64_t i = 0; i < cell->size; i++) mb_any_release(MB_ERA_0_22, &cell->items[i]);
+  cell->size = 0;
+}
+
+static int set_item(TVMValue container, int64_t i, struct array_cell *cell) {
+  TVMValue value;
+  int code, status = ask("runtime.ArrayGetItem", container, i, 2, &value, &code);
+  if (status) return status;
+  status = mb_any_of_value(MB_ERA_0_22, value, code, false, &cell->items[i]);
+  mb_plugin_host()->value_release(value, code);
+  if (!status) cell->size = i + 1;
+  return status;
+}
+
+static int array_object(TVMValue container, struct mb_any *out) {
+  static __thread int depth;
+  TVMValue count = {.v_int64 = 0};
+  int code, status = ask("runtime.ArraySize", container, 0, 1, &count, &code);
+  if (!status && depth == DEPTH) status = mb_fail(MBLOB_E_ARGUMENT, "an Array with more than %d levels of Arrays in it", DEPTH);
+  if (status) return status;
+  void *object = mb_object_new(MB_ERA_0_22, MB_ANY_ARRAY, sizeof(struct array_cell) + (size_t)count.v_int64 * sizeof(struct mb_any));
+  if (!object) return MBLOB_E_MEMORY;
+  struct array_cell *cell = mb_object_cell(MB_ERA_0_22, object);
+  struct mb_record *record = mb_object_record(object);
+  *cell = (struct array_cell){.items = (struct mb_any *)(void *)(cell + 1), .capacity = count.v_int64};
+  record->owner = cell;
+  record->release = release_items;
+  record->value = container;
+  record->code = kTVMObjectHandle;
+  record->counted = true;
+  mb_plugin_host()->value_retain(container, kTVMObjectHandle);
+  depth++;
+  for (int64_t i = 0; !status && i < count.v_int64; i++) status = set_item(container, i, cell);
+  depth--;
+  if (status) mb_object_release(MB_ERA_0_22, object);
+  return status ? status : mb_any_set_object(MB_ERA_0_22, out, MB_ANY_ARRAY, object);
+}
+
+int mb_array_of_object(void *object, TVMValue *value, int *code) {
+  struct argument {
+    struct mb_place place;
+    TVMValue value;
+    int code;
+  };
+  static __thread int depth;
+  const struct array_cell *cell = mb_object_cell(MB_ERA_0_22, object);
+  const size_t count = cell->size > 0 ? (size_t)cell->size : 0;
+  if (depth == DEPTH || count > INT_MAX) return mb_fail(MBLOB_E_ARGUMENT, "an array with too many items, or levels of arrays in it");
+  struct mb_place *places = calloc(count + 1, sizeof(struct argument));
+  if (!places) return mb_fail_memory(count * sizeof(struct argument));
+  TVMValue *values = (TVMValue *)(void *)(places + count);
+  int *codes = (int *)(values + count), status = MBLOB_OK;
+  size_t made = 0;
+  depth++;
+  for (; !status && made < count; made++)
+    status = mb_value_of_any(MB_ERA_0_22, &cell->items[made], &values[made], &codes[made], &places[made]);
+  depth--;
+  if (!status) status = mb_call_global("runtime.Array", values, codes, (int)count, value, code);
+  while (made-- > 0) mb_place_release(&places[made]);
+  free(places);
+  return status;
+}
+
+int mb_any_of_container(enum mb_era era, TVMValue container, struct mb_any *out) {
+  union {
+    void *address;
+    int (*call)(TVMObjectHandle object, unsigned *type);
+  } type_of = {mb_plugin_host()->symbol("TVMObjectGetTypeIndex")};
+  unsigned type = 0;
+  if (type_of.call(container.v_handle, &type) != 0) type = 0;
+  if (type == SHAPE) return shape_object(era, container, out);
+  if (type == STRING) return string_value(era, container, out);
+  if (type == ARRAY && era == MB_ERA_0_22) return array_object(container, out);
+  return mb_any_set_wrapped(era, out, container, kTVMObjectHandle);
+}

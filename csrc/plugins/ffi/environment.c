@@ -1,0 +1,146 @@
+#define _GNU_SOURCE
+#include "environment.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "errors.h"
+#include "host.h"
+#include "map.h"
+
+/* ---- functions by name ----------------------------------------------------------------------- */
+
+/* The object of a function that the runtime keeps as long as the library that asked. Callers borrow it and keep it for as
+ * long, so it is made once for each function and era, holds no reference, and is never freed: its function may go, and
+ * another come to its place, which it then stands for. */
+struct lent {
+  void *object;
+  char key[32];
+};
+
+static pthread_mutex_t lent_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mb_map all_lent;
+
+static void *lend(enum mb_era era, mblob_function *function) {
+  char key[sizeof(((struct lent *)0)->key)];
+  (void)snprintf(key, sizeof(key), "%d %p", (int)era, (void *)function);
+  pthread_mutex_lock(&lent_lock);
+  struct lent *lent = mb_map_get(&all_lent, key);
+  if (!lent && (lent = calloc(1, sizeof(*lent)))) {
+    lent->object = mb_object_function(era, function, false);
+    (void)snprintf(lent->key, sizeof(lent->key), "%s", key);
+    if (!lent->object || !mb_map_put(&all_lent, lent->key, lent)) {
+      mb_object_release(era, lent->object);
+      free(lent);
+      lent = NULL;
+    }
+  } else if (!lent) {
+    (void)mb_fail_memory(sizeof(*lent));
+  }
+  pthread_mutex_unlock(&lent_lock);
+  return lent ? lent->object : NULL;
+}
+
+/* The kind that tvm_ffi's error has, and its full stop. */
+static void tell_kind_of_missing(void) {
+  const mblob_host *host = mb_plugin_host();
+  char *text = host->last_status() == MBLOB_E_NOT_FOUND ? strdup(host->last_error()) : NULL;
+  if (text) (void)mb_fail(MBLOB_E_NOT_FOUND, "RuntimeError: %s.", text);
+  free(text);
+}
+
+int mb_find_function(enum mb_era era, void *library, const char *name, void **out) {
+  union {
+    void *address;
+    int (*call)(void *library, const char *name, TVMFunctionHandle *out);
+  } find = {mb_plugin_host()->symbol("TVMBackendGetFuncFromEnv")};
+  TVMFunctionHandle function = NULL;
+  *out = NULL;
+  if (find.call(library, name, &function))
+    tell_kind_of_missing();
+  else
+    *out = lend(era, function);
+  return *out ? 0 : mb_error_raise_last();
+}
+
+/* ---- loops ----------------------------------------------------------------------------------- */
+
+struct loop {
+  FTVMParallelLambda task;
+  void *data;
+  pthread_mutex_t lock;
+  void *error; /* of the first of the tasks that failed, `failed` */
+  int failed;
+};
+
+/* A task leaves its error on its own thread. The loop fails with that of its first task, as it would without threads. */
+static void keep_error(struct loop *loop, int task_id, void *error) {
+  void *other = error;
+  pthread_mutex_lock(&loop->lock);
+  if (!loop->error || task_id < loop->failed) {
+    other = loop->error;
+    loop->error = error;
+    loop->failed = task_id;
+  }
+  pthread_mutex_unlock(&loop->lock);
+  mb_object_release(MB_ERA_0_22, other);
+}
+
+static int run_task(int task_id, TVMParallelGroupEnv *env, void *data) {
+  struct loop *loop = data;
+  uint64_t before = mb_plugin_host()->error_count();
+  mb_error_raise(NULL);
+  int rc = loop->task(task_id, env, loop->data);
+  if (!rc) return 0;
+  (void)mb_error_record("task of a parallel loop", rc, before);
+  (void)mb_error_raise_last();
+  keep_error(loop, task_id, mb_error_take());
+  return rc;
+}
+
+int mb_parallel_launch(FTVMParallelLambda task, void *data, int count) {
+  union {
+    void *address;
+    int (*call)(FTVMParallelLambda task, void *data, int count);
+  } launch = {mb_plugin_host()->symbol("TVMBackendParallelLaunch")};
+  struct loop loop = {task, data, PTHREAD_MUTEX_INITIALIZER, NULL, 0};
+  int rc = launch.call(run_task, &loop, count);
+  if (rc && loop.error)
+    mb_error_raise(loop.error);
+  else if (rc)
+    (void)mb_error_raise_last();
+  (void)pthread_mutex_destroy(&loop.lock);
+  return rc ? -1 : 0;
+}
+
+/* ---- handles that are made once -------------------------------------------------------------- */
+
+/* One lock for all: what is made here is made in the first moments. Recursive, as making one may need another. */
+static pthread_mutex_t once_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+int mb_init_once(void **handle, int (*init)(void **result)) {
+  if (__atomic_load_n(handle, __ATOMIC_ACQUIRE)) return 0;
+  int rc = 0;
+  pthread_mutex_lock(&once_lock);
+  if (!*handle) {
+    void *made = NULL;
+    rc = init(&made);
+    if (!rc && !made) {
+      (void)mb_fail(MBLOB_E_KERNEL, "TVMFFIHandleInitOnce: the function that makes the handle gave none");
+      rc = mb_error_raise_last();
+    }
+    if (!rc) __atomic_store_n(handle, made, __ATOMIC_RELEASE);
+  }
+  pthread_mutex_unlock(&once_lock);
+  return rc;
+}
+
+int mb_deinit_once(void **handle, int (*deinit)(void *handle)) {
+  pthread_mutex_lock(&once_lock);
+  void *old = __atomic_exchange_n(handle, NULL, __ATOMIC_ACQ_REL);
+  int rc = old ? deinit(old) : 0;
+  pthread_mutex_unlock(&once_lock);
+  return rc;
+}

@@ -1,0 +1,122 @@
+/* The names of c_api.c as symbols, for programs that have libraries of the ffi dialect linked in, statically: these refer to the
+ * names, and a linker takes them from `-lmblob-ffi`. Opened by libmblob the symbols are nobody's but the plug-in's. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "abi.h"
+#include "c_api.h"
+#include "host.h"
+
+#define FILE_NAME "/libmblob-ffi.so"
+
+/* The file of another copy of this plug-in than the one at `base`. */
+struct other {
+  ElfW(Addr) base;
+  char *path;
+};
+
+static int look(struct dl_phdr_info *info, size_t size, void *argument) {
+  struct other *other = argument;
+  const char *name = strrchr(info->dlpi_name, '/');
+  (void)size;
+  if (info->dlpi_addr == other->base || !name || strcmp(name, FILE_NAME) != 0) return 0;
+  other->path = strdup(info->dlpi_name);
+  return 1;
+}
+
+/* The function of the copy that libmblob opened, which need not be the one that the program is linked with. */
+static void *find(const char *name, void **known) {
+  struct other other = {0, NULL};
+  Dl_info own;
+  void *found = NULL;
+  if (!mb_plugin_host() && dladdr(FILE_NAME, &own)) {
+    other.base = (ElfW(Addr))own.dli_fbase;
+    (void)dl_iterate_phdr(look, &other);
+    void *copy = other.path ? dlopen(other.path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD) : NULL;
+    found = copy ? dlsym(copy, name) : NULL;
+    if (copy) (void)dlclose(copy);
+    free(other.path);
+  }
+  const bool is_final = found || mb_plugin_host(); /* no copy may be open yet */
+  if (!found) found = mb_ffi_symbol(MB_ERA_0_22, name);
+  if (is_final) __atomic_store_n(known, found, __ATOMIC_RELAXED);
+  return found;
+}
+
+/* Looked up at the first call; several threads find the same. */
+#define FORWARD(type, name, parameters, arguments)                                \
+  type name parameters __attribute__((visibility("default")));                    \
+  type name parameters {                                                          \
+    static void *known;                                                           \
+    union {                                                                       \
+      void *address;                                                              \
+      type(*call) parameters;                                                     \
+    } forward = {__atomic_load_n(&known, __ATOMIC_RELAXED)};                      \
+    if (!forward.address) forward.address = find(#name, &known);                  \
+    return forward.call arguments;                                                \
+  }
+
+FORWARD(int, TVMFFIAnyViewToOwnedAny, (const struct mb_any *view, struct mb_any *out), (view, out))
+FORWARD(int, TVMFFIBytesFromByteArray, (const struct mb_text *from, struct mb_any *out), (from, out))
+FORWARD(int, TVMFFIEnvCheckSignals, (void), ())
+FORWARD(void *, TVMFFIEnvGetStream, (int32_t type, int32_t id), (type, id))
+FORWARD(int, TVMFFIEnvModLookupFromImports, (void *library, const char *name, void **out), (library, name, out))
+FORWARD(int, TVMFFIEnvSetStream, (int32_t type, int32_t id, void *stream, void **before), (type, id, stream, before))
+FORWARD(int, TVMFFIEnvTensorAlloc, (const DLTensor *like, void **out), (like, out))
+FORWARD(int, TVMFFIErrorCreate,
+        (const struct mb_text *kind, const struct mb_text *message, const struct mb_text *backtrace, void **out),
+        (kind, message, backtrace, out))
+FORWARD(int, TVMFFIErrorCreateWithCauseAndExtraContext,
+        (const struct mb_text *kind, const struct mb_text *message, const struct mb_text *backtrace, void *cause, void
+         *context, void **out),
+        (kind, message, backtrace, cause, context, out))
+FORWARD(void, TVMFFIErrorMoveFromRaised, (void **out), (out))
+FORWARD(void, TVMFFIErrorSetRaised, (void *error), (error))
+FORWARD(void, TVMFFIErrorSetRaisedFromCStr, (const char *kind, const char *message), (kind, message))
+FORWARD(void, TVMFFIErrorSetRaisedFromCStrParts,
+        (const char *kind, const char *const *parts, int32_t count),
+        (kind, parts, count))
+FORWARD(int, TVMFFIFunctionCall,
+        (void *function, const struct mb_any *args, int32_t count, struct mb_any *result),
+        (function, args, count, result))
+FORWARD(int, TVMFFIFunctionCreate,
+        (void *self, mb_safe_call call, void (*deleter)(void *self), void **out),
+        (self, call, deleter, out))
+FORWARD(int, TVMFFIFunctionGetGlobal, (const struct mb_text *name, void **out), (name, out))
+FORWARD(int, TVMFFIFunctionSetGlobal, (const struct mb_text *name, void *function, int replace), (name, function, replace))
+FORWARD(void, TVMFFIGetVersion, (uint32_t *out), (out))
+FORWARD(int, TVMFFIHandleDeinitOnce, (void **handle, int (*deinit)(void *handle)), (handle, deinit))
+FORWARD(int, TVMFFIHandleInitOnce, (void **handle, int (*init)(void **result)), (handle, init))
+FORWARD(int, TVMFFIObjectCreateOpaque,
+        (void *handle, int32_t type, void (*deleter)(void *handle), void **out),
+        (handle, type, deleter, out))
+FORWARD(int, TVMFFIObjectDecRef, (void *object), (object))
+FORWARD(int, TVMFFIObjectIncRef, (void *object), (object))
+FORWARD(int, TVMFFIStringFromByteArray, (const struct mb_text *from, struct mb_any *out), (from, out))
+FORWARD(int, TVMFFITensorCreateUnsafeView, (void *source, const DLTensor *like, void **out), (source, like, out))
+FORWARD(int, TVMFFITensorFromDLPack,
+        (DLManagedTensor *from, int32_t alignment, int32_t contiguous, void **out),
+        (from, alignment, contiguous, out))
+FORWARD(int, TVMFFITensorFromDLPackVersioned,
+        (DLManagedTensorVersioned *from, int32_t alignment, int32_t contiguous, void **out),
+        (from, alignment, contiguous, out))
+FORWARD(int, TVMFFITensorToDLPack, (void *object, DLManagedTensor **out), (object, out))
+FORWARD(int, TVMFFITensorToDLPackVersioned, (void *object, DLManagedTensorVersioned **out), (object, out))
+
+/* Called before `main`, when no copy of the plug-in is open: the runtime that the program is linked with takes it. */
+extern int TVMBackendRegisterSystemLibSymbol(const char *name, void *address) __attribute__((weak));
+
+int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address) __attribute__((visibility("default")));
+int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address) {
+  int (*announce)(const char *name, void *address) = TVMBackendRegisterSystemLibSymbol;
+  if (announce) return announce(name, address);
+  if (!mb_plugin_host()) return -1; /* there is no runtime */
+  union {
+    void *address;
+    int (*call)(const char *name, void *address);
+  } served = {mb_ffi_symbol(MB_ERA_0_22, "TVMFFIEnvModRegisterSystemLibSymbol")};
+  return served.call(name, address);
+}

@@ -1,0 +1,46 @@
+/* libmblob-ffi: the dialect of TVM 0.21 and later, for libmblob, which opens it when it meets a library of that dialect. */
+#include <stdio.h>
+
+#include "c_api.h"
+#include "calls.h"
+#include "host.h"
+
+static int describe(char *text, size_t size) {
+  (void)snprintf(text, size, "libraries of TVM 0.21 to 0.27 and of tvm_ffi 0.1");
+  return MBLOB_OK;
+}
+
+static int object_of_function(mblob_function *function, void **out) {
+  *out = mb_foreign_object(function);
+  if (*out)
+    mb_object_retain(MB_ERA_0_22, *out);
+  else
+    *out = mb_object_function(MB_ERA_0_22, function, true);
+  return *out ? MBLOB_OK : MBLOB_E_MEMORY;
+}
+
+static int function_of_object(void *object, mblob_function **out) {
+  *out = NULL;
+  mblob_function *own = mb_object_own_function(MB_ERA_0_22, object);
+  if (!own) return mb_foreign_function(MB_ERA_0_22, object, out);
+  *out = own;
+  mb_plugin_host()->value_retain((TVMValue){.v_handle = own}, kTVMPackedFuncHandle);
+  return MBLOB_OK;
+}
+
+static const mblob_convention convention = {.struct_size = sizeof(mblob_convention),
+                                            .symbol = mb_ffi_symbol,
+                                            .call = mb_ffi_call,
+                                            .object_of_function = object_of_function,
+                                            .function_of_object = function_of_object};
+
+MBLOB_PLUGIN(ffi) = {.abi_version = MBLOB_PLUGIN_ABI,
+                     .struct_size = sizeof(mblob_plugin),
+                     .name = "ffi",
+                     .version = MBLOB_VERSION,
+                     .type_keys = "",
+                     .devices = "",
+                     .needs = "",
+                     .start = mb_plugin_start,
+                     .describe = describe,
+                     .convention = &convention};

@@ -1,0 +1,17 @@
+/* tensors.h - tensor objects and DLPack, both ways without a copy. */
+#ifndef MB_FFI_TENSORS_H
+#define MB_FFI_TENSORS_H
+
+#include "objects.h"
+
+/* As TVMFFITensorFromDLPack: the object owns what it is given. 0, or -1 with the error left. */
+int mb_tensor_from_dlpack(DLManagedTensor *from, int32_t alignment, int32_t contiguous, void **out);
+int mb_tensor_from_dlpack_versioned(DLManagedTensorVersioned *from, int32_t alignment, int32_t contiguous, void **out);
+int mb_tensor_to_dlpack(void *object, DLManagedTensor **out);
+int mb_tensor_to_dlpack_versioned(void *object, DLManagedTensorVersioned **out);
+/* Another view of what `source` keeps. */
+int mb_tensor_view(void *source, const DLTensor *like, void **out);
+/* New memory of that type, shape and device. */
+int mb_tensor_allocate(const DLTensor *like, void **out);
+
+#endif
