@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         @property
         def module(self) -> Module: ...
         def find(self, name: str) -> Callable[..., Any] | None: ...
+        def find_offered(self, name: str) -> Callable[..., Any] | None: ...
         def has_loader(self) -> bool: ...
 
 
@@ -59,6 +60,7 @@ borrow: Callable[[Any, str], Module] = _nobody
 
 # One C record per type key ever announced, kept for the life of the process: libraries point at them.
 _records: dict[str, Any] = {}
+_last_records: dict[str, Any] = {}
 _names: list[Any] = []
 
 # What stands behind the C modules of Modules made in Python, by the address of the C module.
@@ -71,7 +73,11 @@ _borrowed: dict[int, Module] = {}
 
 def record(key: str) -> Any:
     """The mblob_loader of a type key whose loader is written in Python."""
-    found = _records.get(key)
+    return _record(_records, key, lib.mblob_py_function)
+
+
+def _record(records: dict[str, Any], key: str, function: Any) -> Any:
+    found = records.get(key)
     if found is None:
         name = ffi.new("char[]", key.encode())
         _names.append(name)
@@ -81,17 +87,22 @@ def record(key: str) -> Any:
                 "struct_size": ffi.sizeof("mblob_loader"),
                 "type_key": name,
                 "open": lib.mblob_py_open,
-                "function": lib.mblob_py_function,
+                "function": function,
                 "close": lib.mblob_py_close,
             },
         )
-        _records[key] = found
+        records[key] = found
     return found
 
 
 def announce(key: str) -> None:
     """Tell C that modules of this type key are opened by Python."""
     check(lib.mblob_register_loader(record(key)))
+
+
+def announce_last(key: str) -> None:
+    """Tell C that Python opens modules of this type key for which there is nothing else."""
+    check(lib.mblob_register_last_loader(_record(_last_records, key, lib.mblob_py_offered_function)))
 
 
 class _Late:
@@ -163,6 +174,15 @@ def mblob_py_function(self: Any, name: Any, out: Any) -> int:
     out[0] = ffi.NULL
     module = ffi.cast("mblob_module *", self)
     out[0] = _found(lambda wanted: _find(module, wanted), text(name), "the module")
+    return 0
+
+
+@ffi.def_extern(onerror=_failed)  # type: ignore[untyped-decorator]
+def mblob_py_offered_function(self: Any, name: Any, out: Any) -> int:
+    """Find a function of a module that the loader of an installed distribution opens."""
+    out[0] = ffi.NULL
+    module = ffi.cast("mblob_module *", self)
+    out[0] = _found(lambda wanted: _node(module).find_offered(wanted), text(name), "the module")
     return 0
 
 

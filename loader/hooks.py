@@ -15,6 +15,10 @@ from loader.tensor import Tensor
 from mblob.devices import Device
 from mblob.module import Module
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any
+
 
 def _module_handle(module: Module) -> int:
     node = module._node
@@ -27,6 +31,18 @@ def _wrap_module(address: int) -> Module:
     return adopt(ffi.cast("mblob_module *", address))
 
 
+def _ffi_function(address: int) -> Any:
+    from loader.tvm_ffi_objects import function_object
+
+    return function_object(address)
+
+
+def _ffi_stand_in(value: Any) -> Any:
+    from loader.ffi_values import stand_in
+
+    return stand_in(value)
+
+
 def install() -> None:
     """Hand the classes and functions over."""
     _call.set_hooks(
@@ -36,6 +52,8 @@ def install() -> None:
         device_class=Device,
         tensor_class=Tensor,
         raise_status=status.raise_status,
+        ffi_function=_ffi_function,
+        ffi_stand_in=_ffi_stand_in,
     )
     # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).
     register_func("mblob.python_prefix", lambda: sys.prefix, override=True)

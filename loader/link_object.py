@@ -21,7 +21,9 @@ from pathlib import Path
 from loader.object_check import check_object
 from mblob.errors import FormatError, ToolchainError
 from mblob.file_kind import SNIFF_SIZE, linkable_kind
+from mblob.interrupts import Patience
 from mblob.paths import include_dir
+from mblob.starting import Starting
 from mblob.tool_output import first_error
 
 OBJECT_SUFFIXES = (".o", ".obj", ".a")
@@ -43,7 +45,7 @@ def linked(path: str, shown: str) -> Iterator[str]:
         ToolchainError: no compiler here, or it failed.
     """
     name = shown or "a file in memory"
-    with tempfile.TemporaryDirectory(prefix="mblob-") as folder:
+    with Patience(), tempfile.TemporaryDirectory(prefix="mblob-") as folder:
         inputs = _inputs(Path(path), name, Path(folder))
         library = str(Path(folder) / "linked.so")
         _link(inputs, library, name)
@@ -53,7 +55,7 @@ def linked(path: str, shown: str) -> Iterator[str]:
 @contextmanager
 def temporary_file(data: memoryview) -> Iterator[str]:
     """The bytes as a file; it goes with the block."""
-    with tempfile.TemporaryDirectory(prefix="mblob-") as folder:
+    with Patience(), tempfile.TemporaryDirectory(prefix="mblob-") as folder:
         path = Path(folder) / "source"
         path.write_bytes(data)
         yield str(path)
@@ -140,14 +142,23 @@ def _link(inputs: Sequence[str], library: str, name: str) -> None:
 
 def _run(command: Sequence[str]) -> tuple[int, str]:
     """Exit status and everything printed. Whatever interrupts this ends the compiler and all that it started."""
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", start_new_session=True, env={**os.environ, "LC_ALL": "C"},
-    ) as process:  # fmt: skip
-        try:
-            output, _ = process.communicate()
-        except BaseException:
-            with suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return process.returncode, output
+    starting = Starting(
+        lambda: subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True, env={**os.environ, "LC_ALL": "C"},
+        )
+    )  # fmt: skip
+    try:
+        process = starting.wait()
+        assert process is not None
+        output, _ = process.communicate()
+    except BaseException:
+        if begun := starting.begun():
+            if begun.returncode is None:  # else it was waited for: its number may be another's by now
+                with suppress(OSError):
+                    os.killpg(begun.pid, signal.SIGKILL)
+                begun.wait()
+            if begun.stdout is not None:
+                begun.stdout.close()
+        raise
+    return process.returncode, output.decode(errors="replace")

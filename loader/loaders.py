@@ -41,6 +41,7 @@ class LoaderContext:
 
 
 _registered: dict[str, Loader] = {}
+_offered: dict[str, Loader] = {}  # by installed distributions, as far as one was needed
 
 
 def register_loader(key: str, fn: Loader | None = None) -> Any:
@@ -75,8 +76,16 @@ def entry_points() -> list[Any]:
     return list(found.select(group=ENTRY_POINT_GROUP) if hasattr(found, "select") else found.get(ENTRY_POINT_GROUP, ()))
 
 
+def offered_loader(key: str) -> Loader:
+    """The loader that `load_entry_point` found."""
+    return _offered[key]
+
+
 def load_entry_point(key: str) -> bool:
-    """Register the loader that an installed distribution offers for `key`; whether there is one.
+    """Take the loader that an installed distribution offers for `key`, for modules that nothing else opens.
+
+    Returns:
+        Whether there is one.
 
     Raises:
         MblobError: there is one and it cannot be imported.
@@ -84,9 +93,13 @@ def load_entry_point(key: str) -> bool:
     for point in entry_points():
         if point.name == key:
             try:
-                register_loader(key, point.load())
+                loader = point.load()
             except Exception as exc:
                 raise MblobError(f"the loader of {key!r} (entry point {point.value!r}) failed to load: {exc}") from exc
+            if not callable(loader):
+                raise MblobError(f"the loader of {key!r} (entry point {point.value!r}) is no function: {loader!r}")
+            _offered[key] = loader
+            bridge.announce_last(key)
             return True
     return False
 

@@ -7,11 +7,11 @@ the imports; a payload view holds the C module only. No cycles: the library goes
 
 from __future__ import annotations
 
-from _thread import RLock
+from _thread import RLock, get_ident
 from _weakref import ref
 
 from loader import _call, bridge
-from loader.loaders import LoaderContext, find_loader, load_entry_point
+from loader.loaders import LoaderContext, find_loader, load_entry_point, offered_loader
 from loader.runtime import address_of, ffi, lib
 from loader.status import check, last_error, text
 from mblob.errors import LoaderMissingError, MblobError
@@ -20,9 +20,10 @@ from mblob.module import LIBRARY, Module, Node
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, ClassVar
 
     from loader.loaders import Loader
+    from mblob.grammar import Grammars
 
 
 class Origin:
@@ -48,7 +49,7 @@ class Origin:
         self._asked: set[str] = set()
 
     def ask_entry_point(self, key: str) -> bool:
-        """Whether an installed distribution has a loader for `key`, which is then registered.
+        """Whether an installed distribution has a loader for `key`, which then opens what nothing else does.
 
         Asked once for each key: looking through distributions takes milliseconds, and a tree may have many modules.
         """
@@ -75,6 +76,7 @@ class OpenedNode(Node):
         self._lock = RLock()
         self._opening = False
         self._entry: _Entry | None = None
+        self._offered: Loader | None = None  # of an installed distribution, where the runtime came to it
 
     def attach(self, module: Module) -> None:
         """Tell the node which Module it is the content of."""
@@ -91,6 +93,10 @@ class OpenedNode(Node):
     def data(self) -> bool:
         return bool(lib.mblob_module_is_data(self.handle))
 
+    @property
+    def dialect(self) -> str | None:
+        return None if self.data else text(lib.mblob_module_dialect(self.handle))
+
     # -- content ----------------------------------------------------------------------------------------
 
     def payload(self) -> memoryview:
@@ -101,12 +107,21 @@ class OpenedNode(Node):
     def source(self, fmt: str) -> str | None:
         from mblob.source_text import source_of
 
-        return source_of(self.type_key, self.payload(), fmt)
+        return source_of(self.type_key, self.payload(), fmt, self._grammars())
 
     def tensors(self) -> Mapping[str, Any] | None:
         from loader.weights import tensors_of
 
-        return tensors_of(self.type_key, self.payload())
+        return tensors_of(self.type_key, self.payload(), self._grammars())
+
+    def _grammars(self) -> Grammars:
+        if text(lib.mblob_module_dialect(self.handle)) == "ffi":
+            from mblob.ffi_grammar import GRAMMARS as FFI_GRAMMARS
+
+            return FFI_GRAMMARS
+        from mblob.grammar import GRAMMARS
+
+        return GRAMMARS
 
     # -- functions --------------------------------------------------------------------------------------
 
@@ -119,15 +134,31 @@ class OpenedNode(Node):
         if loader is not None:
             return self._open_with(loader).find(name)
         out = ffi.new("mblob_function **")
-        status = lib.mblob_module_function(self.handle, name.encode("utf-8", "surrogateescape"), 0, out)
+        status = self._ask(name.encode("utf-8", "surrogateescape"), out)
         if not status:
             return _call.PackedFunction(address_of(out[0]), name, self.module)
         if status == lib.MBLOB_E_NOT_FOUND:
-            return None
+            return self._open_with(self._offered).find(name) if self._offered is not None else None
         error = last_error()
         if isinstance(error, LoaderMissingError) and self.origin.ask_entry_point(self.type_key):
             return self.find(name)
         raise error
+
+    def _ask(self, name: bytes, out: Any) -> int:
+        """The status of asking C for a function of the module itself."""
+        if self.type_key == LIBRARY:
+            return int(lib.mblob_module_function(self.handle, name, 0, out))
+        with _Asking(self):
+            return int(lib.mblob_module_function(self.handle, name, 0, out))
+
+    def find_offered(self, name: str) -> Callable[..., Any] | None:
+        """C comes to the loader of an installed distribution: a function of the module as that opens it.
+
+        None where it is Python that asks, which goes on without C: its own way is shorter, and keeps exceptions.
+        """
+        if self._offered is None:
+            self._offered = offered_loader(self.type_key)
+        return None if _Asking.now(self) else self._open_with(self._offered).find(name)
 
     def explain(self, name: str) -> str | None:
         out = ffi.new("mblob_function **")
@@ -138,6 +169,14 @@ class OpenedNode(Node):
             return message if "plain C function" in message else None
         lib.mblob_function_release(out[0])
         return None
+
+    def told(self, what: str, name: str) -> str | None:
+        from mblob.ffi_names import FFI_PREFIX
+
+        # A function beside it that takes nothing, in the names that the ffi dialect reserves.
+        getter = f"_{what}_{name}"
+        found = self.find(getter) if self.symbol_address(FFI_PREFIX + getter) else None
+        return None if found is None else str(found())
 
     def names(self) -> Sequence[str]:
         if self._entry is not None:
@@ -158,7 +197,9 @@ class OpenedNode(Node):
         return self._loader() is not None
 
     def _loader(self) -> Loader | None:
-        return None if self.type_key == LIBRARY else find_loader(self.type_key, self.origin.loaders)
+        if self.type_key == LIBRARY:
+            return None
+        return find_loader(self.type_key, self.origin.loaders) or self._offered
 
     def _open_with(self, loader: Loader) -> _Entry:
         if self._entry is None:
@@ -200,6 +241,25 @@ class OpenedNode(Node):
             check(lib.mblob_module_import(self.handle, made))
         finally:
             lib.mblob_module_release(made)
+
+
+class _Asking:
+    """While the thread asks C for a function of a node."""
+
+    _now: ClassVar[set[tuple[int, int]]] = set()  # threads and nodes
+
+    def __init__(self, node: OpenedNode) -> None:
+        self._key = (get_ident(), id(node))
+
+    def __enter__(self) -> None:
+        self._now.add(self._key)
+
+    def __exit__(self, *_: object) -> None:
+        self._now.discard(self._key)
+
+    @classmethod
+    def now(cls, node: OpenedNode) -> bool:
+        return (get_ident(), id(node)) in cls._now
 
 
 class _Entry:

@@ -26,6 +26,7 @@ _ARGUMENT_TEXTS = (
     "expected to be compact array",
     ": expected ",
     ": argument ",
+    " when calling:\n",  # the ffi dialect
 )
 _ARGUMENT_EXIT_CODE = 2  # of mblob-pack, for wrong arguments
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 CPU = Device(1, 0)
+_TVM_NAMES = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}  # and what DLPack and ml_dtypes call them
 HOST_TYPES = (1, 3, 11)  # cpu, cuda_host, rocm_host: memory that the processor reads at the same addresses
 
 
@@ -54,7 +55,8 @@ class Tensor(_call.TensorBase):
             try:
                 import ml_dtypes
 
-                return np.asarray(self.view(bits)).view(getattr(ml_dtypes, self.dtype))  # type: ignore[no-any-return]
+                name = _TVM_NAMES.get(self.dtype, self.dtype)
+                return np.asarray(self.view(bits)).view(getattr(ml_dtypes, name))  # type: ignore[no-any-return]
             except (ImportError, AttributeError):
                 raise TypeError(
                     f'numpy has no {self.dtype}; install ml_dtypes, or look at the bits: t.view("{bits}").numpy()'
@@ -80,11 +82,13 @@ class Tensor(_call.TensorBase):
     def copyfrom(self, source: Any) -> Tensor:
         """Copy the elements of an array, tensor or anything with a buffer or DLPack into this tensor.
 
+        A tensor of an 8-bit float takes bytes (uint8), too.
+
         Raises:
             ValueError: dtype or shape differ, or this tensor is read-only.
         """
         other = as_tensor(source, what="copyfrom: source: ")
-        if (other.dtype, other.shape) != (self.dtype, self.shape):
+        if other.shape != self.shape or not _takes(self.dtype, other.dtype):
             raise ValueError(
                 f"copyfrom: expected {self.dtype} of shape {self.shape}, found {other.dtype} of shape {other.shape}"
             )
@@ -127,7 +131,14 @@ def _bits_type(dtype: str) -> str | None:
     """The unsigned type whose elements are the bits of one that only ml_dtypes gives numpy, else None."""
     if dtype == "bfloat16":
         return "uint16"
-    return "uint8" if dtype.startswith("float8_") and "x" not in dtype else None
+    is_float8 = dtype in _TVM_NAMES or (dtype.startswith("float8_") and "x" not in dtype)
+    return "uint8" if is_float8 else None
+
+
+def _takes(expected: str, given: str) -> bool:
+    """Whether elements of a tensor may come from one of `given`: the same by either name, or bytes of a float8."""
+    same = _TVM_NAMES.get(expected, expected) == _TVM_NAMES.get(given, given)
+    return same or (given == "uint8" and _bits_type(expected) == given)
 
 
 def _parse(function: str, dtype: Any) -> tuple[int, int, int]:

@@ -231,7 +231,9 @@ class VirtualMachine(Timed):
             rest = iter(args)
             missing = [p for p in params if p not in kwargs]
             if len(missing) != len(args):
-                raise TypeError(f"{func_name}({', '.join(params)}): {len(args)} arguments for {missing}")
+                unknown = [name for name in kwargs if name not in params]
+                of = f"; it has no parameter {', '.join(map(repr, unknown))}" if unknown else ""
+                raise TypeError(f"{func_name}({', '.join(params)}): {len(args)} arguments for {missing}{of}")
             args, names = tuple(kwargs[p] if p in kwargs else next(rest) for p in params), params
         return [_argument(value, name, func_name) for value, name in zip(args, names)]
 

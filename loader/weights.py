@@ -13,8 +13,13 @@ from mblob import grammar, safetensors
 from mblob.ndarray import PARAMS_MAGIC, read_param_dict
 
 
-def tensors_of(key: str, payload: memoryview) -> Mapping[str, Tensor] | None:
+def tensors_of(
+    key: str, payload: memoryview, grammars: grammar.Grammars = grammar.GRAMMARS
+) -> Mapping[str, Tensor] | None:
     """The named tensors of a payload, None if its type key holds none.
+
+    Args:
+        grammars: those of the dialect.
 
     Raises:
         FormatError: it breaks its format.
@@ -23,7 +28,7 @@ def tensors_of(key: str, payload: memoryview) -> Mapping[str, Tensor] | None:
         return tensors_of_safetensors(payload)
     if payload.nbytes >= 8 and int.from_bytes(payload[:8], "little") == PARAMS_MAGIC:
         return records_as_tensors(read_param_dict(payload))
-    params = grammar.decode_payload(key, payload).get("params")
+    params = grammar.decode_payload(key, payload, grammars).get("params")
     return records_as_tensors(params) if isinstance(params, dict) else None
 
 

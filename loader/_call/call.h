@@ -34,6 +34,8 @@ typedef struct call_hooks {
   PyObject *device_class;  /* mblob.device.Device(device_type, device_id) */
   PyObject *tensor_class;  /* loader.tensor.Tensor, a subclass of call_tensor_type */
   PyObject *raise_status;  /* f(status, function name): raises what mblob_last_error_info() says */
+  PyObject *ffi_function;  /* f(address of an mblob_function) -> tvm_ffi.Function */
+  PyObject *ffi_stand_in;  /* f(value) -> what is passed for it to a function of the ffi dialect, or None */
 } call_hooks;
 
 extern call_hooks call_hook;
@@ -46,6 +48,7 @@ typedef struct call_runtime {
   int (*array_alloc)(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits, int dtype_lanes,
                      int device_type, int device_id, TVMArrayHandle *out);
   int (*copy_from_to)(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle stream);
+  int (*from_dlpack)(DLManagedTensor *from, TVMArrayHandle *out);
   int (*synchronize)(int device_type, int device_id, TVMStreamHandle stream);
   int (*object_free)(TVMObjectHandle object);
   int (*object_type)(TVMObjectHandle object, unsigned *type);
@@ -57,6 +60,7 @@ bool call_runtime_bind(void); /* false with ImportError set */
 /* ---- dtype.c: element types --------------------------------------------------------------- */
 
 /* Element type of a buffer; NULL `format` means unsigned bytes. False if it is no plain native number. */
+enum { CALL_E4M3_FLOAT8 = 6, CALL_E5M2_FLOAT8 = 7 }; /* TVM's codes, of which DLPack has the first for bool */
 bool call_dtype_from_format(const char *format, Py_ssize_t itemsize, DLDataType *out);
 /* Format of the buffer protocol for one lane, NULL if it has none (bfloat16, int4, ...). */
 const char *call_dtype_format(DLDataType dtype);
@@ -78,7 +82,7 @@ int call_signature_parse(const char *text, call_parameter **out);
 
 /* ---- frame.c: the arguments of one call ----------------------------------------------------- */
 
-enum { SLOT_NONE, SLOT_ARRAY, SLOT_BUFFER, SLOT_DLPACK, SLOT_DLPACK_VERSIONED, SLOT_FUNCTION, SLOT_MODULE };
+enum { SLOT_NONE, SLOT_ARRAY, SLOT_BUFFER, SLOT_DLPACK, SLOT_DLPACK_VERSIONED, SLOT_FUNCTION, SLOT_MODULE, SLOT_OBJECT };
 
 #define CALL_INLINE_DIMS 8
 
@@ -95,6 +99,7 @@ typedef struct call_slot {
     DLManagedTensorVersioned *versioned; /* SLOT_DLPACK_VERSIONED */
     mblob_function *function;            /* SLOT_FUNCTION */
     mblob_module *module;                /* SLOT_MODULE */
+    TVMObjectHandle container;           /* SLOT_OBJECT */
     TVMByteArray bytes;                  /* SLOT_NONE, code kTVMBytes */
   } u;
   uint8_t kind;
@@ -115,6 +120,9 @@ typedef struct call_frame {
   const call_parameter *parameters; /* NULL if not recorded */
   uint32_t alignment;               /* mblob_function_alignment() */
   int count;
+  bool ffi;        /* bools, texts with a NUL and containers may be passed: mblob_function_is_ffi() */
+  bool gaps;       /* tensors may have gaps between their rows: compiled functions of the ffi dialect look at strides themselves */
+  bool items;      /* these are the items of a container, not arguments */
   bool misaligned; /* some slot is */
   TVMValue *values;
   int *codes;
@@ -147,6 +155,15 @@ PyObject *call_convert_result(TVMValue value, int code, PyObject *owner);
 /* A new object for an argument that a kernel passes to Python; borrows. */
 PyObject *call_convert_borrowed(TVMValue value, int code);
 
+/* ---- ffi_values.c: what only functions of the ffi dialect take ------------------------------- */
+
+/* A str with a NUL inside. */
+bool call_convert_string(call_frame *frame, int i, const char *text, size_t size);
+/* A list or tuple, as an Array. */
+bool call_convert_sequence(call_frame *frame, int i, PyObject *arg);
+/* Whatever loader/ffi_values.py knows; false with *absent set if that is not so. */
+bool call_convert_stand_in(call_frame *frame, int i, PyObject *arg, bool *absent);
+
 /* ---- container.c ----------------------------------------------------------------------------- */
 
 /* A list, tuple or dict of what a container of the runtime holds; borrows. TypeError: it is none. */
@@ -174,6 +191,8 @@ int call_align_out(call_frame *frame);
 bool call_dlpack_init(void); /* false with an exception set */
 /* True if `obj` has __dlpack__ and its tensor is now in slot i; false with *absent set if it has none. */
 bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent);
+/* Run the deleter of a tensor, of either form, if it has one. An exception that is set stays set. */
+void call_dlpack_delete(DLManagedTensor *plain, DLManagedTensorVersioned *versioned);
 PyObject *call_dlpack_import(PyObject *obj); /* a Tensor over obj.__dlpack__() */
 PyObject *call_dlpack_export(PyObject *tensor, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
@@ -223,6 +242,12 @@ bool call_device_copy(const DLTensor *from, const DLTensor *to);
 /* Wait for what this thread gave to the device. */
 bool call_device_wait(DLDevice device);
 
+/* ---- ffi.c: objects of tvm_ffi ---------------------------------------------------------------- */
+
+/* True if `obj` is such an object and is now argument i; false with *absent set if it is none. */
+bool call_ffi_argument(call_frame *frame, int i, PyObject *obj, bool *absent);
+PyObject *call_ffi_hand_over(PyObject *module, PyObject *unused);
+
 /* ---- function.c, bound.c, callback.c, memory.c --------------------------------------------------------- */
 
 extern PyTypeObject call_function_type;
@@ -240,6 +265,11 @@ mblob_function *call_function_handle(PyObject *function); /* borrowed */
 /* A PackedFunction that takes over the reference in `handle` (also on failure). */
 PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *owner);
 
+/* A counted tensor over the memory of `object`, whose argument is `slot`: of tensors, ours and those of others. False without an
+ * exception: it has to be a copy. */
+bool call_keep_array(PyObject *object, call_slot *slot, TVMArrayHandle *out);
+/* A counted copy of a tensor. */
+bool call_copy_array(const DLTensor *tensor, TVMArrayHandle *out);
 /* A new function that calls a Python callable. NULL with an exception set. */
 mblob_function *call_callback_new(PyObject *callable);
 /* Turn the current exception into the runtime's error of this thread, and keep it. Returns -1. */

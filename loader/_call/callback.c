@@ -4,6 +4,7 @@
  * Python code that called the kernel that called back gets the very exception object. */
 #include "call.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char pending_key[] = "mblob: exception of a callback";
@@ -76,28 +77,94 @@ int call_callback_keep(void) {
   return -1;
 }
 
-/* A counted copy of a tensor: its own memory may go with the Python object. */
-static bool copy_array(const DLTensor *tensor, void **out) {
+/* What keeps the memory of a tensor that a Python function returned. */
+typedef struct kept_tensor {
+  DLManagedTensor managed;
+  PyObject *owner;                     /* one of ours, or NULL */
+  DLManagedTensor *plain;              /* of others, or NULL */
+  DLManagedTensorVersioned *versioned; /* the same */
+} kept_tensor;
+
+static void drop_kept(DLManagedTensor *managed) {
+  kept_tensor *kept = managed->manager_ctx;
+  if (kept->plain != NULL && kept->plain->deleter != NULL) kept->plain->deleter(kept->plain);
+  if (kept->versioned != NULL && kept->versioned->deleter != NULL) kept->versioned->deleter(kept->versioned);
+  if (kept->owner != NULL && Py_IsInitialized()) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    Py_DECREF(kept->owner);
+    PyGILState_Release(state);
+  }
+  free(kept);
+}
+
+/* The arguments of a Python function. Their tensors are the caller's, for the length of the call. */
+typedef struct borrowed {
+  const TVMValue *args;
+  const int *codes;
+  int count;
+} borrowed;
+
+/* Whether the memory is, or may be, of one of them. */
+static bool is_borrowed(const borrowed *from, const DLTensor *tensor) {
+  const uintptr_t at = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
+  for (int i = 0; i < from->count; ++i) {
+    const DLTensor *given = from->args[i].v_handle;
+    size_t size;
+    if ((from->codes[i] != kTVMDLTensorHandle && from->codes[i] != kTVMNDArrayHandle) || given == NULL) continue;
+    const uintptr_t start = (uintptr_t)given->data + (uintptr_t)given->byte_offset;
+    if (given->strides != NULL || !call_tensor_size(given, &size) || (at >= start && at - start <= size)) return true;
+  }
+  return false;
+}
+
+bool call_keep_array(PyObject *object, call_slot *slot, TVMArrayHandle *out) {
+  const bool own = PyObject_TypeCheck(object, &call_tensor_type);
+  if (slot->readonly || !(own || slot->kind == SLOT_DLPACK || slot->kind == SLOT_DLPACK_VERSIONED)) return false;
+  kept_tensor *kept = calloc(1, sizeof *kept);
+  if (kept == NULL) return false;
+  kept->managed.dl_tensor = slot->tensor;
+  kept->managed.manager_ctx = kept;
+  kept->managed.deleter = drop_kept;
+  if (call_tvm.from_dlpack(&kept->managed, out) != 0) {
+    free(kept);
+    return false;
+  }
+  if (own) kept->owner = Py_NewRef(object);
+  if (slot->kind == SLOT_DLPACK) kept->plain = slot->u.managed;
+  if (slot->kind == SLOT_DLPACK_VERSIONED) kept->versioned = slot->u.versioned;
+  if (!own) slot->kind = SLOT_NONE; /* the array has it now */
+  return true;
+}
+
+bool call_copy_array(const DLTensor *tensor, TVMArrayHandle *out) {
   bool ok = call_tvm.array_alloc(tensor->shape, tensor->ndim, tensor->dtype.code, tensor->dtype.bits, tensor->dtype.lanes,
                                  (int)tensor->device.device_type, tensor->device.device_id, out) == 0;
-  if (ok && call_tvm.copy_from_to((void *)(uintptr_t)tensor, *out, NULL) != 0) {
+  if (ok && call_tvm.copy_from_to((DLTensor *)(uintptr_t)tensor, *out, NULL) != 0) {
     call_tvm.array_free(*out);
+    *out = NULL;
     ok = false;
   }
-  if (!ok) PyErr_Format(PyExc_RuntimeError, "result of a Python function: %s", mblob_last_error());
+  if (!ok) PyErr_Format(PyExc_RuntimeError, "a copy of a tensor: %s", mblob_last_error());
   return ok;
 }
 
+/* Arrays are copied: who returns one may go on writing to it; so is what is only borrowed. */
+static bool result_array(PyObject *result, call_slot *slot, const borrowed *from, TVMArrayHandle *out) {
+  return (!is_borrowed(from, &slot->tensor) && call_keep_array(result, slot, out)) || call_copy_array(&slot->tensor, out);
+}
+
 /* Give `result` to the caller of the function. The runtime copies text and takes references of its own. */
-static bool set_result(PyObject *result, TVMRetValueHandle ret) {
+static bool set_result(PyObject *result, const borrowed *from, TVMRetValueHandle ret) {
   if (result == Py_None) return true;
   PyObject *name = PyUnicode_FromString("result of a Python function");
   if (name == NULL) return false;
   call_frame frame;
-  bool ok = call_frame_init(&frame, name, 1) && call_convert_argument(&frame, 0, result);
-  void *array = NULL;
+  bool ok = call_frame_init(&frame, name, 1);
+  frame.ffi = true; /* what a caller of before does not know is an object to it, and a bool a number (TVMFuncCall) */
+  ok = ok && call_convert_argument(&frame, 0, result);
+  TVMArrayHandle array = NULL;
   if (ok && frame.slots[0].is_tensor) {
-    ok = copy_array(&frame.slots[0].tensor, &array);
+    ok = result_array(result, &frame.slots[0], from, &array);
     frame.values[0].v_handle = array;
     frame.codes[0] = kTVMNDArrayHandle;
   }
@@ -128,7 +195,8 @@ static int call_python(PyObject *callable, TVMValue *args, const int *codes, int
     ok = objects[i] != NULL;
   }
   PyObject *result = ok ? PyObject_Vectorcall(callable, objects, (size_t)count, NULL) : NULL;
-  int status = result != NULL && set_result(result, ret) ? 0 : call_callback_keep();
+  const borrowed from = {args, codes, count};
+  int status = result != NULL && set_result(result, &from, ret) ? 0 : call_callback_keep();
   Py_XDECREF(result);
   for (int i = 0; i < count && objects[i] != NULL; ++i) {
     if (codes[i] == kTVMDLTensorHandle || codes[i] == kTVMNDArrayHandle) call_tensor_detach(objects[i]);

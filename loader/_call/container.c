@@ -1,8 +1,9 @@
-/* container.c - TVM's containers as Python objects: an Array is a list, a ShapeTuple a tuple, a Map a dict. They are
+/* container.c - TVM's containers as Python objects: an Array is a list, a ShapeTuple a tuple, a Map a dict, a String a
+ * str. They are
  * copies; what is counted in them (arrays, modules, functions) is shared. */
 #include "call.h"
 
-enum { ARRAY = 4, MAP = 5, SHAPE = 6 }; /* type indices of TVM */
+enum { STRING = 3, ARRAY = 4, MAP = 5, SHAPE = 6 }; /* type indices of TVM */
 
 /* Call a function of the runtime with a container and, if `i` is not negative, an index. */
 static bool ask(const char *name, void *container, int64_t i, TVMValue *ret, int *ret_code) {
@@ -50,6 +51,18 @@ static PyObject *dict_of(void *map) {
   return dict;
 }
 
+/* What is no UTF-8 is bytes. */
+static PyObject *text_of(void *string) {
+  TVMValue found;
+  int code;
+  if (!ask("mblob.StringBytes", string, -1, &found, &code)) return NULL;
+  const TVMByteArray *bytes = found.v_handle;
+  PyObject *text = PyUnicode_DecodeUTF8(bytes->data, (Py_ssize_t)bytes->size, NULL);
+  if (text != NULL || !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) return text;
+  PyErr_Clear();
+  return PyBytes_FromStringAndSize(bytes->data, (Py_ssize_t)bytes->size);
+}
+
 static PyObject *convert(void *container) {
   unsigned type = 0;
   if (call_tvm.object_type(container, &type) != 0) {
@@ -57,6 +70,7 @@ static PyObject *convert(void *container) {
     return NULL;
   }
   if (type == ARRAY) return list_of(container, "runtime.ArraySize", "runtime.ArrayGetItem");
+  if (type == STRING) return text_of(container);
   if (type == MAP) return dict_of(container);
   if (type == SHAPE) {
     PyObject *list = list_of(container, "runtime.GetShapeTupleSize", "runtime.GetShapeTupleElem");

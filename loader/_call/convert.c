@@ -59,6 +59,13 @@ static bool convert_int(call_frame *frame, int i, PyObject *arg) {
   return true;
 }
 
+/* A number; functions of the ffi dialect get it as the flag that it is. */
+static bool convert_bool(call_frame *frame, int i, PyObject *arg) {
+  if (!convert_int(frame, i, arg)) return false;
+  if (frame->ffi && frame->codes[i] == kTVMArgInt) frame->codes[i] = kTVMArgBool;
+  return true;
+}
+
 static bool convert_float(call_frame *frame, int i, double value) {
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
   if (p != NULL && (p->kind == PARAM_INT || p->kind == PARAM_POINTER)) {
@@ -77,6 +84,7 @@ static bool convert_str(call_frame *frame, int i, PyObject *arg) {
   const char *text = PyUnicode_AsUTF8AndSize(arg, &size);
   if (text == NULL) return false;
   if (strlen(text) != (size_t)size) {
+    if (frame->ffi) return call_convert_string(frame, i, text, (size_t)size);
     return call_frame_error(frame, i, PyExc_ValueError,
                             "the str has a NUL inside, functions see it end there; pass bytes");
   }
@@ -131,7 +139,7 @@ static bool convert_scalar_value(call_frame *frame, int i, PyObject *arg, DLData
   }
   PyObject *number = dtype.bits == 1 ? PyBool_FromLong(PyObject_IsTrue(arg)) : PyNumber_Index(arg);
   if (number == NULL) return false;
-  bool ok = convert_int(frame, i, number);
+  bool ok = dtype.bits == 1 ? convert_bool(frame, i, number) : convert_int(frame, i, number);
   Py_DECREF(number);
   return ok;
 }
@@ -187,12 +195,20 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
       memcpy(&pointer, view->buf, sizeof pointer);
       return set_handle(frame, i, pointer, kTVMOpaqueHandle);
     }
+    if (is_scalar_value(arg, view) && PyFloat_Check(arg) == 0 && strcmp(view->format, "g") == 0) /* a long double */
+      return convert_scalar_value(frame, i, arg, (DLDataType){kDLFloat, 64, 1});
     return bad_format(frame, i, view);
   }
   if (view->ndim == 0 && (is_scalar_value(arg, view) || takes_number(frame, i, arg)))
     return convert_scalar_value(frame, i, arg, t->dtype);
   if (!is_contiguous(view)) {
-    return call_frame_error(
+    bool absent = true;
+    if (frame->gaps) { /* DLPack counts strides in elements, as functions do */
+      PyBuffer_Release(view);
+      slot->kind = SLOT_NONE;
+      if (call_dlpack_argument(frame, i, arg, &absent)) return true;
+    }
+    return absent && call_frame_error(
         frame, i, PyExc_ValueError,
         "the array is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back");
   }
@@ -264,8 +280,13 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   PyTypeObject *type = Py_TYPE(arg);
   if (PyObject_TypeCheck(arg, &call_tensor_type)) return convert_tensor(frame, i, arg);
   if (PyFloat_Check(arg)) return convert_float(frame, i, PyFloat_AS_DOUBLE(arg));
+  if (PyBool_Check(arg)) return convert_bool(frame, i, arg);
   if (PyLong_Check(arg)) return convert_int(frame, i, arg);
-  if (PyUnicode_Check(arg)) return convert_str(frame, i, arg);
+  bool absent = true;
+  if (PyUnicode_Check(arg)) {
+    if (frame->ffi && !PyUnicode_CheckExact(arg) && call_convert_stand_in(frame, i, arg, &absent)) return true;
+    return absent && convert_str(frame, i, arg);
+  }
   if (PyBytes_Check(arg)) return convert_bytes(frame, i, PyBytes_AS_STRING(arg), PyBytes_GET_SIZE(arg));
   if (PyByteArray_Check(arg)) return convert_bytearray(frame, i, arg);
   if (type == &call_function_type)
@@ -273,15 +294,22 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   if (PyObject_TypeCheck(arg, (PyTypeObject *)call_hook.module_class)) return convert_module(frame, i, arg);
   if (PyObject_TypeCheck(arg, (PyTypeObject *)call_hook.device_class)) return convert_device(frame, i, arg);
   if (PyObject_CheckBuffer(arg)) return convert_buffer(frame, i, arg);
-  bool absent;
+  if (frame->ffi && (PyList_Check(arg) || PyTuple_CheckExact(arg))) return call_convert_sequence(frame, i, arg);
   if (call_dlpack_argument(frame, i, arg, &absent)) return true;
   if (!absent) return false;
+  if (call_ffi_argument(frame, i, arg, &absent)) return true;
+  if (!absent) return false;
+  if (frame->ffi && PyTuple_Check(arg)) return call_convert_sequence(frame, i, arg);
+  if (frame->ffi && !PyFunction_Check(arg)) {
+    if (call_convert_stand_in(frame, i, arg, &absent)) return true;
+    if (!absent) return false;
+  }
   if (PyCallable_Check(arg)) return convert_callable(frame, i, arg);
   return call_frame_error(
       frame, i, PyExc_TypeError,
-      "expected an array, a number, str, bytes, None, a Tensor, a Module, a Device or a function, "
+      "expected an array, a number, str, bytes, None, %sa Tensor, a Module, a Device or a function, "
       "found %s; make it an array with numpy.asarray(x)",
-      type->tp_name);
+      frame->ffi ? "a list, " : "", type->tp_name);
 }
 
 bool call_convert_argument(call_frame *frame, int i, PyObject *arg) {

@@ -9,7 +9,8 @@ static const char plain_used[] = "used_dltensor";
 static const char versioned_name[] = "dltensor_versioned";
 static const char versioned_used[] = "used_dltensor_versioned";
 
-/* TVM writes bool as {uint, 1 bit}; DLPack 1.0 has a code of its own for one-byte bool. */
+/* TVM writes bool as {uint, 1 bit}; DLPack 1.0 has a code of its own for one-byte bool, which is that of one of TVM's 8-bit
+ * floats. */
 static DLDataType from_dlpack_dtype(DLDataType dtype) {
   if (dtype.code == kDLBool && dtype.bits == 8) {
     dtype.code = kDLUInt;
@@ -22,6 +23,8 @@ static DLDataType to_dlpack_dtype(DLDataType dtype) {
   if (dtype.code == kDLUInt && dtype.bits == 1) {
     dtype.code = kDLBool;
     dtype.bits = 8;
+  } else if (dtype.bits == 8 && (dtype.code == CALL_E4M3_FLOAT8 || dtype.code == CALL_E5M2_FLOAT8)) {
+    dtype.code = dtype.code == CALL_E4M3_FLOAT8 ? kDLFloat8_e4m3fn : kDLFloat8_e5m2;
   }
   return dtype;
 }
@@ -36,10 +39,16 @@ typedef struct taken {
   bool readonly;
 } taken;
 
-static void taken_release(const taken *t) {
-  if (t->plain != NULL && t->plain->deleter != NULL) t->plain->deleter(t->plain);
-  if (t->versioned != NULL && t->versioned->deleter != NULL) t->versioned->deleter(t->versioned);
+/* A deleter may run Python code, which must neither see the error that is on its way nor replace it. */
+void call_dlpack_delete(DLManagedTensor *plain, DLManagedTensorVersioned *versioned) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (plain != NULL && plain->deleter != NULL) plain->deleter(plain);
+  if (versioned != NULL && versioned->deleter != NULL) versioned->deleter(versioned);
+  PyErr_Restore(type, value, traceback);
 }
+
+static void taken_release(const taken *t) { call_dlpack_delete(t->plain, t->versioned); }
 
 static bool take(PyObject *capsule, taken *out) {
   memset(out, 0, sizeof *out);
@@ -92,6 +101,14 @@ static PyObject *ask_capsule(PyObject *obj) {
   return capsule;
 }
 
+/* A capsule that was refused is deleted by its producer's destructor, for which the same holds. */
+static void drop(PyObject *capsule) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  Py_DECREF(capsule);
+  PyErr_Restore(type, value, traceback);
+}
+
 /* Put function and argument in front of the current error. */
 static bool say_which(const call_frame *frame, int i) {
   PyObject *type, *value, *traceback;
@@ -126,7 +143,7 @@ bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent)
   if (capsule == NULL) return false;
   taken t;
   bool ok = take(capsule, &t);
-  Py_DECREF(capsule);
+  drop(capsule);
   if (!ok) return say_which(frame, i);
   call_slot *slot = &frame->slots[i];
   if (t.versioned != NULL) {
@@ -168,7 +185,7 @@ PyObject *call_dlpack_import(PyObject *obj) {
     return PyErr_NoMemory();
   }
   bool ok = take(capsule, t);
-  Py_DECREF(capsule);
+  drop(capsule);
   if (!ok) {
     PyMem_Free(t);
     return NULL;
@@ -206,11 +223,9 @@ static void delete_versioned(DLManagedTensorVersioned *self) { exported_free(sel
 /* Runs the deleter of a capsule that nobody used. */
 static void capsule_end(PyObject *capsule) {
   if (PyCapsule_IsValid(capsule, plain_name)) {
-    DLManagedTensor *managed = PyCapsule_GetPointer(capsule, plain_name);
-    managed->deleter(managed);
+    call_dlpack_delete(PyCapsule_GetPointer(capsule, plain_name), NULL);
   } else if (PyCapsule_IsValid(capsule, versioned_name)) {
-    DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, versioned_name);
-    managed->deleter(managed);
+    call_dlpack_delete(NULL, PyCapsule_GetPointer(capsule, versioned_name));
   }
 }
 

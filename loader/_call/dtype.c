@@ -86,8 +86,6 @@ const char *call_dtype_format(DLDataType dtype) {
       return dtype.bits == 16 ? "e" : dtype.bits == 32 ? "f" : dtype.bits == 64 ? "d" : NULL;
     case kDLComplex:
       return dtype.bits == 64 ? "Zf" : dtype.bits == 128 ? "Zd" : NULL;
-    case 6: /* DLPack 1.1: kDLBool */
-      return dtype.bits == 8 ? "?" : NULL;
     default:
       return NULL;
   }
@@ -99,14 +97,14 @@ bool call_dtype_equal(DLDataType a, DLDataType b) {
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
-/* Float types whose name says their bits: DLPack's 8 to 17, as mblob/dtype.py has them. */
+/* Float types whose name says their bits: TVM's 6 and 7 and DLPack's 8 to 17, as mblob/dtype.py has them. */
 static const char *small_float(DLDataType dtype) {
-  static const char *const names[] = {"float8_e4m3",     "float8_e4m3b11fnuz", "float8_e4m3fn",  "float8_e4m3fnuz",
-                                      "float8_e5m2",     "float8_e5m2fnuz",    "float8_e8m0fnu", "float6_e2m3fn",
-                                      "float6_e3m2fn",   "float4_e2m1fn"};
-  if (dtype.code < kDLFloat8_e4m3 || dtype.code > kDLFloat4_e2m1fn) return NULL;
+  static const char *const names[] = {"e4m3_float8",   "e5m2_float8",     "float8_e4m3", "float8_e4m3b11fnuz",
+                                      "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+                                      "float8_e8m0fnu", "float6_e2m3fn",  "float6_e3m2fn", "float4_e2m1fn"};
+  if (dtype.code < CALL_E4M3_FLOAT8 || dtype.code > kDLFloat4_e2m1fn) return NULL;
   unsigned bits = dtype.code <= kDLFloat8_e8m0fnu ? 8 : dtype.code <= kDLFloat6_e3m2fn ? 6 : 4;
-  return dtype.bits == bits ? names[dtype.code - kDLFloat8_e4m3] : NULL;
+  return dtype.bits == bits ? names[dtype.code - CALL_E4M3_FLOAT8] : NULL;
 }
 
 void call_dtype_text(DLDataType dtype, char out[48]) {
@@ -117,6 +115,8 @@ void call_dtype_text(DLDataType dtype, char out[48]) {
     snprintf(out, 48, "bool%s", lanes);
   } else if (dtype.code == 3 && dtype.lanes == 1) {
     snprintf(out, 48, "handle");
+  } else if (dtype.code == 3 && dtype.bits == 0) {
+    snprintf(out, 48, "void");
   } else if (small_float(dtype)) {
     snprintf(out, 48, "%s%s", small_float(dtype), lanes);
   } else if (dtype.code < sizeof names / sizeof names[0]) {

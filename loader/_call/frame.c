@@ -8,6 +8,7 @@ bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count) {
   frame->name = name;
   frame->parameters = NULL;
   frame->alignment = 0;
+  frame->ffi = frame->items = frame->gaps = false;
   frame->misaligned = false;
   frame->heap = NULL;
   frame->count = 0;
@@ -45,10 +46,10 @@ static void slot_release(call_slot *slot) {
       PyBuffer_Release(&slot->u.view);
       break;
     case SLOT_DLPACK:
-      if (slot->u.managed->deleter != NULL) slot->u.managed->deleter(slot->u.managed);
+      call_dlpack_delete(slot->u.managed, NULL);
       break;
     case SLOT_DLPACK_VERSIONED:
-      if (slot->u.versioned->deleter != NULL) slot->u.versioned->deleter(slot->u.versioned);
+      call_dlpack_delete(NULL, slot->u.versioned);
       break;
     case SLOT_FUNCTION: {
       mblob_function *function = slot->u.function;
@@ -58,6 +59,11 @@ static void slot_release(call_slot *slot) {
     case SLOT_MODULE: {
       mblob_module *module = slot->u.module;
       Py_BEGIN_ALLOW_THREADS mblob_module_release(module);
+      Py_END_ALLOW_THREADS break;
+    }
+    case SLOT_OBJECT: {
+      TVMObjectHandle container = slot->u.container;
+      Py_BEGIN_ALLOW_THREADS call_tvm.object_free(container);
       Py_END_ALLOW_THREADS break;
     }
     default:
@@ -108,7 +114,7 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
   PyObject *text = PyUnicode_FromFormatV(format, args);
   va_end(args);
   if (text != NULL) {
-    PyErr_Format(type, "%U: argument %d: %U", frame->name, i, text);
+    PyErr_Format(type, frame->items ? "%U: item %d: %U" : "%U: argument %d: %U", frame->name, i, text);
     Py_DECREF(text);
   }
   return false;
@@ -159,14 +165,13 @@ bool call_frame_writable(const call_frame *frame, int first, PyObject *of) {
 bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
   call_slot *slot = &frame->slots[i];
   DLTensor *t = &slot->tensor;
-  if (t->strides != NULL) {
-    if (!call_tensor_compact(t)) {
-      return call_frame_error(
-          frame, i, PyExc_ValueError,
-          "the %s is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back", kind);
-    }
-    t->strides = NULL;
+  const bool gaps = t->strides != NULL && !call_tensor_compact(t);
+  if (gaps && !frame->gaps) {
+    return call_frame_error(
+        frame, i, PyExc_ValueError,
+        "the %s is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back", kind);
   }
+  if (!gaps) t->strides = NULL;
   if (call_device_is_host(t->device)) {
     if (t->byte_offset != 0) {
       t->data = (char *)t->data + t->byte_offset;
@@ -175,7 +180,13 @@ bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
     size_t itemsize = call_dtype_size(t->dtype);
     if (t->dtype.code == kDLComplex) itemsize /= 2;
     size_t alignment = frame->alignment != 0 ? frame->alignment : itemsize & (~itemsize + 1);
-    if (((uintptr_t)t->data & (alignment - 1)) != 0) {
+    const bool misaligned = ((uintptr_t)t->data & (alignment - 1)) != 0;
+    if (misaligned && gaps) {
+      return call_frame_error(frame, i, PyExc_ValueError,
+                              "the %s is not contiguous, and its data not aligned to %zu bytes; one of them has to be", kind,
+                              alignment);
+    }
+    if (misaligned) {
       slot->misaligned = true;
       frame->misaligned = true;
     }

@@ -14,6 +14,7 @@ typedef struct function_object {
   int parameter_count;        /* -1 if not recorded */
   uint32_t alignment;
   int first_output; /* mblob_function_first_output() */
+  bool ffi;         /* mblob_function_is_ffi() */
 } function_object;
 
 mblob_function *call_function_handle(PyObject *function) { return ((function_object *)function)->handle; }
@@ -69,6 +70,8 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
   if (!check_count(self, count)) return false;
   frame->parameters = self->parameters;
   frame->alignment = self->alignment;
+  frame->ffi = self->ffi;
+  frame->gaps = self->ffi && self->parameters == NULL;
   for (Py_ssize_t i = 0; i < count; ++i)
     if (!call_convert_argument(frame, (int)i, args[i])) return false;
   if (frame->parameters == NULL && frame->alignment != 0) call_align_output(frame);
@@ -102,6 +105,7 @@ PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *o
   self->weakrefs = NULL;
   self->alignment = mblob_function_alignment(handle);
   self->first_output = mblob_function_first_output(handle);
+  self->ffi = mblob_function_is_ffi(handle) != 0;
   self->parameter_count = call_signature_parse(mblob_function_signature(handle), &self->parameters);
   PyObject_GC_Track(self);
   if (self->parameter_count == -2) {
@@ -166,10 +170,18 @@ static PyObject *get_address(PyObject *object, void *closure) {
   return PyLong_FromVoidPtr(((function_object *)object)->handle);
 }
 
+static PyObject *as_ffi_object(PyObject *object, PyObject *unused) {
+  (void)unused;
+  return PyObject_CallFunction(call_hook.ffi_function, "N", get_address(object, NULL));
+}
+
 static PyMethodDef function_methods[] = {
+    {"__tvm_ffi_object__", as_ffi_object, METH_NOARGS,
+     PyDoc_STR("The function as a tvm_ffi.Function: tvm_ffi asks for it where the function is an argument of its own.")},
     {"bind", (PyCFunction)(void (*)(void))call_bound_new, METH_FASTCALL | METH_KEYWORDS,
      PyDoc_STR("bind(*args) -> BoundFunction: the arguments are converted and checked now, and kept; call the "
-               "result without arguments, as often as needed.")},
+               "result without arguments, as often as needed. An array that its owner moves meanwhile (numpy's "
+               "resize(refcheck=False)) has to be bound again.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -14,12 +14,12 @@ static bool set_hook(PyObject **hook, PyObject *value) {
 
 static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"module_class", "module_handle", "wrap_module", "device_class",
-                          "tensor_class", "raise_status",  NULL};
-  PyObject *module_class, *module_handle, *wrap_module, *device_class, *tensor_class, *raise_status;
+                          "tensor_class", "raise_status",  "ffi_function", "ffi_stand_in", NULL};
+  PyObject *module_class, *module_handle, *wrap_module, *device_class, *tensor_class, *raise_status, *ffi_function, *ffi_stand_in;
   (void)module;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOO!O!O", names, &PyType_Type, &module_class,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOO!O!OOO", names, &PyType_Type, &module_class,
                                    &module_handle, &wrap_module, &PyType_Type, &device_class, &PyType_Type,
-                                   &tensor_class, &raise_status)) {
+                                   &tensor_class, &raise_status, &ffi_function, &ffi_stand_in)) {
     return NULL;
   }
   if (!PyType_IsSubtype((PyTypeObject *)tensor_class, &call_tensor_type)) {
@@ -31,6 +31,8 @@ static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
   set_hook(&call_hook.device_class, device_class);
   set_hook(&call_hook.tensor_class, tensor_class);
   set_hook(&call_hook.raise_status, raise_status);
+  set_hook(&call_hook.ffi_function, ffi_function);
+  set_hook(&call_hook.ffi_stand_in, ffi_stand_in);
   Py_RETURN_NONE;
 }
 
@@ -172,6 +174,9 @@ static PyMethodDef methods[] = {
          "tensor_retype(tensor, (code, bits, lanes)) -> Tensor over the same memory, elements of that type")},
     {"tensor_from_dlpack", tensor_from_dlpack, METH_O,
      PyDoc_STR("tensor_from_dlpack(obj or capsule) -> Tensor, no copy")},
+    {"ffi_hand_over", call_ffi_hand_over, METH_NOARGS,
+     PyDoc_STR("ffi_hand_over() -> address of a function of tvm_ffi's convention that gives the object at the address "
+               "that it is passed")},
     {"dtype_of_format", dtype_of_format, METH_VARARGS,
      PyDoc_STR("dtype_of_format(format, itemsize) -> (code, bits, lanes) or None")},
     {NULL, NULL, 0, NULL},

@@ -3,6 +3,8 @@
  * loader/tensor.py adds what needs no C (numpy(), copyfrom(), ...). */
 #include "call.h"
 
+#include <stdio.h>
+
 #include <stdlib.h>
 #include <string.h>
 #include <structmember.h>
@@ -165,8 +167,13 @@ static int tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
   call_dtype_text(self->dl.dtype, text);
   const char *format = call_dtype_format(self->dl.dtype);
   if (format == NULL) {
-    PyErr_Format(PyExc_BufferError, "elements of type %s have no buffer format; use Tensor.view(\"uint%d\")",
-                 text, (self->dl.dtype.bits + 7) / 8 * 8);
+    char lanes[16] = "";
+    if (self->dl.dtype.lanes > 1) snprintf(lanes, sizeof lanes, "x%u", (unsigned)self->dl.dtype.lanes);
+    if (self->dl.dtype.bits == 0)
+      PyErr_Format(PyExc_BufferError, "elements of type %s have no bytes", text);
+    else
+      PyErr_Format(PyExc_BufferError, "elements of type %s have no buffer format; use Tensor.view(\"uint%d%s\")", text,
+                   (self->dl.dtype.bits + 7) / 8 * 8, lanes);
     return -1;
   }
   if (!call_device_is_host(self->dl.device)) {

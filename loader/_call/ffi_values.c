@@ -1,0 +1,119 @@
+/* ffi_values.c - arguments that only functions of the ffi dialect take: texts with a NUL, lists, and what
+ * loader/ffi_values.py knows. They are containers of the runtime, which libmblob-ffi.so turns into objects of the ffi. */
+#include "call.h"
+
+/* The container that the runtime's global function `make` makes of those values, for as long as the slot. */
+static bool make_container(call_frame *frame, int i, const char *make, const TVMValue *values, const int *codes, int count) {
+  mblob_function *function = NULL;
+  TVMValue made = {.v_handle = NULL};
+  int code = kTVMNullptr;
+  int status = mblob_get_global(make, &function);
+  if (status == MBLOB_OK) status = mblob_function_call(function, values, codes, count, &made, &code);
+  mblob_function_release(function);
+  if (status != MBLOB_OK) return call_frame_error(frame, i, PyExc_RuntimeError, "%s", mblob_last_error());
+  frame->slots[i].kind = SLOT_OBJECT;
+  frame->slots[i].u.container = made.v_handle;
+  frame->values[i] = made;
+  frame->codes[i] = kTVMObjectHandle;
+  return true;
+}
+
+bool call_convert_string(call_frame *frame, int i, const char *text, size_t size) {
+  TVMByteArray bytes = {text, size};
+  const TVMValue value = {.v_handle = &bytes};
+  const int code = kTVMBytes;
+  return make_container(frame, i, "runtime.String", &value, &code, 1);
+}
+
+/* ---- lists ------------------------------------------------------------------------------------- */
+
+/* A tensor among the items, counted: over the same memory where its owner can be kept, of others a copy. */
+static bool count_tensor(call_frame *items, int k, PyObject *item, TVMArrayHandle *out) {
+  call_slot *slot = &items->slots[k];
+  bool kept = false;
+  if (!slot->readonly && (slot->kind == SLOT_ARRAY || slot->kind == SLOT_BUFFER) && PyObject_HasAttrString(item, "__dlpack__")) {
+    PyObject *tensor = call_dlpack_import(item);
+    if (tensor == NULL) return false;
+    kept = call_keep_array(tensor, slot, out);
+    Py_DECREF(tensor);
+  } else {
+    kept = call_keep_array(item, slot, out);
+  }
+  if (!kept && !call_copy_array(&slot->tensor, out)) return false;
+  items->values[k].v_handle = *out;
+  items->codes[k] = kTVMNDArrayHandle;
+  return true;
+}
+
+static bool convert_items(call_frame *frame, int i, call_frame *items, PyObject *tuple, TVMArrayHandle *arrays) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+  for (Py_ssize_t k = 0; k < count; ++k) {
+    PyObject *item = PyTuple_GET_ITEM(tuple, k);
+    if (!call_convert_argument(items, (int)k, item)) return false;
+    if (items->slots[k].is_tensor && !count_tensor(items, (int)k, item, &arrays[k])) return false;
+  }
+  return make_container(frame, i, "runtime.Array", items->values, items->codes, (int)count);
+}
+
+bool call_convert_sequence(call_frame *frame, int i, PyObject *arg) {
+  PyObject *tuple = PySequence_Tuple(arg); /* others may change a list meanwhile */
+  if (tuple == NULL) return false;
+  const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+  PyObject *name = PyUnicode_FromFormat(frame->items ? "%U: item %d" : "%U: argument %d", frame->name, i);
+  TVMArrayHandle *arrays = PyMem_Calloc((size_t)count + 1, sizeof *arrays);
+  call_frame items;
+  bool ok = false;
+  if (arrays == NULL) PyErr_NoMemory();
+  if (name != NULL && arrays != NULL && Py_EnterRecursiveCall(" in a list of lists") == 0) {
+    ok = call_frame_init(&items, name, count);
+    items.ffi = items.items = true;
+    ok = ok && convert_items(frame, i, &items, tuple, arrays);
+    call_frame_release(&items);
+    Py_LeaveRecursiveCall();
+  }
+  for (Py_ssize_t k = 0; arrays != NULL && k < count; ++k)
+    if (arrays[k] != NULL) call_tvm.array_free(arrays[k]); /* the container has a reference of its own */
+  PyMem_Free(arrays);
+  Py_XDECREF(name);
+  Py_DECREF(tuple);
+  return ok;
+}
+
+/* ---- what Python code knows ---------------------------------------------------------------------- */
+
+static bool convert_dtype(call_frame *frame, int i, PyObject *fields) {
+  unsigned char code, bits;
+  unsigned short lanes;
+  if (!PyArg_ParseTuple(fields, "bbH", &code, &bits, &lanes)) return false;
+  frame->values[i].v_int64 = 0;
+  frame->values[i].v_type = (DLDataType){code, bits, lanes};
+  frame->codes[i] = kTVMDataType;
+  return true;
+}
+
+/* An exception of the hook, with the argument that it is about. */
+static bool hook_failed(const call_frame *frame, int i) {
+  PyObject *type, *value, *traceback;
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+  PyErr_Fetch(&type, &value, &traceback);
+  call_frame_error(frame, i, PyExc_TypeError, "%S", value ? value : Py_None);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return false;
+}
+
+bool call_convert_stand_in(call_frame *frame, int i, PyObject *arg, bool *absent) {
+  PyObject *other = PyObject_CallFunctionObjArgs(call_hook.ffi_stand_in, arg, NULL);
+  *absent = other == Py_None;
+  bool ok = false;
+  if (other == NULL) return hook_failed(frame, i);
+  if (PyTuple_CheckExact(other))
+    ok = convert_dtype(frame, i, other);
+  else if (other == arg)
+    PyErr_Format(PyExc_RuntimeError, "%U: argument %d: %R stands for itself", frame->name, i, arg);
+  else if (!*absent)
+    ok = call_convert_argument(frame, i, other);
+  Py_DECREF(other);
+  return ok;
+}

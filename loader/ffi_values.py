@@ -1,0 +1,96 @@
+"""What stands for Python values that only functions of the ffi dialect take, as tvm_ffi has it for its own functions.
+
+Neither numpy nor tvm_ffi is imported here: what a program passes brings it along.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any
+
+_NUMPY_CODES = {"i": 0, "u": 1, "f": 2, "c": 5}  # of DLDataType
+
+
+def stand_in(value: Any) -> Any:
+    """What `loader._call` passes for `value`; None if nothing stands for it.
+
+    Data types are (code, bits, lanes), devices a `Device`; objects of tvm_ffi and numbers are passed as such.
+
+    Raises:
+        TypeError: something stands for it, but not here; the text says what to do.
+    """
+    kind = type(value)
+    if hasattr(kind, "__dlpack_data_type__"):
+        return _runtime_dtype(*value.__dlpack_data_type__())
+    if (known := getattr(value, "_tvm_ffi_dtype", None)) is not None:
+        return _runtime_dtype(known.type_code, known.bits, known.lanes)
+    if isinstance(value, str):
+        return None
+    if _is_numpy_dtype(value):
+        return _numpy_dtype(value)
+    if (device := _device(value)) is not None:
+        return device
+    for name in ("__tvm_ffi_object__", "__tvm_ffi_int__", "__tvm_ffi_float__"):
+        if hasattr(kind, name):
+            return getattr(value, name)()
+    if hasattr(kind, "__tvm_ffi_opaque_ptr__"):
+        from ctypes import c_void_p
+
+        return c_void_p(value.__tvm_ffi_opaque_ptr__())
+    if isinstance(value, dict):
+        return _map(value)
+    if hasattr(kind, "__index__"):
+        return int(value.__index__())
+    return float(value) if _is_real(value) else None
+
+
+def _runtime_dtype(code: int, bits: int, lanes: int) -> tuple[int, int, int]:
+    return (1, 1, lanes) if code == 6 else (code, bits, lanes)  # flags are uint1 here; libmblob-ffi.so renames them
+
+
+def _is_numpy_dtype(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.dtype)
+
+
+def _numpy_dtype(dtype: Any) -> tuple[int, int, int]:
+    from mblob.dtype import DataType
+
+    if dtype.kind == "b":
+        return (1, 1, 1)
+    if dtype.kind in _NUMPY_CODES and dtype.isnative:
+        return (_NUMPY_CODES[dtype.kind], dtype.itemsize * 8, 1)
+    try:
+        known = DataType.parse(dtype.name if dtype.isnative else str(dtype))  # bfloat16 and the like of ml_dtypes
+    except ValueError:
+        raise TypeError(f"functions have no data type for numpy's {dtype}; pass one of native numbers") from None
+    return (known.code, known.bits, known.lanes)
+
+
+def _device(value: Any) -> Any:
+    """The device that `value` is, of tvm_ffi or by its `__dlpack_device__`; None if it is none."""
+    from mblob.devices import Device
+
+    tvm_ffi = sys.modules.get("tvm_ffi")
+    if tvm_ffi is not None and isinstance(value, tvm_ffi.Device):
+        return Device(value.dlpack_device_type(), value.index)
+    if hasattr(type(value), "__dlpack_device__") and not hasattr(type(value), "__dlpack__"):
+        device_type, device_id = value.__dlpack_device__()
+        return Device(int(device_type), int(device_id))
+    return None
+
+
+def _map(value: dict[Any, Any]) -> Any:
+    tvm_ffi = sys.modules.get("tvm_ffi")
+    if tvm_ffi is None:
+        raise TypeError("a dict is passed as a Map of tvm_ffi, which is not imported; import it before, or pass a list")
+    return tvm_ffi.convert(value)
+
+
+def _is_real(value: Any) -> bool:
+    from numbers import Real
+
+    return isinstance(value, Real)
