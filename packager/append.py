@@ -12,7 +12,8 @@ from pathlib import Path
 from mblob.elf_records import PT_LOAD, PT_NOTE, SHF_ALLOC, SHF_WRITE, SHT_NOTE, SHT_PROGBITS
 from mblob.errors import IncompatibleError, ToolchainError
 from packager.blob import BlobWriter
-from packager.elf_patch import Patch, Stub, new_library, read_stub, write_all, write_blob
+from packager.blob_file import write_all, write_blob
+from packager.elf_patch import Patch, Stub, new_library, read_stub
 from packager.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, BlobSection
 
 # An alignment that no other note has: bfd, gold and lld give notes of one alignment one common program header.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import mblob
-from mblob import classic, order
+from mblob import ffi_dialect, order
 from mblob.grammar import GRAMMARS
-from mblob.library import Library
 from mblob.module import LIBRARY, Module
 from mblob.sink import Sink
+from mblob.stream_writer import Layout, OutEntry, Target
+from packager.dialects import CLASSIC, Dialect
 from packager.errors import BuildError
 from packager.nodes import HostNode, check_serializable, is_host, node_of, out_entry
 from packager.progress import watched
@@ -26,12 +25,14 @@ class Contents:
         entries: as they are written; the host modules together are one.
         row_ptr, child: imports, as of `mblob.order.Plan`.
         host: the host modules, in the order of the plan.
+        dialect: that they are written in.
     """
 
-    entries: list[classic.OutEntry]
+    entries: list[OutEntry]
     row_ptr: list[int]
     child: list[int]
     host: list[HostNode]
+    dialect: Dialect
 
     @property
     def is_library_alone(self) -> bool:
@@ -39,11 +40,13 @@ class Contents:
         return len(self.entries) == 1 and self.entries[0].payload is None
 
 
-def contents_of(root: Module) -> Contents:
+def contents_of(root: Module, dialect: Dialect = CLASSIC) -> Contents:
     """Order a tree for writing.
 
     Raises:
-        BuildError: a module that can be neither linked nor serialized, or a circle.
+        BuildError: a module that can be neither linked nor serialized, or a circle; one that the dialect has no way to
+            say, or that TVM's loader would refuse.
+        FormatError: a payload that has to be written differently breaks its grammar.
     """
     check_serializable(root)
     try:
@@ -51,11 +54,17 @@ def contents_of(root: Module) -> Contents:
     except ValueError as exc:
         raise BuildError(str(exc)) from None
     entries = [
-        classic.OutEntry(LIBRARY, None) if i == plan.library else out_entry(group[0])
+        OutEntry(LIBRARY, None) if i == plan.library else out_entry(group[0], dialect.name)
         for i, group in enumerate(plan.groups)
     ]
     host = [] if plan.library is None else [node_of(m) for m in plan.groups[plan.library]]
-    return Contents(entries, plan.row_ptr, plan.child, [n for n in host if isinstance(n, HostNode)])
+    contents = Contents(entries, plan.row_ptr, plan.child, [n for n in host if isinstance(n, HostNode)], dialect)
+    if dialect.is_ffi:
+        try:
+            ffi_dialect.check_layout(Layout(entries, plan.row_ptr, plan.child))
+        except ValueError as exc:
+            raise BuildError(str(exc)) from None
+    return contents
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ class BlobWriter:
     contents: Contents
     index: bool
     digest: str
-    target: str
+    target: Target
     hashing: str = "auto"
     old: OldLibrary | None = None
 
@@ -93,7 +102,8 @@ class BlobWriter:
     @property
     def unbounded_keys(self) -> list[str]:
         """Type keys of which only an index could tell where their payloads end, and that have none."""
-        keys = [] if self.index else [e.type_key for e in self.contents.entries]
+        told = self.index or self.contents.dialect.is_ffi  # where payloads have a length
+        keys = [] if told else [e.type_key for e in self.contents.entries]
         return sorted({k for k in keys if k != LIBRARY and k not in GRAMMARS})
 
     @property
@@ -108,29 +118,8 @@ class BlobWriter:
             OSError, MblobError: a payload cannot be read, or changed while it was read.
         """
         c = self.contents
-        return classic.write(
+        size: int = c.dialect.format.write(
             watched(sink), c.entries, c.row_ptr, c.child, index=self.index, digest=self.digest,
             target=self.target, producer=f"mblob {mblob.__version__}", hashing=self.hashing,
         )  # fmt: skip
-
-
-def verify(path: Path, writer: BlobWriter, size: int) -> None:
-    """Read a finished library back, before it takes its place.
-
-    Raises:
-        FormatError, DigestError: it cannot be read.
-        BuildError: it does not say what was written.
-    """
-    wanted = [e.type_key for e in writer.contents.entries]
-    if writer.unbounded_keys:
-        return  # no reader of ours can, and export_library says so
-    with Library(path) as found:
-        read = [] if found.blob is None else [e.type_key for e in found.blob.entries]
-        if found.blob is None or found.blob.size != size or read != wanted:
-            raise BuildError(
-                f"{path.name}: reads back as {_short(read)}, written was {_short(wanted)}: the linker changed it"
-            )
-
-
-def _short(keys: Sequence[str]) -> str:
-    return ", ".join(keys[:8]) + (f" and {len(keys) - 8} more" if len(keys) > 8 else "")
+        return size

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mblob.module import Module
+from packager.declared import NOTHING, Declared
 from packager.errors import BuildError
 from packager.export import export_library
-from packager.host_modules import csource_module, static_library
+from packager.host_modules import object_module, source_module
 from packager.inputs import check_output
 from packager.params import read_params
 from packager.payload_modules import blob_module, graph_executor_factory, safetensors_module
@@ -130,18 +130,19 @@ def _with_imports(plan: BuildPlan) -> Module:
 
 def _host(plan: BuildPlan) -> Module:
     """The root: the first kernel or object imports the others; host modules become one library."""
-    # Prototypes belong to the library, not to one of its files; the first module carries them.
-    extra: dict[str, Any] = {"functions": list(plan.functions)}
-    if plan.packed:
-        extra["packed"] = "name" if list(plan.packed) == ["name"] else list(plan.packed)
+    packed = None if not plan.packed else "name" if list(plan.packed) == ["name"] else list(plan.packed)
+    # Prototypes belong to the library, not to one of its files; the first module carries them. They are parsed when a
+    # large payload is on its way.
+    declared = Declared(list(plan.functions), packed, "build")
     made: list[Module] = []
-    for make, paths in ((csource_module, plan.kernels), (static_library, plan.objects)):
-        for path in paths:
-            made.append(make(Path(path), **({} if made else extra)))
+    for path in plan.kernels:
+        made.append(source_module(Path(path), None, NOTHING if made else declared))
+    for path in plan.objects:
+        made.append(object_module(Path(path), NOTHING if made else declared))
     if not made:
         if plan.functions:
             raise BuildError("functions= needs kernels or objects that define them")
-        return csource_module("", "c")
+        return source_module("", "c", NOTHING)
     for module in made[1:]:
         made[0].import_module(module)
     return made[0]

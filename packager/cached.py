@@ -11,10 +11,6 @@ from packager.compile_key import Key, can_have_key, key_of
 from packager.object_cache import ObjectCache
 from packager.processes import Job, Processes, Runner, plainly
 
-# Seconds: a file is surely what it was if it has not changed for so long before it was read. Clocks of file systems
-# are no finer than that (FAT), and most are much finer.
-_SETTLED = 2.0
-
 
 def runner_with(cache: ObjectCache | None) -> Runner:
     """Runs compilations, with a cache or without."""
@@ -51,7 +47,7 @@ class Cached:
         status, said = processes.run(job.command, cwd)
         if status == 0 and output.is_file():
             made = output.read_bytes()
-            settled = key.is_older_than(started - _SETTLED) or key == _key_of(processes, job, cwd)
+            settled = key.is_older_than(started) or key == _key_of(processes, job, cwd)
             # An object that has our folder's name in it is of this one export.
             if made and settled and str(cwd).encode(errors="surrogateescape") not in made:
                 self.cache.put(key.name, made)

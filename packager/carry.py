@@ -19,11 +19,11 @@ from mblob.mapping import map_file
 from mblob.module import Module
 from mblob.plugin_table import SYMBOL_PREFIX, Plugin
 from packager import objects, shipped
-from packager.compile import SUFFIXES, HostFile, compile_all
+from packager.compile import HostFile, compile_all
 from packager.errors import BuildError
 from packager.given import existing_file
 from packager.host_modules import csource_module, static_library
-from packager.nodes import HostNode, SourceNode, node_of
+from packager.nodes import SUFFIXES, HostNode, SourceNode, node_of
 from packager.objects import Contents
 from packager.rename import rename_symbols
 from packager.toolchain import Toolchain
@@ -89,7 +89,7 @@ def _nodes(item: Any) -> tuple[HostNode, ...]:
             raise BuildError(
                 f"carry: a plug-in is made of host code (csource_module, static_library), found a {module.type_key!r}"
             )
-        if node.functions:
+        if node.declared.functions:
             raise BuildError(
                 f"carry: {node.label}: functions= has no meaning in a plug-in, whose functions are reached through its"
                 " table; leave it out"
@@ -139,14 +139,18 @@ def _without_lto(node: HostNode) -> HostNode:
 # -- checked and closed off -----------------------------------------------------------------------------
 
 
-def close_plugins(given: Sequence[Sequence[Known]], work: Path, keys: Collection[str] | None) -> Carried:
+def close_plugins(
+    given: Sequence[Sequence[Known]], work: Path, keys: Collection[str] | None, others: Sequence[Known]
+) -> Carried:
     """The objects of plug-ins as they are linked: copies of ours, of archives the members that are needed.
 
-    All their symbols but the tables are hidden, so that they are no functions of the library. What was given stays
-    as it is.
+    All their symbols but the tables are hidden, so that they are no functions of the library, and those that linkers
+    merge have names of their own in each plug-in, so that none has its state in another's. What was given stays as
+    it is.
 
     Args:
         keys: type keys in the library, None if that is not known.
+        others: what is linked with them, as far as it is known.
 
     Warns:
         UserWarning: a plug-in that none of them is for.
@@ -156,7 +160,7 @@ def close_plugins(given: Sequence[Sequence[Known]], work: Path, keys: Collection
             one key, or one that needs libmblob.
         FormatError: a table that cannot be read.
     """
-    files: list[Known] = []
+    units: list[_Unit] = []
     plugins: list[tuple[Plugin, str]] = []
     for i, parts in enumerate(given):
         made = _needed(list(_copies(parts, work / "carried" / str(i))))
@@ -167,19 +171,59 @@ def close_plugins(given: Sequence[Sequence[Known]], work: Path, keys: Collection
                 " MBLOB_PLUGIN(name) = {...} (mblob/plugin.h)"
             )
         plugins += found
-        files += made
+        units.append(_Unit(found[0][0].symbol.removeprefix(SYMBOL_PREFIX), made))
     _check_plugins(plugins)
     if keys is not None:
         _warn_of_unused(plugins, keys)
-    hidden = []
-    for n, (f, contents) in enumerate(files):
-        path = f.path.rename(work / f"carried{n}.o")  # names that differ, for archives and tars
-        own = (contents.defined | contents.weak) - contents.comdat
-        # The slots of the runtime (format.md, section 9) are one for all objects of a library, which exports them.
-        rename_symbols(path, {name: name for name in own if not name.startswith(OUR_PREFIXES)}, f.label)
-        f = replace(f, path=path)
-        hidden.append((f, objects.read(path, f.label)))
+    hidden: list[Known] = []
+    for unit in units:
+        names = _own_names(unit, [other for other in units if other is not unit], [c for _, c in others])
+        for f, _ in unit.files:
+            path = f.path.rename(work / f"carried{len(hidden)}.o")  # names that differ, for archives and tars
+            rename_symbols(path, names, f.label)
+            f = replace(f, path=path)
+            hidden.append((f, objects.read(path, f.label)))
     return Carried(hidden, [plugin for plugin, _ in plugins])
+
+
+class _Unit:
+    """The objects of one plug-in.
+
+    Attributes:
+        name: no other has it.
+        merged: of `defined`, what linkers merge, and the names of COMDAT groups.
+        defined, undefined: symbols.
+    """
+
+    def __init__(self, name: str, files: list[Known]) -> None:
+        self.name = name
+        self.files = files
+        self.merged = {symbol for _, c in files for symbol in c.weak | c.comdat}
+        self.defined = {symbol for _, c in files for symbol in c.defined} | self.merged
+        self.undefined = {symbol for _, c in files for symbol in c.undefined} - self.defined
+
+
+def _own_names(unit: _Unit, units: Sequence[_Unit], others: Sequence[Contents]) -> dict[str, str]:
+    """What each symbol of a plug-in is called in the library, where all of them are hidden.
+
+    Inline functions, their statics, templates: two plug-ins that have them mean their own, of their own version. So
+    they get names of their own, and so does what others define too; not what others call.
+
+    Args:
+        units: the other plug-ins.
+        others: what is linked besides.
+    """
+    host = {name for c in others for name in c.defined | c.weak}
+    needed = {name for other in units for name in other.undefined} | {name for c in others for name in c.undefined}
+    both = host.union(*(other.defined for other in units))
+    names = {}
+    for name in sorted(unit.defined):
+        if name.startswith(OUR_PREFIXES):
+            continue  # tables, and the slots of the runtime (format.md, section 9), one for all objects of a library
+        is_own = name in unit.merged or name in both
+        renamed = is_own and "@" not in name and (name not in needed or name in host)
+        names[name] = f"{name}.{unit.name}" if renamed else name
+    return names
 
 
 def _copies(parts: Sequence[Known], folder: Path) -> Iterator[tuple[HostFile, Contents, bool]]:
@@ -195,7 +239,7 @@ def _copies(parts: Sequence[Known], folder: Path) -> Iterator[tuple[HostFile, Co
             path = folder / f"{number}.o"
             path.write_bytes(data)
             number += 1
-            made = HostFile(path, label, cxx=f.cxx)
+            made = HostFile(path, label, cxx=f.cxx, carried=True)
             yield made, objects.read(path, label), not contents.is_archive
 
 

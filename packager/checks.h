@@ -1,19 +1,34 @@
 /* checks.h - how the packed form of a plain C function checks what it is called with.
  *
  * The text stands in front of every generated file of packed forms; all of it is static. A function named
- * mblob_* returns 0, or -1 after it set the error text
- *     <function>: argument <i> (<name>): expected <this>, found <that>
- * where arguments count from 0. Conventions of calls, type codes and tensors are TVM's (c_runtime_api.h). */
+ * mblob_* returns 0, or -1 after it raised an error: "expected <this>, found <that>" for argument i, which counts from 0.
+ * How arguments arrive and errors leave is the dialect's: checks_classic.h, checks_ffi.h, in place of the line below. */
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include <tvm/runtime/c_runtime_api.h>
+#include <string.h>
 
 #define MBLOB_STATIC static __attribute__((unused))
 #define MBLOB_FORMAT(at) __attribute__((format(printf, at, at + 1)))
+
+/* What an argument is. */
+typedef enum { MBLOB_OTHER, MBLOB_NONE, MBLOB_INT, MBLOB_FLOAT, MBLOB_STRING, MBLOB_HANDLE, MBLOB_TENSOR } mblob_kind;
+
+/* What is wrong with one. */
+typedef enum {
+  MBLOB_TYPE,
+  MBLOB_VALUE,
+  MBLOB_DTYPE,
+  MBLOB_SHAPE,
+  MBLOB_STRIDES,
+  MBLOB_DEVICE,
+  MBLOB_DATA
+} mblob_rule;
+
+/* THE DIALECT */
 
 /* Ranges of integer types in an int64_t argument. 64 bits without a sign arrive as the bits they are: callers who
  * know the type have checked the number, others cannot tell -1 from 2^64 - 1. */
@@ -23,14 +38,6 @@
 #define MBLOB_UNSIGNED_MAX(T) ((int64_t)(UINT64_MAX >> (sizeof(T) < 8 ? 64 - 8 * sizeof(T) : 1)))
 
 #define MBLOB_ANY INT64_MIN /* a dimension that is not checked */
-
-/* One call: what it is of, and its arguments. */
-typedef struct {
-  const char *function;
-  const char *const *names; /* of the parameters, "" for one without */
-  const TVMValue *args;
-  const int *codes;
-} mblob_call_info;
 
 /* The element type that a parameter wants; `bits` of a plain char may be signed or not. */
 typedef struct {
@@ -55,24 +62,14 @@ typedef struct {
 /* A macro, so that compilers see that it is never 0. */
 #define mblob_fail(...) (mblob_set_failure(__VA_ARGS__), -1)
 
-MBLOB_STATIC MBLOB_FORMAT(3) void mblob_set_failure(const mblob_call_info *call, int i, const char *format, ...) {
-  char text[400];
-  const char *name = call->names[i];
-  int size = snprintf(text, sizeof text, "%s: argument %d%s%s%s: ", call->function, i, *name ? " (" : "", name,
-                      *name ? ")" : "");
-  if (size > 0 && (size_t)size < sizeof text) {
-    va_list values;
-    va_start(values, format);
-    (void)vsnprintf(text + size, sizeof text - (size_t)size, format, values);
-    va_end(values);
-  }
-  TVMAPISetLastError(text);
-}
-
-MBLOB_STATIC const char *mblob_code_name(int code) {
-  static const char *const names[] = {"int", "uint", "float", "handle", "None", "dtype", "device", "tensor",
-                                      "object", "module", "function", "str", "bytes", "tensor", "object", "bool"};
-  return code >= 0 && code < (int)(sizeof names / sizeof *names) ? names[code] : "an unknown type";
+MBLOB_STATIC MBLOB_FORMAT(4) void mblob_set_failure(const mblob_call_info *call, int i, mblob_rule rule,
+                                                    const char *format, ...) {
+  char text[320];
+  va_list values;
+  va_start(values, format);
+  (void)vsnprintf(text, sizeof text, format, values);
+  va_end(values);
+  mblob_raise(call, i, rule, text);
 }
 
 MBLOB_STATIC void mblob_dtype_name(DLDataType type, char *text, size_t size) {
@@ -108,21 +105,20 @@ MBLOB_STATIC void mblob_shape_text(const int64_t *shape, int ndim, char *text, s
 
 MBLOB_STATIC int mblob_count(const char *function, int found, int expected) {
   if (found == expected) return 0;
-  char text[200];
-  (void)snprintf(text, sizeof text, "%s: expected %d argument%s, found %d", function, expected,
-                 expected == 1 ? "" : "s", found);
-  TVMAPISetLastError(text);
+  char text[80];
+  (void)snprintf(text, sizeof text, MBLOB_EXPECTED " %d argument%s, found %d", expected, expected == 1 ? "" : "s",
+                 found);
+  mblob_raise_of_call(function, text, "TypeError");
   return -1;
 }
 
 MBLOB_STATIC int mblob_int(const mblob_call_info *call, int i, const char *type, int64_t min, int64_t max,
                            int64_t *out) {
-  int code = call->codes[i];
-  if (code != kTVMArgInt && code != kTVMArgBool)
-    return mblob_fail(call, i, "expected int (%s), found %s", type, mblob_code_name(code));
-  int64_t value = call->args[i].v_int64;
+  if (mblob_kind_of(call, i) != MBLOB_INT)
+    return mblob_fail(call, i, MBLOB_TYPE, "expected int (%s), found %s", type, mblob_kind_name(call, i));
+  int64_t value = mblob_int_of(call, i);
   if (value < min || value > max)
-    return mblob_fail(call, i, "expected %s (%lld to %lld), found %lld", type, (long long)min, (long long)max,
+    return mblob_fail(call, i, MBLOB_VALUE, "expected %s (%lld to %lld), found %lld", type, (long long)min, (long long)max,
                       (long long)value);
   *out = value;
   return 0;
@@ -130,58 +126,58 @@ MBLOB_STATIC int mblob_int(const mblob_call_info *call, int i, const char *type,
 
 /* `largest`: finite number of the parameter's type; what is beyond it would become infinite. 0: none is. */
 MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, const char *type, double largest, double *out) {
-  int code = call->codes[i];
-  if (code == kTVMArgFloat)
-    *out = call->args[i].v_float64;
-  else if (code == kTVMArgInt || code == kTVMArgBool)
-    *out = (double)call->args[i].v_int64;
+  mblob_kind kind = mblob_kind_of(call, i);
+  if (kind == MBLOB_FLOAT)
+    *out = mblob_float_of(call, i);
+  else if (kind == MBLOB_INT)
+    *out = (double)mblob_int_of(call, i);
   else
-    return mblob_fail(call, i, "expected float, found %s", mblob_code_name(code));
+    return mblob_fail(call, i, MBLOB_TYPE, "expected float, found %s", mblob_kind_name(call, i));
   double size = *out < 0 ? -*out : *out;
   if (largest > 0 && size > largest && size - size == 0)
-    return mblob_fail(call, i, "expected %s (up to %.9g), found %.9g, which would be infinite", type, largest, *out);
+    return mblob_fail(call, i, MBLOB_VALUE, "expected %s (up to %.9g), found %.9g, which would be infinite", type, largest, *out);
   return 0;
 }
 
 MBLOB_STATIC int mblob_string(const mblob_call_info *call, int i, const char **out) {
-  if (call->codes[i] != kTVMStr || !call->args[i].v_str)
-    return mblob_fail(call, i, "expected str, found %s", mblob_code_name(call->codes[i]));
-  *out = call->args[i].v_str;
+  if (mblob_kind_of(call, i) != MBLOB_STRING)
+    return mblob_fail(call, i, MBLOB_TYPE, "expected str, found %s", mblob_kind_name(call, i));
+  *out = mblob_string_of(call, i);
   return 0;
 }
 
 /* The packed convention knows int64_t only: a larger result would arrive negative. */
 MBLOB_STATIC int mblob_result(const char *function, uint64_t value) {
   if (value <= INT64_MAX) return 0;
-  char text[200];
-  (void)snprintf(text, sizeof text, "%s: its result %llu does not fit the packed form's int64; call the plain C function",
-                 function, (unsigned long long)value);
-  TVMAPISetLastError(text);
+  char text[120];
+  (void)snprintf(text, sizeof text, "its result %llu does not fit the packed form's int64; call the plain C function",
+                 (unsigned long long)value);
+  mblob_raise_of_call(function, text, "ValueError");
   return -1;
 }
 
 /* The tensor behind an argument, on a device whose memory the host can read. */
 MBLOB_STATIC int mblob_host_tensor(const mblob_call_info *call, int i, const DLTensor **out) {
-  const DLTensor *t = (const DLTensor *)call->args[i].v_handle;
+  const DLTensor *t = mblob_tensor_of(call, i);
   int device = (int)t->device.device_type;
   if (device != kDLCPU && device != kDLCUDAHost && device != kDLCUDAManaged)
-    return mblob_fail(call, i, "expected data on the cpu, found device type %d; copy it to the cpu", device);
+    return mblob_fail(call, i, MBLOB_DEVICE, "expected data on the cpu, found device type %d; copy it to the cpu", device);
   *out = t;
   return 0;
 }
 
 /* `void *`: the data of any tensor, a handle, or NULL. */
 MBLOB_STATIC int mblob_pointer(const mblob_call_info *call, int i, void **out) {
-  int code = call->codes[i];
+  mblob_kind kind = mblob_kind_of(call, i);
   const DLTensor *t = NULL;
-  if (code == kTVMDLTensorHandle || code == kTVMNDArrayHandle) {
+  if (kind == MBLOB_TENSOR) {
     if (mblob_host_tensor(call, i, &t)) return -1;
     *out = t->data ? (char *)t->data + t->byte_offset : NULL;
     return 0;
   }
-  if (code != kTVMOpaqueHandle && code != kTVMNullptr)
-    return mblob_fail(call, i, "expected a tensor or a handle, found %s", mblob_code_name(code));
-  *out = code == kTVMNullptr ? NULL : call->args[i].v_handle;
+  if (kind != MBLOB_HANDLE && kind != MBLOB_NONE)
+    return mblob_fail(call, i, MBLOB_TYPE, "expected a tensor or a handle, found %s", mblob_kind_name(call, i));
+  *out = kind == MBLOB_NONE ? NULL : mblob_handle_of(call, i);
   return 0;
 }
 
@@ -197,31 +193,30 @@ MBLOB_STATIC bool mblob_is_compact(const DLTensor *t) {
 }
 
 MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_element *want, mblob_array *out) {
-  int code = call->codes[i];
   const DLTensor *t = NULL;
-  if (code != kTVMDLTensorHandle && code != kTVMNDArrayHandle)
-    return mblob_fail(call, i, "expected a %s tensor, found %s", want->name, mblob_code_name(code));
+  if (mblob_kind_of(call, i) != MBLOB_TENSOR)
+    return mblob_fail(call, i, MBLOB_TYPE, MBLOB_EXPECTED_TENSOR, want->name, mblob_kind_name(call, i));
   if (mblob_host_tensor(call, i, &t)) return -1;
   if ((t->dtype.code != want->code && t->dtype.code != want->other) || t->dtype.bits != want->bits ||
       t->dtype.lanes != 1) {
     char found[40];
     mblob_dtype_name(t->dtype, found, sizeof found);
-    return mblob_fail(call, i, "expected %s, found %s", want->name, found);
+    return mblob_fail(call, i, MBLOB_DTYPE, "expected %s, found %s", want->name, found);
   }
   int64_t elements = 1;
   for (int d = 0; d < t->ndim; d++)
     if (t->shape[d] < 0 || __builtin_mul_overflow(elements, t->shape[d], &elements))
-      return mblob_fail(call, i, "dimension %d is %lld, expected a possible size", d, (long long)t->shape[d]);
+      return mblob_fail(call, i, MBLOB_SHAPE, "dimension %d is %lld, expected a possible size", d, (long long)t->shape[d]);
   out->tensor = t;
   out->elements = elements;
   out->data = t->data ? (char *)t->data + t->byte_offset : NULL;
   if (!elements) return 0;
   if (t->strides && !mblob_is_compact(t))
-    return mblob_fail(call, i, "expected compact row-major data, found a non-contiguous array; pass a copy"
+    return mblob_fail(call, i, MBLOB_STRIDES, "expected compact row-major data, found a non-contiguous array; pass a copy"
                       " (numpy.ascontiguousarray)");
-  if (!out->data) return mblob_fail(call, i, "expected data, found a NULL pointer");
+  if (!out->data) return mblob_fail(call, i, MBLOB_DATA, "expected data, found a NULL pointer");
   if ((uintptr_t)out->data % want->alignment)
-    return mblob_fail(call, i, "expected data aligned to %d bytes, found address %p; pass an aligned copy",
+    return mblob_fail(call, i, MBLOB_DATA, "expected data aligned to %d bytes, found address %p; pass an aligned copy",
                       (int)want->alignment, out->data);
   return 0;
 }
@@ -233,20 +228,20 @@ MBLOB_STATIC int mblob_shape(const mblob_call_info *call, int i, const mblob_arr
   bool same = !bad && t->ndim == ndim;
   for (int d = 0; same && d < ndim; d++) same = dims[d] == MBLOB_ANY || t->shape[d] == dims[d];
   if (same) return 0;
-  if (bad) return mblob_fail(call, i, "its dimensions, computed from the other arguments, overflow");
+  if (bad) return mblob_fail(call, i, MBLOB_SHAPE, "its dimensions, computed from the other arguments, overflow");
   char expected[80];
   char found[80];
   mblob_shape_text(dims, ndim, expected, sizeof expected);
   mblob_shape_text(t->shape, t->ndim, found, sizeof found);
-  return mblob_fail(call, i, "expected shape %s, found %s", expected, found);
+  return mblob_fail(call, i, MBLOB_SHAPE, "expected shape %s, found %s", expected, found);
 }
 
 /* Number of elements of a parameter with one dimension, whatever the tensor's shape. */
 MBLOB_STATIC int mblob_elements(const mblob_call_info *call, int i, const mblob_array *a, int64_t expected,
                                 const char *text, bool at_least, bool bad) {
-  if (bad) return mblob_fail(call, i, "its size %s, computed from the other arguments, overflows", text);
+  if (bad) return mblob_fail(call, i, MBLOB_SHAPE, "its size %s, computed from the other arguments, overflows", text);
   if (at_least ? a->elements >= expected : a->elements == expected) return 0;
-  return mblob_fail(call, i, "expected %s%lld elements (%s), found %lld", at_least ? "at least " : "",
+  return mblob_fail(call, i, MBLOB_SHAPE, "expected %s%lld elements (%s), found %lld", at_least ? "at least " : "",
                     (long long)expected, text, (long long)a->elements);
 }
 

@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING
 
 from mblob.elf import ElfFile
 from mblob.file_kind import ELF_MAGIC
+from packager import objects
 from packager.commands import compile_command, compile_job, compile_preprocessed_command
 from packager.errors import BuildError
 from packager.given_functions import functions_of
 from packager.nodes import HostNode, ObjectNode, SourceNode
-from packager.objects import Machine, machine_of
+from packager.objects import Contents, Machine, machine_of
 from packager.processes import Job, run_all
-from packager.rename import exclude_debug_sections
+from packager.programs import Answers
+from packager.rename import exclude_debug_sections, unshare
 from packager.toolchain import Toolchain
 from packager.vector_sources import in_words_of_the_source, without_vectors
 
 if TYPE_CHECKING:
     from packager.debug_info import Function
-
-SUFFIXES = {".c": "c", ".cc": "cc", ".cxx": "cc", ".c++": "cc", ".C": "cc", ".cpp": "cpp", ".cu": "cu"}
-
 
 @dataclass(frozen=True)
 class HostFile:
@@ -38,6 +37,8 @@ class HostFile:
         cuda: needs the CUDA runtime.
         own: made here, so it may be rewritten.
         generated: the packed forms, which have their final names.
+        carried: of a plug-in, whose names are all its own.
+        elsewhere: names of code that another library has: it is looked at, and not linked.
         functions: what it defines, as far as debug information tells.
     """
 
@@ -47,6 +48,8 @@ class HostFile:
     cuda: bool = False
     own: bool = True
     generated: bool = False
+    carried: bool = False
+    elsewhere: bool = False
     functions: tuple[Function, ...] = ()
 
 
@@ -188,21 +191,49 @@ def object_file(node: ObjectNode, path: Path) -> HostFile:
     """The file of an object module; bytes are written to `path`."""
     if isinstance(node.content, Path):
         node.content.stat()  # a file that went away since is an OSError here, not the linker's riddle
-        return HostFile(node.content.absolute(), node.label, own=False)
+        return HostFile(node.content.absolute(), node.label, own=False, elsewhere=node.elsewhere)
     path.write_bytes(node.content)
     return HostFile(path, node.label)
 
 
+def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, Contents]]:
+    """What is in each file; none has statics that other libraries of the process would share (`rename.unshare`).
+
+    Args:
+        folder: for copies of the caller's files that have some.
+    """
+    made = []
+    for i, f in enumerate(files):
+        contents = objects.read(f.path, f.label)
+        if contents.unique:
+            path = f.path
+            if not f.own:
+                path = folder / str(i) / f.path.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+            unshare(f.path, path, f.label)
+            f = replace(f, path=path, own=True)
+        made.append((f, contents))
+    return made
+
+
 def probe(tools: Toolchain, options: Sequence[str], work: Path) -> Machine:
-    """The machine the compiler compiles for, seen from what it makes of an empty file.
+    """The machine the compiler compiles for, seen from what it makes of an empty file; asked once in a process.
 
     Raises:
         ToolchainError: it does not compile. BuildError: it makes no ELF objects.
     """
+    command = (*tools.cc, *machine_options(options))
+    return _probed.of(command, lambda: _probe(command, work))
+
+
+_probed: Answers[Machine] = Answers()
+
+
+def _probe(compiler: Sequence[str], work: Path) -> Machine:
     (work / "empty.c").write_text("")
-    command = (*tools.cc, *machine_options(options), "-fPIC", "-c", "empty.c", "-o", "empty.o")
-    run_all([Job("an empty C file", command)], work)
+    run_all([Job("an empty C file", (*compiler, "-fPIC", "-c", "empty.c", "-o", "empty.o"))], work)
     data = (work / "empty.o").read_bytes()
     if data[:4] != ELF_MAGIC:
-        raise BuildError(f"{' '.join(tools.cc)} makes no ELF objects; pass fcompile= and embed='c' for other formats")
+        raise BuildError(f"{' '.join(compiler)} makes no ELF objects; pass fcompile= and embed='c' for other formats")
     return machine_of(ElfFile(memoryview(data), "empty.o"))
+

@@ -10,17 +10,18 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mblob.errors import ToolchainError
+from mblob.interrupts import Patience
 from packager.cached import runner_with
 from packager.errors import BuildError
 from packager.object_cache import ObjectCache
 from packager.options import as_options
+from packager.output import workspace
 from packager.processes import Command, Job, run_all
 from packager.toolchain import command_words
 
@@ -207,8 +208,7 @@ def compile_device(
     archs = _archs(language, kind, wanted, arch)
     words = as_options(options)
     command, lines = _compiler(language, kind, how)
-    with tempfile.TemporaryDirectory(prefix="mblob-") as folder:
-        work = Path(folder)
+    with Patience(), workspace(None) as work:
         label = str(source) if isinstance(source, Path) else f"device_module text ({language.suffix[1:]})"
         if isinstance(source, str):
             path = Path(f"device{language.suffix}")  # in the folder, whose name by chance shall not get into the code

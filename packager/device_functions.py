@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,10 +13,15 @@ from mblob.grammar import FunctionInfo
 from packager.device_kernels import Kernel, size_of
 from packager.errors import BuildError
 
+_SIZES = ("blockIdx", "threadIdx", "clusterCtaIdx", "preferredClusterCtaIdx")
+SHARED = "tir.use_dyn_shared_memory"  # must be the last tag
+# Those from the third of the sizes on are the ffi dialect's; packager/reexpress.py says what the classic one lacks.
 TAGS = (
-    *(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz"),
-    "tir.use_dyn_shared_memory",
-)
+    *(f"{kind}.{axis}" for kind in _SIZES for axis in "xyz"),
+    "tirx.use_programtic_dependent_launch", "tirx.use_cooperative_launch", "tirx.use_required_block_dimension",
+    SHARED,
+)  # fmt: skip
+_WRITTEN = re.compile(r"paramWriteAccess:\[[01](,[01])*\]")  # a tag of webgpu's
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class _Given:
     name: str
     types: tuple[DataType, ...] | None
     tags: tuple[str, ...] | None
+    extra: tuple[int, ...] = ()
 
 
 def complete(functions: Iterable[Any] | None, seen: Seen, launch: Sequence[str]) -> list[FunctionInfo]:
@@ -60,7 +67,16 @@ def complete(functions: Iterable[Any] | None, seen: Seen, launch: Sequence[str])
     if len(set(names)) != len(names):
         raise BuildError(f"device_module: a kernel is listed twice: {', '.join(sorted(names))}")
     default = _tags("launch=", launch)
-    return [FunctionInfo(g.name, _types(g, seen), default if g.tags is None else g.tags) for g in given]
+    return [_info(g, _types(g, seen), default) for g in given]
+
+
+def _info(given: _Given, types: tuple[DataType, ...], default: tuple[str, ...]) -> FunctionInfo:
+    if given.extra and len(given.extra) != len(types):
+        raise BuildError(
+            f"device_module: {given.name}: arg_extra_tags has {len(given.extra)} numbers, the kernel takes"
+            f" {len(types)} arguments"
+        )
+    return FunctionInfo(given.name, types, default if given.tags is None else given.tags, given.extra)
 
 
 def _certain(seen: Seen) -> list[str]:
@@ -83,22 +99,24 @@ def _certain(seen: Seen) -> list[str]:
 def _parse(given: Any) -> _Given:
     types: Any = None
     tags: Any = None
+    extra: Any = None
     if isinstance(given, FunctionInfo):
-        return _Given(given.name, given.arg_types, given.launch_param_tags)
+        return _Given(given.name, given.arg_types, given.launch_param_tags, given.arg_extra_tags)
     if isinstance(given, Mapping):
-        unknown = set(given) - {"name", "arg_types", "launch_param_tags", "thread_axis_tags"}
+        unknown = set(given) - {"name", "arg_types", "launch_param_tags", "thread_axis_tags", "arg_extra_tags"}
         if unknown or "name" not in given:
             raise BuildError(
-                "device_module: a function has name, arg_types and launch_param_tags; found"
+                "device_module: a function has name, arg_types, launch_param_tags and arg_extra_tags; found"
                 f" {', '.join(map(str, given))}"
             )
         name, types = given["name"], given.get("arg_types")
         tags = given.get("launch_param_tags", given.get("thread_axis_tags"))
+        extra = given.get("arg_extra_tags")
     elif isinstance(given, str):
         name = given
     else:
         try:
-            name, types, tags = (*given, None, None)[:3]
+            name, types, tags, extra = (*given, None, None, None)[:4]
         except (TypeError, ValueError):
             raise BuildError(f"device_module: {given!r} is no function: expected (name, arg_types, tags)") from None
     if not isinstance(name, str) or not name:
@@ -107,18 +125,27 @@ def _parse(given: Any) -> _Given:
         args = types and tuple(t if isinstance(t, DataType) else DataType.parse(t) for t in types)
     except ValueError as exc:
         raise BuildError(f"device_module: {name}: argument types: {exc}") from None
-    return _Given(name, None if types is None else args or (), None if tags is None else _tags(name, tags))
+    launch = None if tags is None else _tags(name, tags)
+    return _Given(name, None if types is None else args or (), launch, _extra(name, extra))
+
+
+def _extra(who: str, extra: Any) -> tuple[int, ...]:
+    tags = tuple(extra or ())
+    if bad := next((tag for tag in tags if tag not in (0, 1)), None):
+        raise BuildError(f"device_module: {who}: arg_extra_tags has {bad!r}, expected 0, or 1 for a tensor map")
+    return tags
 
 
 def _tags(who: str, tags: Sequence[str]) -> tuple[str, ...]:
+    tags = tuple(SHARED if tag == "tirx.use_dyn_shared_memory" else tag for tag in tags)
     for i, tag in enumerate(tags):
-        if tag not in TAGS or (tag == TAGS[-1] and i != len(tags) - 1):
+        if (tag not in TAGS and not _WRITTEN.fullmatch(str(tag))) or (tag == SHARED and i != len(tags) - 1):
             raise BuildError(
-                f"device_module: {who}: launch tag {tag!r}; expected {', '.join(TAGS[:-1])}, and {TAGS[-1]} last"
+                f"device_module: {who}: launch tag {tag!r}; expected {', '.join(TAGS[:-1])}, and {SHARED} last"
             )
         if tag in tags[:i]:
             raise BuildError(f"device_module: {who}: launch tag {tag!r} is there twice")
-    return tuple(tags)
+    return tags
 
 
 def _types(given: _Given, seen: Seen) -> tuple[DataType, ...]:

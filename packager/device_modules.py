@@ -29,8 +29,8 @@ from packager.given import path_or_text
 from packager.nodes import PayloadNode
 from packager.object_cache import ObjectCache, Setting, object_cache
 from packager.options import as_options
+from packager.reexpress import METAL_VERSION
 
-METAL_VERSION = "0.1.0"  # what TVM's writer says; its reader ignores it
 CL_DELIMITER = "// Function: "  # TVM's OpenCL runtime builds each kernel from the text behind its line
 SOURCE_SUFFIXES = (
     ".cl", ".clbin", ".ptx", ".cubin", ".fatbin", ".hsaco", ".hip", ".metal", ".metallib", ".spv", ".wgsl", ".cu",
@@ -63,10 +63,11 @@ def device_module(
             a mapping of kernel name to source, or one source that all of them share.
         functions: one per kernel: a mapping {"name", "arg_types", "launch_param_tags"}, or a tuple in that order.
             arg_types are texts ("handle", "int32") in the order of the parameters; tags name the launch arguments
-            that follow them ("blockIdx.x", "threadIdx.x", ...). A name alone, or a mapping without arg_types: the
-            types are taken from CUDA, HIP or OpenCL source, or PTX, where that is certain. None: all kernels there
-            whose types are certain; others are left out with a warning.
-        fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it. With `compile` what to
+            that follow them ("blockIdx.x", "threadIdx.x", ...). For the ffi dialect a mapping may have
+            "arg_extra_tags", too: a number for each parameter, 1 for a descriptor of a CUDA tensor map. A name
+            alone, or a mapping without arg_types: the types are taken from CUDA, HIP or OpenCL source, or PTX, where
+            that is certain. None: all kernels there whose types are certain; others are left out with a warning.
+    fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it. With `compile` what to
             make: "ptx" (default), "cubin", "fatbin" for cuda; "hsaco" for hip; "spv" for opencl.
         compile: compile the source, a text or a path: True (with what is on the machine), or the name or command of a
             compiler ("nvcc", "clang", "hipcc", ["ccache", "nvcc"]).
@@ -89,9 +90,10 @@ def device_module(
         seen = _seen_in(kind, source)
     else:
         source, fmt, seen = _compiled(kind, source, compile, fmt, arch, options, object_cache(cache))
-    infos = complete(functions, seen, launch)
+    # Sorted by name, so that the same content gives the same bytes.
+    infos = sorted(complete(functions, seen, launch), key=lambda f: f.name)
     payload, text = _ENCODERS[kind](source, infos, fmt)
-    return Module(node=PayloadNode(kind, BytesPayload(payload), text))
+    return Module(node=PayloadNode(kind, BytesPayload(payload), text, dialect="classic", kernels=infos))
 
 
 def _seen_in(kind: str, source: Sources) -> Seen:

@@ -10,9 +10,12 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from pathlib import Path
 
+from mblob.stream_writer import Target
 from packager.blob import BlobWriter
-from packager.elf_patch import write_blob
+from packager.blob_file import write_blob
+from packager.options import linkers_named
 from packager.progress import current_listener, listening
+from packager.request import Request
 
 OFFSET = 2 << 20  # of the blob in the file: also the size of a large page; code is rarely more, and the gap is a hole
 WORTH = 64 << 20  # bytes of payloads from which it pays
@@ -27,13 +30,17 @@ class EarlyBlob:
 
     Args:
         path: the file, which is made.
+        writer_for: makes the blob's writer, which may ask for the target when it comes to the index. Somebody has to
+            `tell` it by then.
     """
 
     offset = OFFSET
 
-    def __init__(self, path: Path, blob: BlobWriter) -> None:
+    def __init__(self, path: Path, writer_for: Callable[[Target], BlobWriter]) -> None:
         self._path = path
-        self._blob = blob
+        self._blob = writer_for(self._target_told)
+        self._target: str | None = None
+        self._known = threading.Event()  # the target is, or that nobody wants the blob any more
         self._cancelled = False
         self._result: tuple[int, bytes] | BaseException = _Cancelled()
         self._listener = current_listener()
@@ -64,6 +71,17 @@ class EarlyBlob:
         if self._listener is not None:
             self._listener(count)
 
+    def tell(self, target: str) -> None:
+        """The target, which only the compiler knew."""
+        self._target = target
+        self._known.set()
+
+    def _target_told(self) -> str:
+        self._known.wait()
+        if self._target is None:
+            raise _Cancelled
+        return self._target
+
     def result(self) -> tuple[int, bytes]:
         """Wait for the end of the copy: what `write_blob` returns.
 
@@ -80,6 +98,7 @@ class EarlyBlob:
         if self._cancelled:
             return
         self._cancelled = True
+        self._known.set()
         self._thread.join()
         if self._listener is not None:
             self._listener(-self._told)
@@ -88,21 +107,23 @@ class EarlyBlob:
 
 
 @contextmanager
-def started(path: Path, make: Callable[[], BlobWriter] | None) -> Iterator[EarlyBlob | None]:
-    """The blob on its way to `path`, None if it is better written later. When the block fails, nothing is left.
-
-    Args:
-        make: the blob's writer; None if it has to wait for the link.
-    """
-    blob = make() if make is not None else None
+def started(path: Path, request: Request) -> Iterator[EarlyBlob | None]:
+    """The blob on its way to `path`, None if it is better written later. When the block fails, nothing is left."""
     early = None
     try:
-        early = EarlyBlob(path, blob) if blob is not None and _is_worth(blob) else None
+        if _may_start(request) and _is_worth(request.blob("")):
+            early = EarlyBlob(path, request.blob)
         yield early
     except BaseException:
         if early is not None:
             early.cancel()
         raise
+
+
+def _may_start(request: Request) -> bool:
+    """Whether the linker has no part in it."""
+    named = linkers_named(request.options)
+    return request.embed in ("auto", "grow") and request.fpack_imports is None and "mold" not in named[-1:]
 
 
 def _is_worth(blob: BlobWriter) -> bool:

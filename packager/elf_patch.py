@@ -5,37 +5,29 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from mblob.elf import ElfFile
-from mblob.elf_records import NT_GNU_BUILD_ID, PT_LOAD, Symbol
+from mblob.elf_records import NT_GNU_BUILD_ID, PF_R, PT_DYNAMIC, PT_LOAD, SHF_ALLOC, SHT_NOBITS, Section, Symbol
 from mblob.errors import ToolchainError
-from packager.blob import BlobWriter
 from packager.elf_writer import PLACEHOLDER_SIZE
-from packager.file_sink import FileSink
-from packager.reuse import SharingSink
-
-COPY = 256 << 10  # bytes per step of a copy
-WHOLE = 16 << 20  # bytes of a blob without digests that are all read for the build-id
-SAMPLE, SAMPLED, SAMPLES = 4096, 1 << 20, 1 << 14  # bytes read, out of how many at least; how often at most
 
 
 @dataclass(frozen=True)
 class Stub:
-    """The linker's output.
+    """The linker's output, or a finished library whose blob is replaced.
 
     Attributes:
-        data: the whole file; it holds code and a placeholder, no payload.
+        data: the whole file.
         elf: a reader over it.
-        symbol: the placeholder's dynamic symbol.
+        symbol: the dynamic symbol of the placeholder, or of the old blob; `st_size` bytes will be replaced.
         section: index of the section it lies in, None in a file without section headers.
     """
 
-    data: bytes
+    data: bytes | memoryview
     elf: ElfFile
     symbol: Symbol
     section: int | None
@@ -55,25 +47,63 @@ def read_stub(path: Path, symbol: str) -> Stub:
             f"the link did not export {symbol}: found {len(found)} of it; a version script or --exclude-libs in"
             " options= hides it: add it to the global symbols there"
         )
-    section = found[0].st_shndx if elf.e_shoff and found[0].st_shndx < len(elf.sections) else None
-    return Stub(data, elf, found[0], section)
+    return Stub(data, elf, found[0], section_of(elf, found[0]))
+
+
+def section_of(elf: ElfFile, symbol: Symbol) -> int | None:
+    """Index of the section that a symbol lies in, None if none has its address.
+
+    What a dynamic symbol says of it may be old: `objcopy` numbers sections anew, and not there.
+    """
+    numbers = [symbol.st_shndx, *range(len(elf.sections))]
+    return next((i for i in numbers if i < len(elf.sections) and _has(elf.sections[i], symbol)), None)
+
+
+def _has(section: Section, symbol: Symbol) -> bool:
+    is_loaded = section.sh_flags & SHF_ALLOC and section.sh_type != SHT_NOBITS
+    return bool(is_loaded) and 0 <= symbol.st_value - section.sh_addr < section.sh_size
 
 
 class Patch:
-    """Writes single header fields of an ELF file, by the stub's class and byte order."""
+    """Writes single header fields of an ELF file, by the stub's class and byte order.
 
-    def __init__(self, fd: int, elf: ElfFile) -> None:
+    Args:
+        moved: where a byte of the stub that is a note or a symbol lies now.
+    """
+
+    def __init__(self, fd: int, elf: ElfFile, moved: Callable[[int], int] = lambda at: at) -> None:
         self._fd = fd
         self._elf = elf
+        self._moved = moved
         self._wide = elf.bits == 64
 
     def _put(self, at: int, wide_offset: int, narrow_offset: int, value: int) -> None:
         fmt, offset = ("Q", wide_offset) if self._wide else ("I", narrow_offset)
         os.pwrite(self._fd, struct.pack(self._elf.byte_order + fmt, value), at + offset)
 
-    def section_table(self, offset: int) -> None:
-        """e_shoff."""
+    def put(self, fmt: str, at: int, *values: int) -> None:
+        """Numbers at a file offset, by `struct` letters."""
+        os.pwrite(self._fd, struct.pack(self._elf.byte_order + fmt, *values), at)
+
+    def numbers(self, fmt: str, data: bytes) -> tuple[int, ...]:
+        """Numbers in bytes of the file, by `struct` letters."""
+        return struct.unpack(self._elf.byte_order + fmt, data)
+
+    def raw(self, at: int, data: bytes) -> None:
+        """Bytes at a file offset, whatever stands there."""
+        os.pwrite(self._fd, data, at)
+
+    def section_table(self, offset: int, count: int | None = None) -> None:
+        """e_shoff, and e_shnum if that changes."""
         self._put(0, 40, 32, offset)
+        if count is not None:
+            self.put("H", 60 if self._wide else 48, count)
+
+    def program_headers(self, rows: Sequence[bytes], offset: int) -> None:
+        """The whole table, at another place: e_phoff, e_phnum."""
+        self.raw(offset, b"".join(rows))
+        self._put(0, 32, 28, offset)
+        self.put("H", 56 if self._wide else 44, len(rows))
 
     def section(
         self, index: int, *,
@@ -88,26 +118,38 @@ class Patch:
         if addr is not None:
             self._put(at, 16, 12, addr)
 
+    def dynamic_addresses(self, moved: Callable[[int], int], tags: Collection[int]) -> None:
+        """Addresses of tables in the dynamic section; `moved`: where the one of an address is now."""
+        elf, word = self._elf, "Q" if self._wide else "I"
+        size = struct.calcsize(word)
+        start = next(s.p_offset for s in elf.segments if s.p_type == PT_DYNAMIC)
+        for i in range(sum(map(len, elf.dynamic.values()))):
+            tag, value = elf.unpack(2 * word, start + 2 * size * i, "dynamic section")
+            if tag in tags:
+                self.put(word, start + 2 * size * i + size, moved(value))
+
     def section_kind(self, index: int, sh_type: int, sh_flags: int) -> None:
         """sh_type and sh_flags of a section header that has not moved."""
         at = self._elf.e_shoff + index * self._elf.e_shentsize
         os.pwrite(self._fd, struct.pack(f"{self._elf.byte_order}I", sh_type), at + 4)
         self._put(at, 8, 8, sh_flags)
 
-    def symbol(self, at: int, *, size: int, value: int | None = None) -> None:
-        """st_size, st_value of the symbol table entry at file offset `at`."""
+    def symbol(self, at: int, *, size: int, value: int | None = None, section: int | None = None) -> None:
+        """st_size, st_value, st_shndx of the symbol table entry at file offset `at`."""
         self._put(at, 16, 8, size)
         if value is not None:
             self._put(at, 8, 4, value)
+        if section is not None:
+            self.put("H", at + (6 if self._wide else 14), section)
 
     def placeholder_symbols(
-        self, stub: Stub, *, size: int, value: int | None = None, moved: Callable[[int], int] = lambda at: at
+        self, stub: Stub, *, size: int, value: int | None = None, section: int | None = None
     ) -> None:
-        """The blob's dynamic symbol and its entry in `.symtab`; `moved`: where a byte of the stub lies now."""
+        """The blob's dynamic symbol and its entry in `.symtab`."""
         old = stub.symbol
         twins = (s for s in stub.elf.symtab if (s.name, s.st_value) == (old.name, old.st_value))
         for s in (old, *twins):
-            self.symbol(moved(s.offset), size=size, value=value)
+            self.symbol(self._moved(s.offset), size=size, value=value, section=section)
 
     def segment_place(self, index: int, offset: int, size: int) -> None:
         """p_offset, p_filesz and p_memsz."""
@@ -127,11 +169,7 @@ class Patch:
         It moves behind the last PT_LOAD: the gABI wants these in ascending order of address.
         """
         elf = self._elf
-        order = elf.byte_order
-        if self._wide:
-            raw = struct.pack(f"{order}IIQQQQQQ", PT_LOAD, 4, offset, vaddr, vaddr, size, size, align)
-        else:
-            raw = struct.pack(f"{order}8I", PT_LOAD, offset, vaddr, vaddr, size, size, 4, align)
+        raw = segment_row(elf, PT_LOAD, PF_R, offset, vaddr, size, align)
         step = elf.e_phentsize
         rows = [
             bytes(elf.data[elf.e_phoff + i * step : elf.e_phoff + (i + 1) * step]) for i in range(len(elf.segments))
@@ -141,12 +179,32 @@ class Patch:
         rows.insert(last if index < last else last + 1, raw)
         os.pwrite(self._fd, b"".join(rows), elf.e_phoff)
 
+    def notes(self) -> Iterator[tuple[bytes, int, bytes, int]]:
+        """As of `ElfFile.notes`, with the places that they have now."""
+        for owner, kind, desc, at in self._elf.notes():
+            yield owner, kind, desc, self._moved(at)
+
     def build_id(self, fingerprint: bytes) -> None:
         """Make the build-id, which the linker took from the stub, depend on the payload too."""
-        for owner, kind, desc, at in self._elf.notes():
+        for owner, kind, desc, at in self.notes():
             if owner == b"GNU" and kind == NT_GNU_BUILD_ID and desc:
                 digest = hashlib.sha512(desc + fingerprint).digest()
                 os.pwrite(self._fd, (digest * (len(desc) // 64 + 1))[: len(desc)], at)
+
+
+def segment_row(elf: ElfFile, p_type: int, flags: int, offset: int, vaddr: int, size: int, align: int) -> bytes:
+    """A program header of a file's class and byte order, all of whose memory the file fills."""
+    if elf.bits == 64:
+        return struct.pack(f"{elf.byte_order}IIQQQQQQ", p_type, flags, offset, vaddr, vaddr, size, size, align)
+    return struct.pack(f"{elf.byte_order}8I", p_type, offset, vaddr, vaddr, size, size, flags, align)
+
+
+def section_row(
+    elf: ElfFile, name: int, sh_type: int, flags: int, vaddr: int, offset: int, size: int, align: int
+) -> bytes:
+    """A section header of a file's class and byte order."""
+    fmt = "IIQQQQIIQQ" if elf.bits == 64 else "10I"
+    return struct.pack(elf.byte_order + fmt, name, sh_type, flags, vaddr, offset, size, 0, 0, align, 0)
 
 
 @contextmanager
@@ -162,43 +220,3 @@ def new_library(output: Path, stub_path: Path, *, has_blob: bool = False) -> Ite
         os.fchmod(fd, stub_path.stat().st_mode & 0o7777)
     finally:
         os.close(fd)
-
-
-def write_blob(fd: int, blob: BlobWriter, limit: int | None, machine: str) -> tuple[int, bytes]:
-    """Stream a blob to the descriptor's position; its size, and bytes that depend on all of it.
-
-    Raises:
-        IncompatibleError: it has more than `limit` bytes.
-    """
-    start = os.lseek(fd, 0, os.SEEK_CUR)
-    whole = not blob.has_digests and blob.digest != "none"
-    what = f"a 32-bit library ({machine})"
-    if blob.old is None:
-        sink = FileSink(fd, limit, what, checksum=whole)
-    else:
-        sink = SharingSink(blob.old, fd, limit, what, checksum=whole)
-    size = blob.write(sink)
-    sink.finish()
-    if blob.has_digests:  # the footer holds a checksum of the digests
-        return size, os.pread(fd, 64, start + size - 64)
-    crc = sink.crc if whole else _crc_of_samples(fd, start, size)
-    return size, crc.to_bytes(4, "little") + size.to_bytes(8, "little")
-
-
-def _crc_of_samples(fd: int, start: int, size: int) -> int:
-    """What tells blobs without digests apart: all of a small one, of a large one a page out of each MiB, and its end.
-
-    Reading all of it would cost what leaving out the digests saved.
-    """
-    step, width = (COPY, COPY) if size <= WHOLE else (max(SAMPLED, -(-size // SAMPLES)), SAMPLE)
-    crc = 0
-    for at in range(0, size, step):
-        crc = zlib.crc32(os.pread(fd, min(width, size - at), start + at), crc)
-    return zlib.crc32(os.pread(fd, min(COPY, size), start + size - min(COPY, size)), crc)
-
-
-def write_all(fd: int, data: memoryview | bytes) -> None:
-    """Write everything at the descriptor's position."""
-    left = memoryview(data)
-    while left:
-        left = left[os.write(fd, left[:COPY]) :]

@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from mblob.digest import ALGORITHMS
-from mblob.errors import MblobError, UnreadableWarning
+from mblob.errors import UnreadableWarning
+from mblob.interrupts import Patience
 from mblob.module import Module
 from mblob.payload_copy import HASHING
-from packager import link, output
+from packager import output
 from packager.blob import contents_of
-from packager.carry import given_plugins
+from packager.dialects import DIALECTS
+from packager.early import started
 from packager.errors import BuildError
 from packager.inputs import check_output, files_in, files_of
+from packager.nodes import HostNode
 from packager.object_cache import Setting, object_cache
 from packager.options import as_options, check_options
 from packager.request import EMBEDDINGS, STATIC_SUFFIXES, Request, check_prefix
@@ -63,7 +66,7 @@ def export_library(
             `fpack_imports(mod, is_system_lib, prefix, workspace_dir)`, returns a path.
         addons: more inputs of the link, first on its line: objects, archives, sources, libraries.
         workspace_dir: keeps intermediate files here.
-        dialect: "classic", for TVM 0.5 - 0.20.
+        dialect: "classic", for TVM 0.5 - 0.20, or "ffi", for TVM 0.22 and later and for tvm_ffi.
         embed: "grow" (link a placeholder, then stream the modules in), "object" (an object file on the link
             line), "c" (C text), "append" (behind the linked file); "auto" is grow when we link, object for
             `fcompile`, c where the target has no ELF.
@@ -119,13 +122,21 @@ def export_library(
             " a compiler to use is named by cc="
         )
     request = Request(
-        mod, contents_of(mod), fpack_imports, _addons(addons), embed, index, digest, cc, target, as_options(options),
-        system_lib, prefix, given_plugins(carry), hashing, object_cache(cache),
+        mod, contents_of(mod, DIALECTS[dialect]), fpack_imports, _addons(addons), embed, index, digest, cc, target,
+        as_options(options), system_lib, prefix, _plugins(carry), hashing, object_cache(cache),
     )  # fmt: skip
     check_options(request.options)
     carried = (node for nodes in request.carry for node in nodes)
     check_output(path, [*files_of(mod), *(("an addon", addon) for addon in request.addons), *files_in(carried)])
     _warn_of_unreadable(request)
+    with Patience():
+        return _write(request, path, fcompile, kwargs, workspace_dir, reuse)
+
+
+def _write(
+    request: Request, path: Path, fcompile: Any, kwargs: dict[str, Any], workspace_dir: Any, reuse: bool
+) -> Any:  # fmt: skip
+    """Write what a checked request asks for; what `fcompile` returns, else None."""
     with output.replacing(path) as temporary, output.workspace(workspace_dir) as work, old_library(path, reuse) as old:
         request = replace(request, old=old)
         # What most exports do not need is imported by those that do.
@@ -133,14 +144,19 @@ def export_library(
             from packager import foreign
 
             return foreign.export(request, fcompile, temporary, work, kwargs)
-        if system_lib:
+        if request.system_lib:
             from packager import system_lib as system_library
 
             system_library.export(request, temporary, work)
         elif path.suffix == ".tar":
-            link.export_tar(request, temporary, work)
+            from packager import tar_of_objects
+
+            tar_of_objects.export_tar(request, temporary, work)
         else:
-            link.export_shared(request, temporary, work)
+            with started(temporary, request) as early:
+                from packager import link
+
+                link.export_shared(request, temporary, work, early)
     return None
 
 
@@ -156,16 +172,22 @@ def _warn_of_unreadable(request: Request) -> None:
 
 
 def _check(dialect: str, embed: str, digest: str, hashing: str) -> None:
-    if dialect == "ffi":
-        raise MblobError("dialect='ffi' is not available in this version of mblob, use dialect='classic'")
     for name, value, known in (
-        ("dialect", dialect, ("classic", "ffi")),
+        ("dialect", dialect, tuple(DIALECTS)),
         ("embed", embed, EMBEDDINGS),
         ("digest", digest, tuple(ALGORITHMS)),
         ("hashing", hashing, HASHING),
     ):
         if value not in known:
             raise BuildError(f"{name}: expected one of {', '.join(known)}, found {value!r}")
+
+
+def _plugins(carry: Sequence[str | os.PathLike[str] | Module] | None) -> tuple[tuple[HostNode, ...], ...]:
+    if carry is None or (isinstance(carry, (list, tuple)) and not carry):
+        return ()
+    from packager.carry import given_plugins
+
+    return given_plugins(carry)
 
 
 def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:

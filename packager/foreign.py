@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from mblob.archive import is_archive
-from mblob.classic import SYMBOL
 from mblob.errors import ToolchainError
-from mblob.functions_table import Row
 from mblob.paths import include_dir
-from packager import carry, objects, system_lib
+from packager import adapters, carry, objects, system_lib
+from packager.adapters import Known
 from packager.compile import HostFile, compile_all, object_file, probe, write_source
 from packager.devc_c import write_c
 from packager.elf_writer import section_for, write_object
@@ -21,6 +20,7 @@ from packager.given_functions import functions_of
 from packager.host_checks import check_functions, check_prototypes, hide_plain_functions, plain_functions
 from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine
+from packager.rename import unshare
 from packager.request import Request
 from packager.toolchain import find
 from packager.vector_sources import standalone_text
@@ -84,9 +84,16 @@ def _system_files(request: Request, fcompile: FCompile, object_format: str, work
 
 def _files(request: Request, fcompile: FCompile, object_format: str, work: Path) -> list[Path]:
     """The inputs of a shared library: the caller's, host modules, packed forms, packed modules."""
-    host, plain = _host_files(request, object_format, work)
+    host, known = _host_files(request, object_format, work)
     files = [*request.addons, *host, *_plugin_files(request, object_format, work)]
-    if rows := [*rows_of(request.wrapped()), *plain]:
+    wrapped, told = request.wrapped(), request.told_rows()
+    plain = plain_functions(wrapped, known, told)
+    adapted = adapters.needed(request.dialect, wrapped, plain, known, told)
+    if adapted:
+        made = adapters.generate(request.dialect, adapted)
+        files.append(write_source(made.text, work / f"{made.stem}.c"))
+    kept = adapters.kept_rows(request.dialect, told, known)
+    if rows := [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]:
         source = (request.packed_forms() or "") + table(rows) + announcement(rows)
         files.append(write_source(source, work / "mblob_functions.c"))
     packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)
@@ -103,7 +110,7 @@ def _plugin_files(request: Request, object_format: str, work: Path) -> list[Path
         raise BuildError(f"carry: fcompile= takes {object_format} files, a plug-in is linked as an ELF object")
     tools = request.tools()
     made = carry.compile_plugins(tools, request.carry, request.options, work)
-    plugins = carry.close_plugins(made, work, request.type_keys())
+    plugins = carry.close_plugins(made, work, request.type_keys(), [])
     carry.check_needs(plugins, [])
     return [f.path for f, _ in plugins.files]
 
@@ -115,11 +122,9 @@ def _include_dirs(request: Request) -> list[Path]:
     return [include_dir(), *dict.fromkeys(folders)]
 
 
-def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[Path], list[Row]]:
-    """One file per host module, `lib<i>.<ext>` as TVM names them: sources as sources.
-
-    Also the rows of plain functions without a prototype, as far as the debug information of objects tells.
-    """
+def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[Path], Known]:
+    """One file per host module, `lib<i>.<ext>` as TVM names them: sources as sources. Also the objects among them, and
+    what is in them."""
     wrapped = request.wrapped()
     if any(w.takes_name for w in wrapped):
         return _renamed_objects(request, work)
@@ -132,7 +137,7 @@ def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[
     if len(contents) == len(files):  # what sources define is seen by the caller's compiler first
         check_functions(wrapped, contents)
     check_prototypes(wrapped, looked)
-    return files, plain_functions(wrapped, contents)
+    return files, contents
 
 
 def _host_file(node: HostNode, i: int, object_format: str, work: Path) -> Path:
@@ -143,10 +148,11 @@ def _host_file(node: HostNode, i: int, object_format: str, work: Path) -> Path:
     source = object_file(node, work / f"lib{i}.bytes").path
     copy = work / f"lib{i}.{'a' if is_archive(source) else object_format}"
     shutil.copyfile(source, copy)
+    unshare(copy, copy, copy.name)
     return copy
 
 
-def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], list[Row]]:
+def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Known]:
     """Objects instead of sources: a function whose packed form takes its name is renamed in the object."""
     wrapped = request.wrapped()
     tools = request.tools()
@@ -154,8 +160,7 @@ def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], list[Row
     known = [(f, objects.read(f.path, f.label)) for f in made]
     check_functions(wrapped, known)
     check_prototypes(wrapped, [f for f, _ in known])
-    plain = plain_functions(wrapped, known)
-    return [f.path for f in hide_plain_functions(wrapped, known, work)], plain
+    return [f.path for f in hide_plain_functions(wrapped, known, work)], known
 
 
 # -- the blob -------------------------------------------------------------------------------------------
@@ -174,10 +179,10 @@ def _blob_file(request: Request, fcompile: FCompile, object_format: str, work: P
     if machine is None:
         if request.embed == "object":
             raise BuildError(f"embed='object': {triple or object_format} is no ELF target that we know; use embed='c'")
-        write_c(work / "devc.c", SYMBOL, blob.write)
+        write_c(work / "devc.c", request.dialect.symbol, blob.write)
         return work / "devc.c"
     path = work / "devc.o"
-    write_object(path, machine, SYMBOL, section_for(machine), blob.write, has_index=request.index)
+    write_object(path, machine, request.dialect.symbol, section_for(machine), blob.write, has_index=request.index)
     return path
 
 

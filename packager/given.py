@@ -8,8 +8,9 @@ import stat
 from collections.abc import Collection
 from pathlib import Path
 
-from mblob.classic import LIB_KEY, TREE_KEY
+from mblob.classic import TREE_KEY
 from mblob.module import LIBRARY
+from mblob.stream_writer import LIB_KEY
 from mblob.wire import KEY_LIMIT
 from packager.errors import BuildError
 

@@ -7,14 +7,16 @@ copy costs. The address of the placeholder does not move: whatever refers to the
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from mblob.elf_records import PF_R, PF_W, PT_LOAD, SHF_ALLOC, SHF_X86_64_LARGE
 from mblob.errors import ToolchainError
 from packager.blob import BlobWriter
+from packager.blob_file import BlobSource, write_all, write_blob
 from packager.early import EarlyBlob
-from packager.elf_patch import Patch, Stub, new_library, read_stub, write_all, write_blob
-from packager.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, BlobSection
+from packager.elf_patch import Patch, Stub, new_library, read_stub
+from packager.elf_writer import PAYLOAD_ALIGN, BlobSection
 
 SECTION = BlobSection(".tvm_mblob")
 # gold knows no INSERT, but puts large read-only data behind everything else (x86-64).
@@ -43,7 +45,7 @@ def check(stub: Stub) -> int:
     """
     segments = stub.elf.segments
     start = stub.symbol.st_value
-    end = start + PLACEHOLDER_SIZE
+    end = start + stub.symbol.st_size
     last = max((s.p_vaddr + s.p_memsz for s in segments if s.p_type == PT_LOAD), default=0)
     for i, s in enumerate(segments):
         if s.p_type == PT_LOAD and s.p_vaddr <= start < s.p_vaddr + s.p_memsz:
@@ -68,14 +70,27 @@ def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter, early: Ea
         ToolchainError: the stub does not have the shape this needs.
         IncompatibleError: the blob does not fit a 32-bit library.
     """
-    stub = read_stub(stub_path, symbol)
+    return grow_stub(read_stub(stub_path, symbol), stub_path, output, blob, early)
+
+
+def grow_stub(
+    stub: Stub, stub_path: Path, output: Path, blob: BlobSource, early: EarlyBlob | None = None,
+    edit: Callable[[Patch], None] | None = None, old_fingerprint: bytes | None = None,
+) -> int:  # fmt: skip
+    """The same for a stub that was read, or for a finished library whose blob ends its last segment.
+
+    Args:
+        edit: further changes of bytes that lie before the blob.
+        old_fingerprint: of the blob that is replaced; with the same one the build-id stays.
+    """
     elf = stub.elf
     segment = check(stub)
-    start = elf.offset_of(stub.symbol.st_value, PLACEHOLDER_SIZE, symbol)
+    old_size = stub.symbol.st_size
+    start = elf.offset_of(stub.symbol.st_value, old_size, stub.symbol.name)
     if early is not None and not _fits(stub, segment, start, early.offset):
         early.cancel()
         early = None
-    old_end = start + PLACEHOLDER_SIZE
+    old_end = start + old_size
     limit = None
     if elf.bits == 32:
         limit = 0xFFFFFFFF - max(stub.symbol.st_value, len(stub.data)) - PAYLOAD_ALIGN
@@ -89,12 +104,15 @@ def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter, early: Ea
             size, fingerprint = write_blob(fd, blob, limit, elf.machine)
         # What is behind the placeholder is not loaded (.comment, .symtab, names, section headers): it moves by
         # whole cache lines, so that its alignment stays.
-        shift = place - start + size - PLACEHOLDER_SIZE
+        shift = place - start + size - old_size
         shift += -shift % 64
         os.lseek(fd, old_end + shift, os.SEEK_SET)
         write_all(fd, memoryview(stub.data)[old_end:])
         patch = _patch_headers(fd, stub, segment, (start, place), shift, size)
-        patch.build_id(fingerprint)
+        if edit is not None:
+            edit(patch)
+        if fingerprint != old_fingerprint:
+            patch.build_id(fingerprint)
     return size
 
 
@@ -112,18 +130,19 @@ def _patch_headers(fd: int, stub: Stub, segment: int, places: tuple[int, int], s
         places: offsets of the placeholder in the stub, and of the blob in the file.
     """
     elf = stub.elf
-    patch = Patch(fd, elf)
     start, place = places
-    old_end = start + PLACEHOLDER_SIZE
+    old_end = start + stub.symbol.st_size
+
+    def moved(at: int) -> int:
+        return at + shift if at >= old_end else at
+
+    patch = Patch(fd, elf, moved)
     lead = stub.symbol.st_value - elf.segments[segment].p_vaddr
     patch.segment_place(segment, place - lead, lead + size)
     if not lead:  # lld without a read-only segment of its own would leave the blob executable
         patch.segment_flags(segment, PF_R)
 
-    def moved(at: int) -> int:
-        return at + shift if at >= old_end else at
-
-    patch.placeholder_symbols(stub, size=size, moved=moved)
+    patch.placeholder_symbols(stub, size=size)
     table = moved(elf.e_shoff)
     patch.section_table(table)
     for i, section in enumerate(elf.sections):
@@ -131,6 +150,9 @@ def _patch_headers(fd: int, stub: Stub, segment: int, places: tuple[int, int], s
             patch.section(i, offset=moved(section.sh_offset), table=table)
     if stub.section is not None:
         # The section may start before the blob, in a script of the caller's; it moves with it.
-        offset = elf.sections[stub.section].sh_offset + place - start
-        patch.section(stub.section, offset=offset, size=size, table=table)
+        section = elf.sections[stub.section]
+        patch.section(
+            stub.section, offset=section.sh_offset + place - start,
+            size=section.sh_size + size - stub.symbol.st_size, table=table,
+        )  # fmt: skip
     return patch

@@ -55,14 +55,20 @@ def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[HostFile]) -> N
             )
 
 
-def plain_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]]) -> list[Row]:
+def plain_functions(
+    wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]], told: Sequence[Row] = ()
+) -> list[Row]:
     """Rows of the function table for exported C functions without a prototype, sorted by name.
 
     Without them a loader would have to take such a function for a packed one.
+
+    Args:
+        told: rows of a table that came with the files.
     """
     listed = {w.prototype.name for w in wrapped}
     hidden = {name for _, c in files for name in c.hidden}
-    rows: dict[str, Row] = {}
+    defined = {name for _, c in files for name in c.defined | c.weak}
+    rows = {r.name: r for r in told if r.abi == "plain" and r.symbol in defined and r.name not in listed}
     for f, contents in files:
         for function in f.functions:
             exported = function.name in contents.defined | contents.weak and function.name not in hidden

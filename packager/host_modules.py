@@ -10,10 +10,10 @@ from typing import Any
 from mblob.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.module import Module
 from mblob.payload_source import as_bytes_view
-from packager.compile import SUFFIXES
+from packager.declared import Declared
 from packager.errors import BuildError
 from packager.given import existing_file, path_or_text
-from packager.nodes import ObjectNode, SourceNode
+from packager.nodes import SUFFIXES, HostNode, ObjectNode, SourceNode, node_of
 from packager.options import as_options, check_options
 
 FORMATS = ("c", "cc", "cpp", "cu")
@@ -45,6 +45,14 @@ def csource_module(
         BuildError: no source, an unknown fmt or suffix, a prototype that is none or has no packed form, an option that
             stops the compiler early.
     """
+    module = source_module(source, fmt, Declared(functions, packed, "csource_module"), options)
+    return _checked(module)
+
+
+def source_module(
+    source: str | os.PathLike[str], fmt: str | None, declared: Declared, options: str | Sequence[str] | None = None
+) -> Module:
+    """`csource_module`, but nobody has looked at the prototypes yet."""
     code = path_or_text(source, SUFFIXES, "csource_module")
     if isinstance(code, Path):
         _check_is_text(code)
@@ -52,11 +60,9 @@ def csource_module(
         fmt = _format_of(code) if isinstance(code, Path) else "c"
     if fmt not in FORMATS:
         raise BuildError(f"csource_module: fmt {fmt!r}, expected one of {', '.join(FORMATS)}")
-    prototypes = _prototypes(functions)
-    names = _packed_names(packed, [p.name for p in prototypes], "csource_module")
     own = as_options(options)
     check_options(own)
-    return Module(node=SourceNode(code, fmt, prototypes, names, own))
+    return Module(node=SourceNode(code, fmt, declared, own))
 
 
 def static_library(
@@ -73,14 +79,25 @@ def static_library(
         OSError: no file at the path.
         BuildError: a prototype that is none or has no packed form.
     """
+    return _checked(object_module(library, Declared(functions, packed, "static_library")))
+
+
+def object_module(library: Any, declared: Declared) -> Module:
+    """`static_library`, but nobody has looked at the prototypes yet."""
     content: Path | bytes
     if isinstance(library, (str, os.PathLike)):
         content = existing_file(Path(library), "static_library")
     else:
         content = bytes(as_bytes_view(library))
-    prototypes = _prototypes(functions)
-    names = _packed_names(packed, [p.name for p in prototypes], "static_library")
-    return Module(node=ObjectNode(content, prototypes, names))
+    return Module(node=ObjectNode(content, declared))
+
+
+def _checked(module: Module) -> Module:
+    """Errors of prototypes are those of the call that they are given to."""
+    node = node_of(module)
+    assert isinstance(node, HostNode)
+    _ = node.declared.functions
+    return module
 
 
 def _format_of(path: Path) -> str:
@@ -110,28 +127,3 @@ def _check_is_text(path: Path) -> None:
     if head.startswith(ELF_MAGIC) or head in (AR_MAGIC, THIN_MAGIC):
         what = "an ELF file" if head.startswith(ELF_MAGIC) else "an archive"
         raise BuildError(f"{path}: {what}, expected a source; an object or archive is packed as such (static_library)")
-
-
-def _prototypes(functions: Sequence[str] | str) -> tuple[Any, ...]:
-    if not functions:
-        return ()
-    from packager.prototypes import parse  # the C parser is loaded for those who need it
-
-    return parse(functions)
-
-
-def _packed_names(packed: str | Sequence[str] | None, known: Sequence[str], who: str) -> tuple[str, ...]:
-    if packed is None:
-        return ()
-    if packed == "name" and "name" not in known:
-        if not known:
-            raise BuildError(f"{who}: packed= needs functions=: prototypes of what shall be packed")
-        return tuple(known)
-    names = (packed,) if isinstance(packed, str) else tuple(packed)
-    for name in names:
-        if name not in known:
-            raise BuildError(
-                f"{who}: packed names {name!r}, which functions= does not declare; it declares"
-                f" {', '.join(known) or 'nothing'}"
-            )
-    return names

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import shutil
-import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mblob.archive import is_archive
-from mblob.classic import SYMBOL
 from mblob.errors import ToolchainError
+from mblob.functions_table import Row
 from mblob.plugin_table import Plugin
-from packager import append, carry, grow, objects, reach
-from packager.blob import BlobWriter, verify
+from packager import adapters, append, carry, grow, objects, reach
+from packager.adapters import Adapter
+from packager.blob import BlobWriter
 from packager.carry import Carried
 from packager.compile import (
-    SUFFIXES,
     Generated,
     HostFile,
     compile_all,
     compile_generated,
     machine_options,
     probe,
+    unshared,
 )
 from packager.devc_c import write_c
-from packager.early import EarlyBlob, started
+from packager.early import EarlyBlob
 from packager.elf_writer import BlobSection, placeholder, section_for, write_object
 from packager.errors import BuildError
 from packager.given_functions import functions_of
@@ -37,13 +37,16 @@ from packager.host_checks import (
     missing_slots,
     plain_functions,
 )
-from packager.nodes import SourceNode
+from packager.nodes import SUFFIXES, SourceNode
 from packager.objects import Contents, Machine
+from packager.options import linkers_named
 from packager.processes import Job, run_all
+from packager.read_back import verify
 from packager.request import Request
 from packager.slot_shims import generate as generate_shims
+from packager.slot_shims import generate_defaults, slots_to_fill
 from packager.toolchain import Toolchain
-from packager.wrappers import Wrapped, announcement, rows_of, table
+from packager.wrappers import announcement, rows_of, table
 
 
 @dataclass(frozen=True)
@@ -55,16 +58,22 @@ class Inputs:
         addons: as the caller gave them, sources compiled.
         files: objects and archives of the host modules and of generated code.
         machine: what all of them are for.
+        cxx: the link takes the C++ library.
         refers_to_blob: an object uses the blob's symbol.
         plugins: those that are among the files.
+        looks_up: an object calls dlsym().
+        joins: the library becomes a part of another one, which has code that this one calls.
     """
 
     tools: Toolchain
     addons: list[Path]
     files: list[HostFile]
     machine: Machine
+    cxx: bool
     refers_to_blob: bool
     plugins: list[Plugin]
+    looks_up: bool = False
+    joins: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,8 +107,10 @@ def gather(request: Request, work: Path) -> Gathered:
     wrapped = request.wrapped()
     files = compile_all(tools, request.contents.host, request.packed_forms(), request.options, work)
     addons, addon_files = _addons(request, tools, work)
-    known = [(f, objects.read(f.path, f.label)) for f in files]
-    extra = [(f, objects.read(f.path, f.label)) for f in addon_files]
+    known = unshared(files, work / "unshared")
+    extra = unshared(addon_files, work / "unshared_addons")
+    moved = {f.path: g.path for f, (g, _) in zip(addon_files, extra)}
+    addons = [moved.get(addon, addon) for addon in addons]
     plugins = carry.compile_plugins(tools, request.carry, request.options, work)
     everything = [*known, *extra, *(part for plugin in plugins for part in plugin)]
     own = next((c.machine for f, c in everything if f.own and c.machine), None)
@@ -108,7 +119,7 @@ def gather(request: Request, work: Path) -> Gathered:
         objects.check_machine(contents, f.label, machine, " ".join(tools.cc))
     check_functions(wrapped, [*known, *extra])
     check_prototypes(wrapped, [f for f, _ in (*known, *extra)])
-    carried = carry.close_plugins(plugins, work, request.type_keys())
+    carried = carry.close_plugins(plugins, work, request.type_keys(), [*known, *extra])
     carry.check_needs(carried, [*known, *extra])
     return Gathered(tools, addons, known, extra, carried, machine)
 
@@ -122,18 +133,28 @@ def prepare(request: Request, work: Path) -> Inputs:
     gathered = gather(request, work)
     wrapped = request.wrapped()
     everything = [*gathered.known, *gathered.extra, *gathered.carried.files]
-    helpers = _helpers(gathered.tools, wrapped, everything, request.options, work)
+    told = request.told_rows()
+    plain = plain_functions(wrapped, everything, told)
+    adapted = adapters.needed(request.dialect, wrapped, plain, everything, told)
+    kept = adapters.kept_rows(request.dialect, told, everything)
+    rows = [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]
+    helpers = _helpers(request, gathered.tools, rows, adapted, everything, work)
     everything += [(f, objects.read(f.path, f.label)) for f in helpers]
     hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
     definitions = [(f.label, _renamed(f, c, hidden)) for f, c in everything]
     if request.blob("").is_needed:
-        definitions.append(("the packed modules", Contents(defined={SYMBOL})))
+        definitions.append(("the packed modules", Contents(defined={request.dialect.symbol})))
     objects.check_duplicates(definitions)
     files = hide_plain_functions(wrapped, [*gathered.known, *gathered.carried.files], work)
-    refers_to_blob = any(SYMBOL in c.undefined for _, c in everything)
+    files = adapters.hide_adapted(adapted, told, files, work)
+    refers_to_blob = any(request.dialect.symbol in c.undefined for _, c in everything)
+    linked = [*everything, *gathered.extra]
+    cxx = any(f.cxx for f, _ in linked) or objects.needs_cxx([c for _, c in linked], request.options)
+    linked_here = [f for f in files if not f.elsewhere]
     return Inputs(
-        gathered.tools, gathered.addons, [*files, *helpers], gathered.machine, refers_to_blob, gathered.carried.plugins
-    )
+        gathered.tools, gathered.addons, [*linked_here, *helpers], gathered.machine, cxx, refers_to_blob,
+        gathered.carried.plugins, any("dlsym" in c.undefined for _, c in everything), len(linked_here) < len(files),
+    )  # fmt: skip
 
 
 def _renamed(file: HostFile, contents: Contents, names: dict[str, str]) -> Contents:
@@ -169,17 +190,25 @@ def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path],
 
 
 def _helpers(
-    tools: Toolchain, wrapped: Sequence[Wrapped], everything: Sequence[tuple[HostFile, Contents]],
-    options: Sequence[str], work: Path,
+    request: Request, tools: Toolchain, rows: Sequence[Row], adapted: Sequence[Adapter],
+    everything: Sequence[tuple[HostFile, Contents]], work: Path,
 ) -> list[HostFile]:  # fmt: skip
-    """What the objects turn out to need: the function table, and the runtime functions that foreign ones call."""
+    """What the objects turn out to need: the function table, functions of the other dialect in the convention of this
+    one, and the runtime functions that foreign ones call."""
     sources = []
-    plain = plain_functions(wrapped, everything)
-    if rows := [*rows_of(wrapped), *plain]:
+    joins = any(f.elsewhere for f, _ in everything)
+    if rows:
         sources.append(Generated("mblob_table", "the table of functions", table(rows) + announcement(rows)))
+    if adapted:
+        sources.append(adapters.generate(request.dialect, adapted, joins))
     if missing := missing_slots(everything):
-        sources.append(Generated("mblob_slots", "the runtime slots of mblob", generate_shims(missing)))
-    return compile_generated(tools, sources, options, work)
+        sources.append(Generated("mblob_slots", "the runtime slots of mblob", generate_shims(missing, joins)))
+    weak = {name for f, c in everything if not f.generated for name in c.weak}
+    if request.dialect.is_ffi and (empty := slots_to_fill(weak)):
+        sources.append(Generated("mblob_defaults", "what slots lead to without a loader", generate_defaults(empty)))
+    # Atomics out of line come with a constructor.
+    inline = ("-mno-outline-atomics",) if joins and tools.triple.startswith("aarch64") else ()
+    return compile_generated(tools, sources, (*request.options, *inline), work)
 
 
 # -- the link -------------------------------------------------------------------------------------------
@@ -193,7 +222,7 @@ def link_command(inputs: Inputs, output: Path, more: Sequence[str], options: Seq
     """
     tools = inputs.tools
     cuda = any(f.cuda for f in inputs.files)
-    driver = tools.cxx if cuda or any(f.cxx for f in inputs.files) else tools.cc
+    driver = tools.cxx if cuda or inputs.cxx else tools.cc
     line = [*driver, "-shared", "-fPIC", "-o", str(output)]
     addons = [str(a) for a in inputs.addons]
     if any(a.suffix == ".a" for a in inputs.addons):
@@ -206,57 +235,57 @@ def link_command(inputs: Inputs, output: Path, more: Sequence[str], options: Seq
             line += ["-Wl,--whole-archive", str(f.path), "-Wl,--no-whole-archive"]
         else:
             line.append(str(f.path))
-    line += [*more, "-Wl,-Bsymbolic", "-Wl,-z,noexecstack", *options]
+    # What joins another library finds its names there, and leaves start-up to it.
+    bound = ["-nostartfiles", "-Wl,--build-id=none"] if inputs.joins else ["-Wl,-Bsymbolic"]
+    line += [*more, *bound, "-Wl,-z,noexecstack", *options]
     if cuda:
         home = Path(shutil.which(tools.nvcc[0]) or "/usr/local/cuda/bin/nvcc").resolve().parent.parent
         line += [f"-L{home / 'lib64'}", f"-L{home / 'lib'}", "-lcudart_static", "-lpthread", "-ldl", "-lrt"]
-    late = ["-lm", "-ldl"] if inputs.plugins else ["-lm"]  # plug-ins open what they run on
+    # Plug-ins open what they run on; code of the ffi dialect looks for the runtime of the process.
+    late = ["-lm", "-ldl"] if inputs.plugins or inputs.looks_up else ["-lm"]
     return [*line, "-Wl,--as-needed", *late, "-Wl,--no-as-needed"]
 
 
-def export_shared(request: Request, output: Path, work: Path) -> None:
+def export_shared(request: Request, output: Path, work: Path, early: EarlyBlob | None = None) -> None:
     """Write the shared library `output`.
+
+    Args:
+        early: its blob, if that is being written to it already.
 
     Raises:
         As of `export_library`.
     """
-    with started(output, _early_writer(request)) as early:
-        inputs = prepare(request, work)
-        blob = request.blob(inputs.tools.triple)
-        packed = request.packed_file(work)
-        if packed is not None or not blob.is_needed:
-            more = [str(packed)] if packed is not None else []
-            inputs.tools.link(link_command(inputs, output, more, request.options), work)
-        else:
-            verify(output, blob, _embed(request, inputs, blob, output, work, early))
-        check_exports(request.wrapped(), output)
-        carry.check_exported(inputs.plugins, output)
-
-
-def _early_writer(request: Request) -> Callable[[], BlobWriter] | None:
-    """Makes the writer of a blob that may be copied before the link; None if the linker has to take it."""
-    named = _linkers_named(request.options)
-    if request.embed not in ("auto", "grow") or request.fpack_imports is not None or "mold" in named[-1:]:
-        return None
-    return lambda: request.blob(request.tools().triple)
+    inputs = prepare(request, work)
+    if early is not None:
+        early.tell(inputs.tools.triple)
+    blob = request.blob(inputs.tools.triple)
+    packed = request.packed_file(work)
+    if packed is not None or not blob.is_needed:
+        more = [str(packed)] if packed is not None else []
+        inputs.tools.link(link_command(inputs, output, more, request.options), work)
+    else:
+        verify(output, blob, _embed(request, inputs, blob, output, work, early))
+    check_exports(request.wrapped(), output)
+    carry.check_exported(inputs.plugins, output)
 
 
 def _embed(
     request: Request, inputs: Inputs, blob: BlobWriter, output: Path, work: Path, early: EarlyBlob | None
 ) -> int:
     """Link with the blob, and return its size."""
+    symbol = request.dialect.symbol
     if request.embed == "append":
         if inputs.refers_to_blob:
             raise BuildError(
-                f"embed='append': an object refers to {SYMBOL}, whose address would change after the link;"
+                f"embed='append': an object refers to {symbol}, whose address would change after the link;"
                 " use embed='grow' or 'object'"
             )
         mold = inputs.tools.linker(request.options, work).name == "mold"
         stub = _link_stub(request, inputs, append.MOLD_SECTION if mold else append.SECTION, [], work)
-        return append.append(stub, output, SYMBOL, blob)
+        return append.append(stub, output, symbol, blob)
     if request.embed == "c":
         source = work / "devc.c"
-        size = write_c(source, SYMBOL, blob.write)
+        size = write_c(source, symbol, blob.write)
         command = (*inputs.tools.cc, *machine_options(request.options), "-fPIC", "-c", "devc.c", "-o", "devc.o")
         run_all([Job("devc.c", command)], work)
         inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
@@ -271,7 +300,7 @@ def _embed(
         if early is not None:
             early.cancel()
         return _link_object(request, inputs, blob, output, work)
-    return grow.grow(stub, output, SYMBOL, blob, early)
+    return grow.grow(stub, output, symbol, blob, early)
 
 
 class _CannotGrow(Exception):
@@ -280,16 +309,11 @@ class _CannotGrow(Exception):
 
 def _link_stub(request: Request, inputs: Inputs, section: BlobSection, flags: Sequence[str], work: Path) -> Path:
     """Link with a placeholder in `section`."""
-    placeholder(work / "devc.o", inputs.machine, SYMBOL, section, has_index=request.index)
+    placeholder(work / "devc.o", inputs.machine, request.dialect.symbol, section, has_index=request.index)
     # Its name alone: gold writes it into the file, and the folder has another name each time.
     stub = "stub.so"
     inputs.tools.link(link_command(inputs, Path(stub), ["devc.o", *flags], request.options), work)
     return work / stub
-
-
-def _linkers_named(options: Sequence[str]) -> list[str]:
-    """What `-fuse-ld=` names; the last one counts."""
-    return [o.split("=", 1)[1] for o in options if o.startswith("-fuse-ld=")]
 
 
 def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
@@ -297,7 +321,7 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
 
     Which linker a compiler uses is asked only when it fails: the question costs as much as a link.
     """
-    named = _linkers_named(request.options)
+    named = linkers_named(request.options)
     linker = next((n for n in ("gold", "mold") if named and n in named[-1]), "")
     if not linker:
         (work / "insert.ld").write_text(grow.LINKER_SCRIPT)
@@ -323,54 +347,10 @@ def _link_object(request: Request, inputs: Inputs, blob: BlobWriter, output: Pat
 
     check(blob.known_size or 0)  # before all of it is written, if it is known
     section = section_for(inputs.machine)
-    size = write_object(work / "devc.o", inputs.machine, SYMBOL, section, blob.write, has_index=request.index)
+    symbol = request.dialect.symbol
+    size = write_object(work / "devc.o", inputs.machine, symbol, section, blob.write, has_index=request.index)
     check(size)
     inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
     if size > reach.LIMIT:
         reach.check_unwinding(output, inputs.tools.linker(request.options, work))
     return size
-
-
-# -- tar ------------------------------------------------------------------------------------------------
-
-
-def export_tar(request: Request, output: Path, work: Path) -> None:
-    """Write a tar of objects that make the library when they are linked with `-shared`.
-
-    Sources are compiled: whoever links the objects later needs neither our headers nor the options.
-
-    Raises:
-        As of `export_library`.
-    """
-    inputs = prepare(request, work)
-    blob = request.blob(inputs.tools.triple)
-    members = [*inputs.addons, *(f.path for f in inputs.files)]
-    packed = request.packed_file(work)
-    if packed is not None:
-        members.append(packed)
-    elif blob.is_needed and request.embed == "c":
-        write_c(work / "devc.c", SYMBOL, blob.write)
-        members.append(work / "devc.c")
-    elif blob.is_needed:
-        section = section_for(inputs.machine)
-        write_object(work / "devc.o", inputs.machine, SYMBOL, section, blob.write, has_index=request.index)
-        members.append(work / "devc.o")
-    write_tar(members, output)
-
-
-def write_tar(members: Sequence[Path], output: Path) -> None:
-    """Write a tar of files. Names, times and owners are fixed, so that the same files give the same bytes.
-
-    Raises:
-        BuildError: two have one name.
-    """
-    names = [m.name for m in members]
-    if twice := next((n for n in names if names.count(n) > 1), None):
-        raise BuildError(f"two inputs are called {twice}; in a tar each needs a name of its own: rename one")
-    with tarfile.open(output, "w", format=tarfile.PAX_FORMAT) as tar:
-        for member in members:
-            info = tarfile.TarInfo(member.name)
-            info.size = member.stat().st_size
-            info.mode = 0o644
-            with member.open("rb") as file:
-                tar.addfile(info, file)

@@ -44,7 +44,6 @@ from typing import Any
 from packager.build import BuildPlan
 from packager.errors import BuildError
 from packager.options import as_options
-from packager.toolchain import command_words
 
 _TEXTS = ("cc", "target", "dialect", "embed", "digest", "hashing", "prefix", "name")
 _FLAGS = ("index", "system_lib", "cache", "reuse")
@@ -78,6 +77,8 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
         if key in table:
             values[key] = _text(path, key, table[key])
     if "cc" in values:
+        from packager.toolchain import command_words
+
         values["cc"] = shlex.join(command_words(values["cc"], folder))
     for key in _PATHS:
         if key in table:

@@ -7,28 +7,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob import safetensors
-from mblob.classic import OutEntry
 from mblob.mapping import map_file
 from mblob.module import LIBRARY, Module, Node
 from mblob.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
+from mblob.stream_writer import OutEntry
+from packager.declared import NOTHING, Declared
 from packager.errors import BuildError
 
 if TYPE_CHECKING:
-    from packager.prototypes import Prototype
+    from mblob.functions_table import Row
+    from mblob.grammar import FunctionInfo
+
+
+SUFFIXES = {".c": "c", ".cc": "cc", ".cxx": "cc", ".c++": "cc", ".C": "cc", ".cpp": "cpp", ".cu": "cu"}  # of sources
 
 
 class HostNode(Node):
     """Host code: linked into the library, never serialized.
 
     Attributes:
-        functions: plain C functions that get a packed form.
-        packed: names among them whose packed form takes the bare name.
+        declared: plain C functions that get a packed form.
+        rows: of the table of functions that came with it, if it was linked before.
     """
 
-    def __init__(self, type_key: str, functions: Sequence[Prototype], packed: Sequence[str]) -> None:
+    rows: tuple[Row, ...] = ()
+
+    def __init__(self, type_key: str, declared: Declared) -> None:
         self.type_key = type_key
-        self.functions = tuple(functions)
-        self.packed = tuple(packed)
+        self.declared = declared
 
     @property
     def label(self) -> str:
@@ -48,11 +54,10 @@ class SourceNode(HostNode):
         self,
         code: Path | str,
         fmt: str,
-        functions: Sequence[Prototype] = (),
-        packed: Sequence[str] = (),
+        declared: Declared = NOTHING,
         options: Sequence[str] = (),
     ) -> None:
-        super().__init__("c", functions, packed)
+        super().__init__("c", declared)
         self.code = code
         self.fmt = fmt
         self.options = tuple(options)
@@ -69,14 +74,24 @@ class SourceNode(HostNode):
 
 
 class ObjectNode(HostNode):
-    """An object file or an archive of them: a file, or its bytes."""
+    """An object file or an archive of them: a file, or its bytes.
 
-    def __init__(self, content: Path | bytes, functions: Sequence[Prototype] = (), packed: Sequence[str] = ()) -> None:
-        super().__init__("static_library", functions, packed)
+    Attributes:
+        elsewhere: it has names alone; what is linked here joins the library that has the code (`packager.graft`).
+    """
+
+    def __init__(
+        self, content: Path | bytes, declared: Declared = NOTHING, *, label: str = "", elsewhere: bool = False
+    ) -> None:
+        super().__init__("static_library", declared)
         self.content = content
+        self.elsewhere = elsewhere
+        self._label = label
 
     @property
     def label(self) -> str:
+        if self._label:
+            return self._label
         return str(self.content) if isinstance(self.content, Path) else "static_library bytes"
 
 
@@ -102,13 +117,15 @@ class PayloadNode(Node):
         content: its bytes.
         text: what `get_source` answers, if it is text.
         data: opens without a loader.
-        alignment, align_at: as of `mblob.classic.OutEntry`.
+        alignment, align_at: as of `mblob.stream_writer.OutEntry`.
         only_function: name of its one function, None if only its runtime knows its functions.
+        kernels: of device code, with what the classic grammar cannot say of them.
     """
 
     def __init__(
         self, type_key: str, content: Payload, text: str | None = None, *, data: bool = False,
-        alignment: int = 1, align_at: int = 0, only_function: str | None = None,
+        alignment: int = 1, align_at: int = 0, only_function: str | None = None, dialect: str | None = None,
+        kernels: Sequence[FunctionInfo] = (),
     ) -> None:  # fmt: skip
         self.type_key = type_key
         self.content = content
@@ -117,11 +134,17 @@ class PayloadNode(Node):
         self.alignment = alignment
         self.align_at = align_at
         self.only_function = only_function
+        self.kernels = tuple(kernels)
+        self._dialect = dialect
         self._mapping: memoryview | None = None
 
     @property
     def data(self) -> bool:
         return self._data
+
+    @property
+    def dialect(self) -> str | None:
+        return self._dialect
 
     def payload(self) -> memoryview:
         """The bytes: the caller's buffer or a mapping of the file, no copy. Pieces of an iterable are joined."""
@@ -149,16 +172,35 @@ def is_host(module: Module) -> bool:
     return isinstance(node_of(module), HostNode)
 
 
-def out_entry(module: Module) -> OutEntry:
-    """How a module that is no host code is written. Modules of opened libraries are copied by their payload."""
+def out_entry(module: Module, dialect: str) -> OutEntry:
+    """How a module that is no host code is written in a dialect. Modules of opened libraries are copied by their
+    payload.
+
+    Raises:
+        BuildError: the dialect has no such kind, or cannot say what it holds.
+        FormatError: a payload that has to be written differently breaks its grammar.
+    """
     node = node_of(module)
+    written = node.dialect or dialect
     if isinstance(node, PayloadNode):
-        return OutEntry(node.type_key, node.content, node.data, node.alignment, node.align_at)
+        if dialect == "classic" and node.kernels:
+            from packager.reexpress import to_classic
+
+            for kernel in node.kernels:
+                to_classic(node.type_key, kernel)
+        if written == dialect:
+            return OutEntry(node.type_key, node.content, node.data, node.alignment, node.align_at)
+        from packager.reexpress import reexpress
+
+        pieces = reexpress(node.type_key, node.payload(), written, dialect, node.kernels)
+        return OutEntry(node.type_key, PiecesPayload(pieces), node.data)
+    from packager.reexpress import reexpress
+
     payload = module.payload
     if module.type_key == safetensors.TYPE_KEY:
         data_offset = safetensors.data_offset(payload, payload.nbytes)
         return OutEntry(safetensors.TYPE_KEY, BytesPayload(payload), True, safetensors.ALIGNMENT, data_offset)
-    return OutEntry(module.type_key, BytesPayload(payload), node.data)
+    return OutEntry(module.type_key, PiecesPayload(reexpress(module.type_key, payload, written, dialect)), node.data)
 
 
 def check_serializable(root: Module) -> None:

@@ -6,10 +6,9 @@ whatever is wrong with it, an object is not found there, or not kept.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import secrets
+import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,10 +43,12 @@ class ObjectCache:
         """The object of a key; None if there is none that is whole and this user's own."""
         path = self._place(key)
         try:
-            with path.open("rb") as file:
+            # A pipe or a device in its place must not be waited for.
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
                 status = os.fstat(file.fileno())
                 # Whoever writes an object writes code that the library will run.
-                if status.st_uid != os.geteuid() or status.st_size > self.limit:
+                mine = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+                if not mine or status.st_size > self.limit:
                     return None
                 content = file.read(status.st_size)
         except OSError:
@@ -66,7 +67,7 @@ class ObjectCache:
         if HEAD + len(data) > self.limit // SHARES:
             return
         path = self._place(key)
-        temporary = path.parent / f"{_TEMPORARY}{secrets.token_hex(8)}"
+        temporary = path.parent / f"{_TEMPORARY}{os.urandom(8).hex()}"
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
@@ -93,6 +94,8 @@ _TEMPORARY = "new-"
 
 
 def _head(data: bytes) -> bytes:
+    import hashlib
+
     return MAGIC + hashlib.sha256(data).digest()
 
 

@@ -69,8 +69,9 @@ class Contents:
         weak: weak ones, and what linkers merge (COMDAT, common).
         undefined: what it needs from elsewhere.
         hidden: definitions that a library does not export.
-        comdat: definitions of COMDAT groups, of which every object of a program may have its own.
+        comdat: COMDAT groups and what is defined in them, of which every object of a program may have its own.
         functions: definitions that are code and that a library exports.
+        unique: definitions that the dynamic linker joins in all libraries of a process (STB_GNU_UNIQUE).
         complete: False if the real symbols are known to the compiler only (link-time optimization).
         is_archive: an archive, of which a linker takes what it needs.
     """
@@ -82,6 +83,7 @@ class Contents:
     hidden: set[str] = field(default_factory=set)
     comdat: set[str] = field(default_factory=set)
     functions: set[str] = field(default_factory=set)
+    unique: set[str] = field(default_factory=set)
     complete: bool = True
     is_archive: bool = False
 
@@ -126,10 +128,14 @@ def machine_of(elf: ElfFile) -> Machine:
 
 
 def _add_symbols(elf: ElfFile, contents: Contents) -> None:
-    merged = _comdat_sections(elf)
-    for s in elf.symtab:
+    merged, groups = _comdat_groups(elf)
+    for i, s in enumerate(elf.symtab, 1):
+        if i in groups and s.name:
+            contents.comdat.add(s.name)
         if s.binding == STB_LOCAL:
             continue
+        if s.binding == STB_GNU_UNIQUE:
+            contents.unique.add(s.name)
         if s.name.startswith("__gnu_lto_") and not s.name.endswith("_v1"):
             contents.complete = False
         if s.is_defined and not s.is_exported:
@@ -155,16 +161,31 @@ def _is_code(elf: ElfFile, symbol: Symbol) -> bool:
     return symbol.is_defined and symbol.type in (STT_FUNC, STT_GNU_IFUNC)
 
 
-def _comdat_sections(elf: ElfFile) -> set[int]:
-    """Sections that are members of a COMDAT group (gABI: flag word GRP_COMDAT, then section indices)."""
-    found: set[int] = set()
+def _comdat_groups(elf: ElfFile) -> tuple[set[int], set[int]]:
+    """Of COMDAT groups (gABI: flag GRP_COMDAT, then section indices) their sections, and the symbols that name them."""
+    members: set[int] = set()
+    names: set[int] = set()
     for section in elf.sections:
         if section.sh_type == SHT_GROUP:
             raw = elf.contents(section)
             words = struct.unpack_from(f"{elf.byte_order}{len(raw) // 4}I", raw)
             if words and words[0] & 1:
-                found.update(words[1:])
-    return found
+                members.update(words[1:])
+                names.add(section.sh_info)
+    return members, names
+
+
+_CXX_LIBRARY = ("_ZTVN10__cxxabiv1", "_ZNSt", "_ZNKSt", "_ZSt", "_ZTISt", "_ZTVSt", "_ZTTSt", "_Znwm", "_Znwj", "_Znam",
+                "_Znaj", "_ZdlPv", "_ZdaPv", "__gxx_personality_", "__cxa_")  # fmt: skip
+_OF_C_LIBRARY = ("__cxa_finalize", "__cxa_atexit", "__cxa_at_quick_exit")
+
+
+def needs_cxx(contents: Sequence[Contents], options: Sequence[str]) -> bool:
+    """Whether objects need the C++ library, and no option of the link names one."""
+    if any(o.startswith("-lc++") or ("stdc++" in o and not o.startswith("-static")) for o in options):
+        return False
+    needed = {name for c in contents for name in c.undefined} - {n for c in contents for n in c.defined | c.weak}
+    return any(name.startswith(_CXX_LIBRARY) and name not in _OF_C_LIBRARY for name in needed)
 
 
 # -- files ----------------------------------------------------------------------------------------------
@@ -178,7 +199,15 @@ def objects_in(path: Path, label: str) -> Iterator[tuple[str, memoryview]]:
         BuildError: it is neither.
         FormatError: the archive is damaged, or has a member that is no object.
     """
-    data = map_file(path)
+    return objects_of(map_file(path), label)
+
+
+def objects_of(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]:
+    """As `objects_in`, of a file in memory; what is given are parts of it.
+
+    Raises:
+        BuildError, FormatError: as of `objects_in`.
+    """
     if not data:
         raise BuildError(f"{label}: an empty file, expected an object file or an archive")
     if data[:8] == THIN_MAGIC:

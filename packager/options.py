@@ -129,3 +129,8 @@ def _without(
         elif not (option.startswith(only) if option.startswith("-") else option.endswith(inputs)):
             kept.append(option)
     return kept
+
+
+def linkers_named(options: Sequence[str]) -> list[str]:
+    """What `-fuse-ld=` names; the last one counts."""
+    return [o.split("=", 1)[1] for o in options if o.startswith("-fuse-ld=")]

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+
+from mblob.interrupts import at_the_end
 
 _LEAST_SPACE = 64 << 10  # bytes: with less left in its folder a write failed for that
 _TRIES = 200  # of removing a folder
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], *, through_links: bool = True) -> Iterator[Path]:
     """A path to write to instead of `path`: same name, in a temporary folder beside it.
 
     When the block ends and wrote the file, the file takes the place of `path`, and the mode of what was there;
     when the block fails, whatever the reason, `path` stays as it was. Nothing else is left behind either way.
 
+    Args:
+        through_links: what a symbolic link at `path` names is replaced, as linkers do; else the link itself.
+
     Raises:
         OSError: `path` cannot be written; it names `path`.
     """
-    # A symbolic link is written through, as linkers do.
-    real = Path(os.path.realpath(path))
+    real = Path(os.path.realpath(path) if through_links else path)
+    if through_links and real.is_symlink():  # it leads to itself, or is one of too many
+        raise OSError(errno.ELOOP, f"the output cannot be written: {os.strerror(errno.ELOOP)}", str(path))
     if real.exists() and not real.is_file():
         code = errno.EISDIR if real.is_dir() else errno.EINVAL
         raise OSError(code, "the output is not a regular file", str(path))
@@ -35,7 +41,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         try:
             yield temporary
             if temporary.exists():
-                if real.exists():
+                if real.exists() and not real.is_symlink():
                     temporary.chmod(real.stat().st_mode & 0o7777)
                 temporary.replace(real)
         except OSError as exc:
@@ -49,25 +55,23 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 def _temporary_folder(parent: Path, prefix: str, output: str | None = None) -> Iterator[Path]:
     """A new folder, which is gone when the block ends, at whatever moment a signal arrives.
 
-    It has its name before it exists, and is removed twice: an exception that a signal raises may come before the first
-    statement of a function that removes it. (Nor is it a TemporaryDirectory, whose finalizer keeps state at interpreter
-    exit that an interrupt can trip over.)
+    It has its name before it exists, and is removed once more at the end of what makes it: an exception that a signal
+    raises may come before the first statement of a function that removes it. (Nor is it a TemporaryDirectory, whose
+    finalizer keeps state at interpreter exit that an interrupt can trip over.)
 
     Args:
         output: what is written there, for errors.
     """
-    folder = parent / (prefix + secrets.token_hex(8))
+    folder = parent / (prefix + os.urandom(8).hex())
+    at_the_end(partial(_remove, folder))
     try:
         try:
-            try:
-                folder.mkdir(0o700)
-            except OSError as exc:
-                if output is None:
-                    raise
-                raise OSError(exc.errno, f"the output cannot be written: {exc.strerror}", output) from None
-            yield folder
-        finally:
-            _remove(folder)
+            folder.mkdir(0o700)
+        except OSError as exc:
+            if output is None:
+                raise
+            raise OSError(exc.errno, f"the output cannot be written: {exc.strerror}", output) from None
+        yield folder
     finally:
         _remove(folder)
 
@@ -82,18 +86,12 @@ def _place_of_temporary_files() -> Path:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder of ours, however many signals arrive meanwhile; the last one is raised behind that."""
-    caught: BaseException | None = None
+    """Remove a folder of ours, if it is there."""
     for _ in range(_TRIES):
-        try:
-            shutil.rmtree(folder, ignore_errors=True)
-            if not folder.exists():
-                break
-            time.sleep(0.01)  # a compiler that was just ended may have written another file
-        except BaseException as exc:
-            caught = exc
-    if caught is not None:
-        raise caught
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            break
+        time.sleep(0.01)  # a compiler that was just ended may have written another file
 
 
 @contextmanager

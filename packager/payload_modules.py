@@ -39,7 +39,7 @@ def json_module(kind: str, symbol: str, graph_json: str | Mapping[str, Any], con
     check_key(kind, "json_module")
     text = _json_text(graph_json, "json_module")
     payload = encode_string(symbol) + encode_string(text) + encode_strings(const_names)
-    return Module(node=PayloadNode(kind, BytesPayload(payload), text, only_function=symbol))
+    return Module(node=PayloadNode(kind, BytesPayload(payload), text, only_function=symbol, dialect="classic"))
 
 
 def graph_executor_factory(
@@ -68,7 +68,7 @@ def graph_executor_factory(
         payload = FactoryPayload(text, records, name)
     except ValueError as exc:
         raise BuildError(f"graph_executor_factory: {exc}") from None
-    return Module(node=PayloadNode("GraphExecutorFactory", payload, text))
+    return Module(node=PayloadNode("GraphExecutorFactory", payload, text, dialect="classic"))
 
 
 def const_loader_module(constants: Mapping[str, Any], symbols: Mapping[str, Sequence[str]]) -> Module:
@@ -90,7 +90,7 @@ def const_loader_module(constants: Mapping[str, Any], symbols: Mapping[str, Sequ
         pieces += _array(value, f"const_loader_module: constants[{key!r}]")
     lists = b"".join(encode_strings(used) for used in symbols.values())
     pieces.append(encode_strings(list(symbols)) + encode_u64(len(symbols)) + lists)
-    return Module(node=PayloadNode("const_loader", PiecesPayload(pieces)))
+    return Module(node=PayloadNode("const_loader", PiecesPayload(pieces), dialect="classic"))
 
 
 def _record(value: Any, what: str) -> ArrayRecord:

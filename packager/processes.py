@@ -12,56 +12,18 @@ import shutil
 import signal
 import subprocess
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mblob.errors import ToolchainError
+from mblob.starting import Starting
 from mblob.tool_output import first_error
 
 Command = tuple[str, ...]
-
-
-class _Starting(threading.Thread):
-    """The start of a process, in a thread of its own.
-
-    A signal's exception can come between the beginning of a process and its caller's knowing of it, but only in the
-    main thread; there the process would be lost, and run on.
-    """
-
-    def __init__(self, start: Callable[[], subprocess.Popen[bytes] | None]) -> None:
-        super().__init__(daemon=True)
-        self._start_process = start
-        self._done = threading.Event()
-        self.process: subprocess.Popen[bytes] | None = None
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            self.process = self._start_process()
-        except Exception as exc:  # it is raised where the process is waited for
-            self.error = exc
-        finally:
-            self._done.set()
-
-    def wait(self) -> subprocess.Popen[bytes] | None:
-        """The process.
-
-        Raises:
-            ToolchainError: it cannot be started.
-        """
-        self.start()
-        self._done.wait()
-        if self.error:
-            raise self.error
-        return self.process
-
-    def begun(self) -> subprocess.Popen[bytes] | None:
-        """The process after an exception in `wait`, which may have come before the thread ran: then there is none."""
-        self._done.wait(5)
-        return self.process
 
 
 class Processes:
@@ -84,7 +46,7 @@ class Processes:
             # For ccache the folder, which has another name each time, is none; nor is it one in what is compiled.
             environment.setdefault("CCACHE_BASEDIR", str(cwd))
             environment.setdefault("CCACHE_NOHASHDIR", "1")
-        starting = _Starting(lambda: self._start(command, cwd, environment))
+        starting = Starting(lambda: self._start(command, cwd, environment))
         try:
             process = starting.wait()
             if process is None:
@@ -130,7 +92,7 @@ class Processes:
     @staticmethod
     def _end(process: subprocess.Popen[bytes]) -> None:
         """End a process and all that it started; compilers get a moment to remove their temporary files."""
-        if process.poll() is not None:
+        if process.returncode is not None:  # waited for: its number may be another's by now
             return
         # Twice SIGKILL: what a compiler started may live longer than it does.
         for number, patience in ((signal.SIGTERM, 2.0), (signal.SIGKILL, None), (signal.SIGKILL, None)):
@@ -190,18 +152,7 @@ def run_all(
     if not jobs:
         return
     processes = Processes()
-    pool = ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1))
-    try:
-        futures = [pool.submit(runner, processes, job, cwd) for job in jobs]
-        if meanwhile is not None:
-            meanwhile()
-        for future in wait(futures, return_when=FIRST_EXCEPTION).done:
-            future.result()
-        results = [future.result() for future in futures]
-    finally:
-        # Reached early only by an interrupt or a compiler that cannot be started.
-        processes.stop()
-        pool.shutdown(wait=True)
+    results = _in_parallel([partial(runner, processes, job, cwd) for job in jobs], processes.stop, meanwhile)
     for job, (status, output) in zip(jobs, results):
         if status:
             check_space(job.command, output, cwd)
@@ -212,6 +163,51 @@ def run_all(
                 output=output,
             )
         check_written(job.command, output, cwd, job.culprit)
+
+
+def _in_parallel(
+    tasks: Sequence[Callable[[], tuple[int, str]]], stop: Callable[[], None], meanwhile: Callable[[], object] | None
+) -> list[tuple[int, str]]:
+    """The results of tasks, of which as many run at a time as there are processors.
+
+    Args:
+        stop: makes tasks end soon; called when one raised or this is interrupted, and at the end.
+        meanwhile: called while they run.
+    """
+    results: dict[int, tuple[int, str]] = {}
+    errors: list[BaseException] = []
+    waiting = deque(enumerate(tasks))
+
+    def work() -> None:
+        with suppress(IndexError):
+            while not errors:
+                number, task = waiting.popleft()
+                try:
+                    results[number] = task()
+                except BaseException as error:  # it is raised below
+                    errors.append(error)
+                    stop()
+
+    # Daemons: one that hangs, in a file system say, does not keep a process that is to end.
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(len(tasks), os.cpu_count() or 1))]
+    try:
+        for thread in threads:
+            thread.start()
+        if meanwhile is not None:
+            meanwhile()
+        for thread in threads:
+            thread.join()
+    finally:
+        stop()
+        for thread in threads:
+            if thread.is_alive():
+                thread.join(_PATIENCE)
+    if errors:
+        raise errors[0]
+    return [results[number] for number in range(len(tasks))]
+
+
+_PATIENCE = 5.0  # seconds for a thread to end after what it waits for has been ended
 
 
 def check_written(command: Sequence[str], output: str, cwd: Path, culprit: str) -> Path | None:

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from mblob.elf import ElfFile
-from mblob.elf_records import SHF_EXCLUDE, SHT_SYMTAB, STB_GLOBAL, STB_LOCAL, STB_WEAK, STV_HIDDEN, Symbol
+from mblob.elf_records import (
+    SHF_EXCLUDE,
+    SHT_GROUP,
+    SHT_SYMTAB,
+    STB_GLOBAL,
+    STB_GNU_UNIQUE,
+    STB_LOCAL,
+    STB_WEAK,
+    STV_HIDDEN,
+    Symbol,
+)
+from packager.objects import objects_of
 
 
 def rename_symbols(path: Path, names: Mapping[str, str], label: str) -> None:
@@ -17,12 +28,18 @@ def rename_symbols(path: Path, names: Mapping[str, str], label: str) -> None:
     new names go to a longer copy of the string table at the end of the file. Done on the object, not on the
     source: a `-Dname=other` would also change strings, members and types of that name.
 
+    A COMDAT group goes by the name of a symbol, which may be a local one: with it linkers take the group for
+    another. What the dynamic linker would join in all libraries (STB_GNU_UNIQUE) becomes weak.
+
     Args:
         names: old name -> new name; names that the object does not mention are passed over.
     """
     data = path.read_bytes()
     elf = ElfFile(memoryview(data), label)
-    symbols = [s for s in elf.symtab if s.name in names and s.binding != STB_LOCAL]
+    groups = {s.sh_info for s in elf.sections if s.sh_type == SHT_GROUP}
+    symbols = [
+        s for i, s in enumerate(elf.symtab, 1) if s.name in names and (s.binding != STB_LOCAL or i in groups)
+    ]
     if not symbols:
         return
     table = next(s for s in elf.sections if s.sh_type == SHT_SYMTAB)
@@ -33,7 +50,7 @@ def rename_symbols(path: Path, names: Mapping[str, str], label: str) -> None:
         if names[s.name] != s.name:
             struct.pack_into(f"{order}I", out, s.offset, len(strings))
             strings += names[s.name].encode() + b"\0"
-        if s.is_defined:
+        if s.is_defined and s.binding != STB_LOCAL:
             _hide(out, s, elf.bits)
     out += bytes(-len(out) % 8)
     header = elf.e_shoff + table.sh_link * elf.e_shentsize
@@ -42,14 +59,42 @@ def rename_symbols(path: Path, names: Mapping[str, str], label: str) -> None:
     path.write_bytes(bytes(out) + strings)
 
 
+def expose_symbols(path: Path, names: Collection[str], label: str) -> None:
+    """Make hidden definitions of an object file visible again, in place: what `rename_symbols` hid."""
+    elf = ElfFile(memoryview(path.read_bytes()), label)
+    with path.open("r+b") as file:
+        for s in elf.symtab:
+            if s.name in names and s.is_defined and s.binding != STB_LOCAL:
+                file.seek(s.offset + (5 if elf.bits == 64 else 13))  # st_other
+                file.write(bytes([elf.data[s.offset + (5 if elf.bits == 64 else 13)] & ~3]))
+
+
 def require_symbols(path: Path, is_required: Callable[[str], bool], label: str) -> None:
     """Make weak references of an object file strong, in place: for a weak one linkers take nothing from an archive."""
     elf = ElfFile(memoryview(path.read_bytes()), label)
     with path.open("r+b") as file:
         for s in elf.symtab:
             if s.binding == STB_WEAK and not s.is_defined and is_required(s.name):
-                file.seek(s.offset + (4 if elf.bits == 64 else 12))  # st_info
+                file.seek(s.offset + _st_info(elf.bits))
                 file.write(bytes([STB_GLOBAL << 4 | s.type]))
+
+
+def unshare(source: Path, target: Path, label: str) -> None:
+    """Write an object or archive to `target` in which what C++ compilers mark as one for the whole process is weak.
+
+    Statics of inline functions and of templates are STB_GNU_UNIQUE: the dynamic linker joins them in all libraries,
+    also in those that were opened apart, and never unloads a library that has one.
+
+    Raises:
+        OSError, BuildError, FormatError: as of `packager.objects.read`.
+    """
+    data = bytearray(source.read_bytes())
+    for name, view in objects_of(memoryview(data), label):
+        elf = ElfFile(view, name)
+        for s in elf.symtab:
+            if s.binding == STB_GNU_UNIQUE:
+                view[s.offset + _st_info(elf.bits)] = STB_WEAK << 4 | s.type
+    target.write_bytes(data)
 
 
 def exclude_debug_sections(path: Path, label: str) -> None:
@@ -64,6 +109,13 @@ def exclude_debug_sections(path: Path, label: str) -> None:
                 file.write(struct.pack(fmt, section.sh_flags | SHF_EXCLUDE))
 
 
+def _st_info(bits: int) -> int:
+    """Where a symbol has it; st_other is the byte behind."""
+    return 4 if bits == 64 else 12
+
+
 def _hide(out: bytearray, symbol: Symbol, bits: int) -> None:
-    at = symbol.offset + (5 if bits == 64 else 13)  # st_other
-    out[at] = out[at] & ~3 | STV_HIDDEN
+    at = symbol.offset + _st_info(bits)
+    if symbol.binding == STB_GNU_UNIQUE:
+        out[at] = STB_WEAK << 4 | symbol.type
+    out[at + 1] = out[at + 1] & ~3 | STV_HIDDEN

@@ -6,17 +6,22 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mblob.module import Module
+from mblob.stream_writer import Target
 from packager.blob import BlobWriter, Contents
-from packager.cached import runner_with
 from packager.errors import BuildError
-from packager.nodes import HostNode
-from packager.object_cache import ObjectCache
-from packager.reuse import OldLibrary
-from packager.toolchain import Toolchain, find
-from packager.wrappers import Wrapped, packed_forms
+
+# What compiles and links is imported by those who ask for it: a large blob is on its way by then.
+if TYPE_CHECKING:
+    from mblob.functions_table import Row
+    from mblob.module import Module
+    from packager.dialects import Dialect
+    from packager.nodes import HostNode
+    from packager.object_cache import ObjectCache
+    from packager.reuse import OldLibrary
+    from packager.toolchain import Toolchain
+    from packager.wrappers import Wrapped
 
 _RUNTIME = ("TVM", "__TVM", "__tvm_", "mblob_", "__mblob_")
 PREFIX_LIMIT = 128  # characters
@@ -52,11 +57,18 @@ class Request:
         Raises:
             ToolchainError, IncompatibleError: as of `packager.toolchain.find`.
         """
+        from packager.cached import runner_with
+        from packager.toolchain import find
+
         return replace(find(self.cc, self.target), runner=runner_with(self.cache))
 
-    def blob(self, triple: str) -> BlobWriter:
+    @property
+    def dialect(self) -> Dialect:
+        return self.contents.dialect
+
+    def blob(self, target: Target) -> BlobWriter:
         """The writer of the blob for a target."""
-        return BlobWriter(self.contents, self.index, self.digest, triple, self.hashing, self.old)
+        return BlobWriter(self.contents, self.index, self.digest, target, self.hashing, self.old)
 
     def type_keys(self) -> frozenset[str] | None:
         """Of the modules in the library; None if the caller's `fpack_imports` writes them."""
@@ -68,18 +80,26 @@ class Request:
         Raises:
             BuildError: two modules declare one name differently.
         """
+        from packager.wrappers import Wrapped
+
         found: dict[str, Wrapped] = {}
         for node in self.contents.host:
-            for prototype in node.functions:
-                wrapped = Wrapped(prototype, prototype.name in node.packed)
+            for prototype in node.declared.functions:
+                wrapped = Wrapped(prototype, prototype.name in node.declared.packed, self.dialect)
                 if found.setdefault(prototype.name, wrapped) != wrapped:
                     raise BuildError(f"functions: {prototype.name} is declared by two modules, and differently")
         return list(found.values())
 
+    def told_rows(self) -> list[Row]:
+        """Rows of tables of functions that came with the host modules."""
+        return list(dict.fromkeys(row for node in self.contents.host for row in node.rows))
+
     def packed_forms(self) -> str | None:
         """C text of the packed forms, None if there are none."""
+        from packager.wrappers import packed_forms
+
         wrapped = self.wrapped()
-        return packed_forms(wrapped) if wrapped else None
+        return packed_forms(wrapped, self.dialect) if wrapped else None
 
     def packed_file(self, work: Path) -> Path | None:
         """What the caller's `fpack_imports` makes; None without one, or without imports (as in TVM)."""

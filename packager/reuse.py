@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mblob.errors import ChangedError, MblobError
-from mblob.library import Library
 from packager.file_sink import NO_ROOM, PAGE, FileSink
 
 WORTH = 1 << 20  # bytes of an old file from which it is looked at
@@ -82,6 +81,8 @@ def _open(path: Path) -> int | None:
 
 def _payloads(fd: int) -> list[tuple[str, int, int]]:
     """Of the file that is open: another one may get its name meanwhile. What cannot be read has none."""
+    from mblob.library import Library
+
     try:
         with Library(f"/proc/self/fd/{fd}", verify="off") as found:
             return [(e.type_key, e.size, e.offset) for e in found.entries if e.offset is not None]

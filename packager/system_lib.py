@@ -10,24 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mblob import classic
-from mblob.classic import SYMBOL
 from mblob.elf import ElfFile
+from mblob.exported import ffi_name
 from mblob.mapping import map_file
-from packager import archive_writer, objects
+from packager import adapters, archive_writer, objects
 from packager.archive_writer import Member
 from packager.compile import Generated, HostFile, compile_all, compile_generated, machine_options
 from packager.devc_c import write_c
 from packager.elf_writer import section_for, write_object
 from packager.errors import BuildError
 from packager.host_checks import hide_plain_functions, plain_functions
-from packager.link import Gathered, gather, write_tar
+from packager.link import Gathered, gather
 from packager.nodes import SourceNode
 from packager.objects import Contents
 from packager.processes import Job, run_all
-from packager.registration import CONTEXT, REGISTER, Registration, functions_of
+from packager.registration import Registration, functions_of
 from packager.rename import rename_symbols, require_symbols
 from packager.request import Request
+from packager.tar_of_objects import write_tar
 
 Known = tuple[HostFile, Contents]
 
@@ -78,22 +78,33 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     if request.embed in ("grow", "append"):
         raise BuildError(f"embed={request.embed!r} needs a linked library; for a system library use 'object' or 'c'")
     known = _own_objects(request, gathered, work)
-    taken = [(f, c) for f, c in known if REGISTER in c.undefined]
-    known = [(f, c) for f, c in known if REGISTER not in c.undefined]
-    _check_taken(taken, request.prefix)
+    register = request.dialect.register
+    taken = [(f, c) for f, c in known if register in c.undefined]
+    known = [(f, c) for f, c in known if register not in c.undefined]
+    _check_taken(taken, request)
     blob = _blob(request, gathered, work)
     wrapped = request.wrapped()
-    functions, rows = functions_of(wrapped, plain_functions(wrapped, known), [c for _, c in known])
+    told = request.told_rows()
+    plain = plain_functions(wrapped, known, told)
+    mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined}
+    if adapted := adapters.needed(request.dialect, wrapped, plain, known, told):
+        made = compile_generated(gathered.tools, [adapters.generate(request.dialect, adapted)], request.options, work)
+        known += [(f, objects.read(f.path, f.label)) for f in made]
+        ours = {name for _, c in known[-len(made) :] for name in c.defined}
+        mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined} - ours
+    functions, rows = functions_of(wrapped, plain, [c for _, c in known], request.dialect)
     registration = Registration(
-        functions, rows, frozenset(name for _, c in known for name in c.defined | c.weak | c.undefined),
+        functions, rows, frozenset(mentioned),
         [min(c.defined) for _, c in taken if c.defined], blob.exists, blob.size, blob.has_index,
-        [plugin.symbol for plugin in gathered.carried.plugins],
+        [plugin.symbol for plugin in gathered.carried.plugins], request.dialect,
     )  # fmt: skip
     source = Generated("mblob_system_lib", "what announces the library", registration.source(request.prefix))
     known += [(f, objects.read(f.path, f.label)) for f in compile_generated(
         gathered.tools, [source], request.options, work)]  # fmt: skip
     objects.check_duplicates([(f.label, c) for f, c in (*known, *taken)])
-    names = _names(request.prefix, [*known, *taken], {n for _, c in known for n in (c.defined | c.weak) - c.comdat})
+    defined = {name for f, c in known for name in (c.defined | c.weak) - (set() if f.carried else c.comdat)}
+    groups = {name for f, c in known if f.carried for name in c.comdat}
+    names = _names(request, [*known, *taken], defined | groups)
     for f, _ in known:
         rename_symbols(f.path, names, f.label)
         require_symbols(f.path, lambda name: name.startswith("TVM"), f.label)
@@ -134,11 +145,12 @@ def _copies(file: HostFile, contents: Contents, folder: Path) -> list[HostFile]:
     return made
 
 
-def _check_taken(taken: Sequence[Known], prefix: str) -> None:
+def _check_taken(taken: Sequence[Known], request: Request) -> None:
     """Refuse objects that announce themselves under another prefix: TVM compiled them for a system library."""
+    prefix, context = request.prefix, request.dialect.context
     for f, contents in taken:
         for name in sorted(contents.defined | contents.weak):
-            own = name.removesuffix(CONTEXT) if name.endswith(CONTEXT) else prefix
+            own = name.removesuffix(context) if name.endswith(context) else prefix
             if own != prefix:
                 raise BuildError(
                     f"system_lib: {f.label} was compiled for a system library of prefix {own!r}, prefix= says"
@@ -146,13 +158,14 @@ def _check_taken(taken: Sequence[Known], prefix: str) -> None:
                 )
 
 
-def _names(prefix: str, files: Sequence[Known], defined: set[str]) -> dict[str, str]:
+def _names(request: Request, files: Sequence[Known], defined: set[str]) -> dict[str, str]:
     """The new name of each symbol that the library defines, and of the blob's.
 
     Raises:
         BuildError: a new name is one that an object means another thing by.
     """
-    names = {name: prefix + name for name in sorted({*defined, SYMBOL})}
+    prefix = request.prefix
+    names = {name: _with_prefix(name, request) for name in sorted({*defined, request.dialect.symbol})}
     others = {new: old for old, new in names.items() if old != new}
     for f, contents in files:
         if clash := sorted(others.keys() & (contents.undefined | contents.comdat)):
@@ -161,6 +174,12 @@ def _names(prefix: str, files: Sequence[Known], defined: set[str]) -> dict[str, 
                 " something else; choose another prefix"
             )
     return names
+
+
+def _with_prefix(symbol: str, request: Request) -> str:
+    """The symbol with the library's prefix, which stands behind that of functions in the ffi dialect."""
+    name = ffi_name(symbol) if request.dialect.is_ffi else None
+    return request.prefix + symbol if name is None else request.dialect.function_prefix + request.prefix + name
 
 
 def _defined(path: Path) -> list[str]:
@@ -173,7 +192,7 @@ def _defined(path: Path) -> list[str]:
 
 
 def _blob(request: Request, gathered: Gathered, work: Path) -> _Blob:
-    symbol = request.prefix + SYMBOL
+    symbol = request.prefix + request.dialect.symbol
     packed = request.packed_file(work)
     if packed is not None:
         file = _compiled(request, gathered, packed, work)
@@ -201,7 +220,7 @@ def _compiled(request: Request, gathered: Gathered, packed: Path, work: Path) ->
     if packed.suffix == ".o":
         return packed
     # Text that registers itself initializes a variable with a call: TVM's `.c` of a system library is C++.
-    cxx = packed.suffix != ".c" or REGISTER in packed.read_text(errors="replace")
+    cxx = packed.suffix != ".c" or request.dialect.register in packed.read_text(errors="replace")
     folder = work / "packed"
     folder.mkdir(exist_ok=True)
     (file,) = compile_all(gathered.tools, [SourceNode(packed, "cc" if cxx else "c")], None, request.options, folder)
@@ -222,7 +241,7 @@ def _verify(path: Path, symbol: str, request: Request, size: int) -> None:
     if not request.index:
         return  # a payload of an unknown kind has no end that a reader could find
     data = elf.contents(elf.sections[found.st_shndx])[found.st_value :][:size]
-    blob = classic.read(data, index_expected=True)
+    blob = request.dialect.format.read(data, index_expected=True)
     if [e.type_key for e in blob.entries] != [e.type_key for e in request.contents.entries]:
         raise BuildError(f"{elf.name}: {symbol} reads back with other modules than were written")
 

@@ -6,16 +6,17 @@ import os
 import re
 import shlex
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 from mblob.errors import IncompatibleError, ToolchainError
 from mblob.file_kind import ELF_MAGIC
 from packager.errors import BuildError
+from packager.output import workspace
 from packager.processes import Command, Processes, Runner, check_space, check_written, failure, plainly
+from packager.programs import Answers
 
 C_COMPILERS = ("cc", "gcc", "clang")
 CXX_COMPILERS = ("c++", "g++", "clang++")
@@ -228,25 +229,34 @@ def _checked(command: Command, target: str | None, where: str) -> Toolchain:
     return Toolchain(command, triple)
 
 
-@cache
 def _compiles(command: Command) -> bool:
     """Whether a compiler has what C sources need: clang takes any target, whether or not it has headers for it."""
-    with tempfile.TemporaryDirectory(prefix="mblob-") as folder:
-        (Path(folder) / "probe.c").write_text("#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n")
-        status, _ = Processes().run((*command, "-c", "probe.c", "-o", "probe.o"), Path(folder))
-    return status == 0
+
+    def ask() -> bool:
+        with workspace(None) as folder:
+            (folder / "probe.c").write_text("#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n")
+            status, _ = Processes().run((*command, "-c", "probe.c", "-o", "probe.o"), folder)
+        return status == 0
+
+    return _complete.of(command, ask)
 
 
-@cache
 def _dumpmachine(command: Command) -> str:
-    status, output = Processes().run((*command, "-dumpmachine"))
-    words = output.split()
-    if status or not words:
-        raise ToolchainError(
-            f"{' '.join(command)}: is no working C compiler: -dumpmachine says {failure(output, status)}",
-            command=(*command, "-dumpmachine"), output=output,
-        )  # fmt: skip
-    return words[-1]
+    def ask() -> str:
+        status, output = Processes().run((*command, "-dumpmachine"))
+        words = output.split()
+        if status or not words:
+            raise ToolchainError(
+                f"{' '.join(command)}: is no working C compiler: -dumpmachine says {failure(output, status)}",
+                command=(*command, "-dumpmachine"), output=output,
+            )  # fmt: skip
+        return words[-1]
+
+    return _machines.of(command, ask)
+
+
+_complete: Answers[bool] = Answers()
+_machines: Answers[str] = Answers()
 
 
 def same_target(a: str, b: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from mblob.module import Module
 from mblob.ndarray import ArrayRecord, as_record, read_param_dict
 from packager.byoc.annotate import Predicate, annotate
 from packager.byoc.codegens import Codegen, codegen_of
-from packager.byoc.graph import read_graph
+from packager.byoc.graph import COPY, NOP, read_graph
 from packager.byoc.lacks import lacks
 from packager.byoc.merge import merge
 from packager.byoc.operators import Region
@@ -48,8 +49,9 @@ def partition_graph(
         codegens: generators for this call, before the registered ones.
 
     Raises:
-        BuildError: no graph, params that it does not have, a key without a generator, or a generator that fails (the
-            cause is kept), gives no module, or one without the region's function, where that can be seen.
+        BuildError: no graph, params that it does not have, operators that stay with it and no `host`, a key without a
+            generator, or a generator that fails (the cause is kept), gives no module, or one without the region's
+            function, where that can be seen.
         MblobError: errors of mblob that predicates and generators raise, with key and operator, or region, in front.
     """
     graph = read_graph(graph_json)
@@ -90,6 +92,8 @@ def build(
         As of `partition_graph`.
     """
     modules = [_generate(region, codegens or {}) for region in parts.regions]
+    if host is None:
+        _check_no_host(parts)
     library = host if host is not None else csource_module("", "c")
     if modules:
         constants = {n: t.constant for r in parts.regions for n, t in zip(r.constant_names, r.constants)}
@@ -101,6 +105,22 @@ def build(
     factory = graph_executor_factory(parts.graph_json, parts.params, name)
     factory.import_module(library)
     return factory
+
+
+def _check_no_host(parts: Partition) -> None:
+    """Refuse a model without a host whose graph calls more than its regions.
+
+    Raises:
+        BuildError: naming the node and its function.
+    """
+    regions = {region.symbol for region in parts.regions}
+    for node in json.loads(parts.graph_json)["nodes"]:
+        function = node.get("attrs", {}).get("func_name", NOP)
+        if function not in (NOP, COPY) and function not in regions:
+            raise BuildError(
+                f"partition_graph: host is None, and node {node['name']!r} stays with the graph: no predicate takes it,"
+                f" or nothing uses its result; pass the module that has {function}, or a graph without the node"
+            )
 
 
 def _generate(region: Region, codegens: Mapping[str, Codegen]) -> Module:

@@ -17,6 +17,7 @@ from packager.errors import BuildError
 _KEYS = ("nodes", "arg_nodes", "heads", "node_row_ptr", "attrs", "metadata")
 _CALL = ("func_name", "num_inputs", "num_outputs", "flatten_data")  # attributes that every call has
 NOP = "__nop"  # a reshape: its result is the memory of its input
+COPY = "__copy"  # from one device to another
 LIMIT = 1 << 62  # bytes of a value
 
 

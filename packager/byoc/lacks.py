@@ -21,12 +21,12 @@ def lacks(node: Node, symbol: str) -> bool:
     """
     if isinstance(node, PayloadNode):
         return node.only_function is not None and node.only_function != symbol
-    if isinstance(node, HostNode) and symbol in (p.name for p in node.functions):
+    if isinstance(node, HostNode) and symbol in (p.name for p in node.declared.functions):
         return False
     if isinstance(node, SourceNode):
         text = "\n".join((node.text(), *node.options))
         return symbol not in text and not _ELSEWHERE.search(text)
-    if isinstance(node, ObjectNode) and node.functions:
+    if isinstance(node, ObjectNode) and node.declared.functions:
         content = node.content if isinstance(node.content, bytes) else map_file(node.content)
         thin_or_lto = bytes(content[: len(THIN_MAGIC)]) == THIN_MAGIC or re.search(rb"\.gnu\.lto_", content)
         return not thin_or_lto and not re.search(re.escape(symbol.encode()), content)

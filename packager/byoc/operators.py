@@ -152,7 +152,7 @@ class Region:
     """A part of a graph, handed to a code generator, which makes a module with a function `symbol` of it.
 
     That function is called with `inputs`, then `outputs`, which it writes. `__init_<symbol>`, if the module has it, is
-    called once before, with `constants` in their order.
+    called once before, with `constants` in their order (docs/runtime.md, const_loader).
 
     Attributes:
         key: for whom it was cut out.

@@ -283,7 +283,10 @@ class Helpers:
         """`T f(S)`: each lane converted. Of a mask that becomes no mask, true is 1, as for TVM's bool."""
         as_bool = source.mask and not t.mask
         sign = "-" if as_bool else ""
-        if _has_simd(source) and _has_simd(t):
+        # gcc 12 fails ("internal compiler error: in convert_mode_scalar") where what became wider in one piece than
+        # registers are is compared and chosen from.
+        widens = (source.kind, t.kind) == ("float", "float") and source.bits < t.bits and not in_register(t)
+        if _has_simd(source) and _has_simd(t) and not widens:
             lanes = f"{sign}{_whole(source, 'a')}"
             body = f"{_whole(t, 'r')} = __builtin_convertvector({lanes}, {self.simd(t)});"
         else:

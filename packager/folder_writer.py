@@ -1,0 +1,108 @@
+"""Many files in one folder, each whole or not there: written under another name and renamed, by the open folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from mblob.interrupts import at_the_end
+
+CHUNK = 1 << 18  # bytes written at a time
+
+
+class FolderWriter:
+    """Writes files into a folder, which is made if needed. Use it as a context manager.
+
+    Everything is done through the descriptor of the folder, so a file costs few system calls however deep the folder
+    is, and a folder that is renamed meanwhile stays the one that is written to.
+
+    Args:
+        folder: where to; a link to a folder is followed, links in it are not.
+        kept: device and inode of a file that must not be replaced.
+
+    Raises:
+        OSError: the folder cannot be made or opened; it names the folder.
+    """
+
+    def __init__(self, folder: Path, kept: tuple[int, int] | None = None) -> None:
+        self._folder = folder
+        self._kept = kept
+        # One name for all: it exists only while a file is written, and is known before it exists.
+        self._temporary = f".mblob-{os.urandom(8).hex()}"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        at_the_end(self._discard)
+
+    def __enter__(self) -> FolderWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._discard()
+        os.close(self._fd)
+        self._fd = -1
+
+    def _discard(self) -> None:
+        if self._fd >= 0:
+            with suppress(OSError):
+                os.unlink(self._temporary, dir_fd=self._fd)
+
+    def write(self, name: str, pieces: Sequence[memoryview]) -> None:
+        """Write one file; what is there is replaced when the new one is whole, and keeps its mode.
+
+        Args:
+            name: of the file, without a folder.
+            pieces: bytes that follow each other in it.
+
+        Raises:
+            OSError: it cannot be written, or what is there is no regular file; it names the file.
+        """
+        try:
+            mode = self._mode_of(name)
+            self._write(pieces, mode)
+            os.rename(self._temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        except OSError as error:
+            what = f"the output cannot be written: {error.strerror}"
+            raise OSError(error.errno, what, str(self._folder / name)) from None
+
+    def _mode_of(self, name: str) -> int | None:
+        """Permissions of the file that is replaced, None if there is none, or a link."""
+        try:
+            found = os.lstat(name, dir_fd=self._fd)
+        except FileNotFoundError:
+            return None
+        if stat.S_ISLNK(found.st_mode):
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL, "no regular file is there")
+        if (found.st_dev, found.st_ino) == self._kept:
+            raise OSError(errno.EEXIST, "it is the library, which would be lost")
+        return found.st_mode & 0o7777
+
+    def _write(self, pieces: Sequence[memoryview], mode: int | None) -> None:
+        fd = os.open(
+            self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666,
+            dir_fd=self._fd,
+        )  # fmt: skip
+        try:
+            if sum(map(len, pieces)) <= CHUNK:
+                pieces = [memoryview(b"".join(pieces))]
+            for piece in pieces:
+                for start in range(0, len(piece), CHUNK):
+                    _write_all(fd, piece[start : start + CHUNK])
+            if mode is not None:
+                os.fchmod(fd, mode)
+        finally:
+            os.close(fd)
+
+
+def _write_all(fd: int, piece: memoryview) -> None:
+    while piece:
+        piece = piece[os.write(fd, piece) :]
