@@ -50,6 +50,8 @@ def main() -> None:
     args = _arguments()
     for number in (signal.SIGINT, signal.SIGTERM):  # the folder is removed on the way out
         signal.signal(number, lambda found, _: sys.exit(128 + found))
+    # Read when OpenMP is loaded. Its threads would spin for each other, and a busy machine be all that is measured.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     with tempfile.TemporaryDirectory(prefix="mblob-bench-", dir=args.folder) as name:
         os.environ["TMPDIR"] = name
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process would compile all that it imports

@@ -14,7 +14,7 @@ from benchmarks.sampling import ROOT, Bench
 
 INTRO = """\
 oneDNN layers and launches of OpenCL kernels, by turns with C that does the same; a network in oneDNN beside plain
-C."""
+C. Threads of oneDNN wait without spinning (`OMP_WAIT_POLICY=passive`, where the caller has not set it)."""
 
 
 def run(bench: Bench) -> Section:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,12 +13,15 @@ from benchmarks.sampling import Bench, Worker, alternate, cleared, command
 DEFAULT = "mblob-pack build"
 PLAIN = "mblob-pack build --digest none"
 INSIDE = "export_library in a process, digest none"
+AGAIN = "cp, once more"
+BESIDE = "cp, while cc compiles and links"
 INTRO = """\
 `mblob-pack build` of a C kernel and a payload: interpreter start, compile, link and copy. The kernel differs each
 time, so that it really is compiled. In a process: an object instead of a source; CPU is then that of the process,
 without the linker's, and the peak is what is added to the interpreter. Payloads are random bytes in files that are
 in memory; outputs are new files on the same file system; none waits for the disk, `cp` neither, but
-what the one before left to be written is written before the next starts."""
+what the one before left to be written is written before the next starts. Two more lines tell what the machine does
+to any copy: `cp` paired with itself, and `cp` while the C compiler makes a library of the same kernel."""
 
 
 def run(bench: Bench) -> Section:
@@ -49,6 +53,13 @@ def copy(bench: Bench, payload: Path, output: Path) -> Sample:
     return command(bench, ["cp", payload, output])
 
 
+def copy_beside(bench: Bench, payload: Path, output: Path) -> Sample:
+    """The yardstick while a compiler is at work: wall time until both have ended, and CPU of both."""
+    source, made = inputs.new_kernel(bench), bench.path("beside.so")
+    compile_it = f"{os.environ.get('CC', 'cc')} -O2 -fPIC -shared -o '{made}' '{source}'"
+    return command(bench, ["sh", "-c", f"{compile_it} & cp '{payload}' '{output}' && wait $!"])
+
+
 def export(bench: Bench, worker: Worker, payload: Path, output: Path) -> Sample:
     """Inside a process that has packed before."""
     given = {"object_file": inputs.kernel_object(bench), "payload": payload, "output": output, "digest": "none"}
@@ -62,6 +73,8 @@ def _rows(bench: Bench, worker: Worker, mib: int) -> list[Row]:
         DEFAULT: lambda: build(bench, payload, output),
         PLAIN: lambda: build(bench, payload, output, "--digest", "none"),
         INSIDE: lambda: export(bench, worker, payload, output),
+        AGAIN: lambda: copy(bench, payload, output),
+        BESIDE: lambda: copy_beside(bench, payload, output),
     }
     found = alternate(cases, bench.rounds(mib), lambda: cleared(output))
     output.unlink()
@@ -71,22 +84,34 @@ def _rows(bench: Bench, worker: Worker, mib: int) -> list[Row]:
 def _targets(rows: list[Row]) -> list[Target]:
     by_name = {(r.series, r.size): r for r in rows}
     floor = medians(by_name[PLAIN, 0].ours).wall if (PLAIN, 0) in by_name else None
-    busy = "compiler, linker, the thread that hashes and the copy need two processors to themselves."
-    if floor:
-        busy += f" Without any payload the command takes {1e3 * floor:.0f} ms, which is less the larger the payload."
-    slow = "both sides wait for the file system, and for its pages; only a quiet machine treats them alike."
+
+    def why(size: int, whole_command: bool) -> str:
+        """What the machine did to copies of that size, and what there is besides the copy."""
+        text = f"`cp` beside itself took {_range(by_name[AGAIN, size])} of its time"
+        if whole_command:
+            text += f", and while `cc` compiled {_range(by_name[BESIDE, size])}"
+            text += f"; without any payload the command takes {1e3 * floor:.0f} ms" if floor else ""
+        return text + "."
+
     targets = []
     for name, limit in ((DEFAULT, 1.5), (PLAIN, 1.25)):
         row = by_name.get((name, 1024))
-        targets.append(Target(f"pack 1 GiB, `{name}`, wall over `cp`", limit, row and row.ratio("wall"), "x", busy))
+        targets.append(Target(f"pack 1 GiB, `{name}`, wall over `cp`", limit, row and row.ratio("wall"), "x",
+                              why(1024, True) if row else ""))  # fmt: skip
     for size in sorted({r.size for r in rows if r.size and r.size >= 64}):
         row = by_name[INSIDE, size]
         what = f"pack {size} MiB in a process, no digest"
-        targets.append(Target(f"{what}, CPU over `cp`", 1.1, row.ratio("cpu"), "x", slow))
+        targets.append(Target(f"{what}, CPU over `cp`", 1.1, row.ratio("cpu"), "x", why(size, False)))
         added = max(s.peak or 0 for s in row.ours)
         targets.append(Target(f"{what}, memory added", 20, in_mib(added), "MiB", "buffers are held too long."))
     for size in (3072, 5120):
         row = by_name.get((PLAIN, size))
         targets.append(Target(f"pack {size // 1024} GiB, `{PLAIN}`, wall over `cp`", 1.1, row and row.ratio("wall"),
-                              "x", slow))  # fmt: skip
+                              "x", why(size, True) if row else ""))  # fmt: skip
     return targets
+
+
+def _range(row: Row) -> str:
+    """The least and the greatest ratio of wall times."""
+    ratios = [a.wall / b.wall for a, b in zip(row.ours, row.theirs) if a.wall and b.wall]
+    return f"{min(ratios):.2f}x to {max(ratios):.2f}x"

@@ -40,9 +40,12 @@ def pictures(sections: Sequence[Section]) -> list[Picture]:
 
 
 def lines(rows: Sequence[Row], quantity: str, unit: float) -> dict[str, list[Point]]:
-    """What can be drawn of a quantity: the rows' own, and their yardsticks'. The first sample of a size counts."""
+    """What can be drawn of a quantity: the rows' own, and their yardsticks' (once, not "cp, once more"). The first
+    sample of a size counts."""
     found: dict[str, dict[int, float]] = {}
     for row in rows:
+        if row.series.startswith(f"{row.yardstick},"):
+            continue
         for name, samples in ((row.series, row.ours), (row.yardstick, row.theirs)):
             value = getattr(medians(samples), quantity)
             if row.size and value:
@@ -95,8 +98,11 @@ def _series(number: int, name: str, places: Sequence[Point]) -> list[str]:
     row, column = TOP + 8 + 20 * number, WIDTH - RIGHT + 16
     parts = [f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"{dashes}/>']
     parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{color}"/>' for a, b in places]
-    parts.append(f'<circle cx="{column}" cy="{row}" r="5" fill="{color}"/>')
-    return [*parts, _text(column + 12, row + 4, name)]
+    parts.append(
+        f'<path d="M{column - 8},{row} h24" stroke="{color}" stroke-width="2"{dashes}/>'
+        f'<circle cx="{column + 4}" cy="{row}" r="3" fill="{color}"/>'
+    )
+    return [*parts, _text(column + 22, row + 4, name)]
 
 
 def _line(x1: float, y1: float, x2: float, y2: float) -> str:

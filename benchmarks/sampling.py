@@ -78,7 +78,7 @@ class Bench:
 
     def rounds(self, mib: int) -> int:
         """Fewer where one takes long."""
-        return max(1, min(self.scale.rounds, 2 if mib > 4096 else 3 if mib > 1024 else 5 if mib > 256 else 7))
+        return max(1, min(self.scale.rounds, 3 if mib > 4096 else 5 if mib > 256 else 7))
 
     def room_for(self, size: int) -> bool:
         """Whether so many bytes can be written, and a GiB is left."""
