@@ -147,4 +147,4 @@ static int find_function(void *self, const char *name, void **function) {
 static const mblob_runtime runtimes[] = {{"fuse", open_fuse, find_function, call, NULL, close_fuse}};
 
 MBLOB_PLUGIN(fuse) = {MBLOB_PLUGIN_ABI, sizeof(mblob_plugin), "fuse", "1.0", "fuse", "", "nothing", NULL, NULL, runtimes,
-                      NULL, 1, 0};
+                      NULL, 1, 0, NULL};
