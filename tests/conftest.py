@@ -7,6 +7,7 @@ runs one of `OPTIONAL` without asking. With CI set a skip is a failure, except o
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -59,6 +60,26 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("MBLOB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("MBLOB_CACHE", raising=False)
         yield
+
+
+@pytest.fixture(scope="session")
+def package_of() -> Callable[[str], Path]:
+    """`package_of(package)`: its folder, or a skip. TVM and tvm_ffi are not imported here (see `alone`)."""
+
+    def find(package: str) -> Path:
+        found = importlib.util.find_spec(package)
+        if found is None or found.origin is None:
+            pytest.skip(f"{package} is not installed (pip install apache-tvm==0.27.0.post1)")
+        return Path(found.origin).parent
+
+    return find
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    """No runtime of TVM is in this process: it would serve libraries whose tests say that nobody does."""
+    yield
+    assert not {"tvm", "tvm_ffi"} & sys.modules.keys(), "tests import TVM in a process of its own"
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-#define NO_PLUGIN "; there is: cpu; plug-ins are looked for on MBLOB_PLUGIN_PATH and beside libmblob"
+#define NO_PLUGIN "; there is: cpu; plug-ins are looked for in libraries, on MBLOB_PLUGIN_PATH and beside libmblob"
 
 static void refused(int result, int expected, const char *call, const char *text) {
   if (result == expected && strcmp(mblob_last_error(), text) == 0) return;

@@ -57,14 +57,16 @@ static void a_missing_function_lists_what_there_is(const char *dir) {
 static void arrays_are_as_large_as_their_type_says(const char *dir) {
   mblob_module *module = open_ok(dir, "plain.so");
   const char *const wrong[] = {"int7[1]",     "uint3[1]",   "int128[1]",    "float8[1]",     "float31[1]",
-                               "bfloat32[1]", "complex8[1]", "float32x0[1]", "float32x70000[1]"};
+                               "bfloat32[1]", "complex8[1]", "float32x0[1]", "float32x70000[1]",
+                               "float8_e4m3f[1]", "e4m3_float8x[1]", "_[1]"};
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
     CHECK(mblob_call(module, "returns_int", wrong[i], dir) == MBLOB_E_ARGUMENT);
     CHECK(strstr(mblob_last_error(), "unknown element type"));
   }
   /* 4 bytes each, in a place that needs a copy: sanitizers see a byte too much. */
   const char *const four[] = {"int4x8[1]",    "int8x4[1]",   "float16x2[1]",
-                              "float32x1[1]", "uint1x32[1]", "bool[4]"};
+                              "float32x1[1]", "uint1x32[1]", "bool[4]",
+                              "e4m3_float8[4]", "float8_e5m2x4[1]", "float8_e4m3b11fnuz[2, 2]", "float4_e2m1fn[4]"};
   for (size_t i = 0; i < sizeof(four) / sizeof(*four); i++) {
     char *bytes = malloc(5);
     CHECK(bytes && memcpy(bytes, "abcd", 5));

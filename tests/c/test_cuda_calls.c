@@ -321,13 +321,39 @@ static void modules_that_do_not_load_say_why(void) {
   nothing_is_left();
 }
 
-static void modules_of_the_other_dialect_are_refused(void) {
-  struct bytes payload = payload_of("ptx", ptx, sizeof(ptx) - 1);
+/* In the ffi dialect a number for each parameter follows the launch tags, and some tags have other names or no argument. */
+static struct bytes ffi_payload(uint32_t extra) {
+  struct bytes out = {.size = 0};
+  put_string(&out, "ptx");
+  put_u64(&out, 1);
+  put_kernel(&out, "add", "pppi", "blockIdx.x,threadIdx.x,tirx.use_dyn_shared_memory,tirx.use_programtic_dependent_launch");
+  const uint32_t numbers[4] = {0, 0, extra, 0};
+  put_u64(&out, 4);
+  put_bytes(&out, numbers, sizeof(numbers));
+  put_u64(&out, sizeof(ptx) - 1);
+  put_bytes(&out, ptx, sizeof(ptx) - 1);
+  return out;
+}
+
+static int open_ffi(const struct bytes *payload, void **self) {
   const mblob_module_info info = {.struct_size = sizeof(info), .type_key = "cuda", .path = "", .dialect = "ffi",
-                                  .payload = payload.data, .payload_size = payload.size};
-  void *self;
+                                  .payload = payload->data, .payload_size = payload->size};
+  return runtime->open(&plugin_host, &info, self);
+}
+
+static void modules_of_the_ffi_dialect_are_read(void) {
+  struct bytes payload = ffi_payload(0), map = ffi_payload(1), classic = payload_of("ptx", ptx, sizeof(ptx) - 1);
+  void *self, *function;
   begin();
-  REFUSES(runtime->open(&plugin_host, &info, &self), MBLOB_E_INCOMPATIBLE, "ffi dialect");
+  CHECK(open_ffi(&payload, &self) == MBLOB_OK);
+  CHECK(function_of(self, "add"));
+  runtime->close(self);
+  CHECK(open_ffi(&map, &self) == MBLOB_OK);
+  REFUSES(runtime->function(self, "add", &function), MBLOB_E_FORMAT, "parameter 2 has the extra tag 1 (1: a tensor map)");
+  runtime->close(self);
+  CHECK(open_ffi(&classic, &self) == MBLOB_E_FORMAT);
+  CHECK(open_payload(&payload, &self) == MBLOB_E_FORMAT);
+  nothing_is_left();
 }
 
 int main(int argc, char **argv) {
@@ -345,6 +371,6 @@ int main(int argc, char **argv) {
   RUN_ALONE(code_that_is_none_is_refused);
   RUN_ALONE(a_kernel_that_only_the_driver_misses);
   RUN_ALONE(modules_that_do_not_load_say_why);
-  RUN_ALONE(modules_of_the_other_dialect_are_refused);
+  RUN_ALONE(modules_of_the_ffi_dialect_are_read);
   return 0;
 }

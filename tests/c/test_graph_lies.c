@@ -160,6 +160,11 @@ __attribute__((noinline)) static void each_lie_is_named(const char *json, mblob_
       {"\"shape\": [\"list", "\"extra\": [\"list_int\", [1]], \"shape\": [\"list", NULL},
       {"\"list_int\", [1,", "\"list_int\", [2,", NULL}, /* the first device stands in */
       {"{\"nodes\"", "{\"metadata\": {\"a\": [1, {}]}, \"nodes\"", NULL},
+      {"\"shape\": [\"list", "\"storage_scope\": [\"list_str\", [\"global\"]], \"shape\": [\"list", "1 storage scopes; expected one"},
+      {"\"flatten_data\"", "\"flatten_data\": \"0\", \"flatten_data\"", "node 1 'plus': attrs: the key 'flatten_data' twice"},
+      {"\"flatten_data\"", "\"num_outputs\": \"1\", \"flatten_data\"", "the key 'num_outputs' twice"},
+      {"\"func_name\"", "\"func_name\": \"x\", \"func_name\"", "the key 'func_name' twice"},
+      {"\"inputs\": [[0, 0, 0]]", "\"control_deps\": [], \"inputs\": [[0, 0, 0]], \"control_deps\": []", "the key 'control_deps' twice"},
       {"\"list_str\", [\"float32\", ", "\"list_str\", [", "4 types"}};
   for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++) {
     const char *at = strstr(json, lies[i].from);

@@ -166,6 +166,54 @@ static void all_are_listed_and_describe_themselves(void) {
   mblob_module_release(module);
 }
 
+static int name_all(void *context, const mblob_plugin_found *found) {
+  if (strcmp(found->origin, "process") == 0) snprintf((char *)context + strlen(context), 32, "%s ", found->name);
+  return 0;
+}
+
+static void the_last_one_registered_counts_and_is_listed_first(void) {
+  static mblob_plugin other;
+  char names[256] = "";
+  other = __mblob_plugin_toy;
+  strcpy(other.name, "other");
+  CHECK(mblob_register_plugin(&__mblob_plugin_toy) == MBLOB_OK && mblob_register_plugin(&other) == MBLOB_OK);
+  CHECK(mblob_plugins(name_all, names) == 0 && strcmp(names, "other toy ") == 0);
+  CHECK(mblob_register_plugin(&__mblob_plugin_toy) == MBLOB_OK); /* once more */
+  *names = 0;
+  CHECK(mblob_plugins(name_all, names) == 0 && strcmp(names, "toy other ") == 0);
+  other.abi_version = 7;
+  CHECK(mblob_register_plugin(&other) == MBLOB_E_INCOMPATIBLE);
+  CHECK(strstr(mblob_last_error(), "plug-in 'other' (process): it is built for version 7"));
+}
+
+static int last_function(void *self, const char *name, mblob_function **out) {
+  (void)self, (void)name;
+  *out = NULL;
+  return mblob_set_error(MBLOB_E_KERNEL, "the last loader");
+}
+
+static void a_last_loader_is_asked_behind_all_plug_ins(void) {
+  mblob_loader loader = {.struct_size = sizeof(loader), .type_key = "my_key", .function = last_function};
+  CHECK(mblob_register_last_loader(NULL) == MBLOB_E_ARGUMENT);
+  CHECK(mblob_register_last_loader(&loader) == MBLOB_OK);
+  fails_with("keyed.so", MBLOB_E_KERNEL, "the last loader");
+  CHECK(child_of("carries.so") == 75);
+  setenv("MBLOB_PLUGIN_PATH", place("plugins_a"), 1);
+  CHECK(child_of("keyed.so") == 75); /* the copy of the carried one, which was started */
+  loader.function = NULL;
+  CHECK(mblob_register_last_loader(&loader) == MBLOB_OK);
+}
+
+static void devices_go_by_the_names_of_their_plug_ins(void) {
+  int type = 0;
+  CHECK(mblob_device_type("toy", &type) == MBLOB_E_NOT_FOUND && strstr(mblob_last_error(), "'toy'"));
+  setenv("MBLOB_PLUGIN_PATH", place("plugins_a"), 1);
+  CHECK(mblob_device_type("ext_dev", &type) == MBLOB_OK && type == 12);
+  CHECK(mblob_device_type("toy", &type) == MBLOB_OK && type == 12);
+  CHECK(mblob_device_type("cpu", &type) == MBLOB_OK && type == kDLCPU);
+  CHECK(mblob_device_type(NULL, &type) == MBLOB_E_ARGUMENT && mblob_device_type("toy", NULL) == MBLOB_E_ARGUMENT);
+}
+
 /* ---- modules --------------------------------------------------------------------------------- */
 
 static void functions_outlive_the_module_and_errors_travel(void) {
@@ -360,6 +408,9 @@ int main(int argc, char **argv) {
   APART(one_that_cannot_start_says_why_and_may_start_later);
   APART(the_status_of_one_that_fails_without_a_text_is_told);
   APART(all_are_listed_and_describe_themselves);
+  APART(the_last_one_registered_counts_and_is_listed_first);
+  APART(a_last_loader_is_asked_behind_all_plug_ins);
+  APART(devices_go_by_the_names_of_their_plug_ins);
   APART(functions_outlive_the_module_and_errors_travel);
   APART(memory_of_a_device);
   APART(streams_attributes_and_the_current_device);

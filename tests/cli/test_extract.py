@@ -53,15 +53,30 @@ def test_entries_are_chosen_by_index_or_key(pack, golden: Path, tmp_path: Path) 
     assert names == {"0-const_loader.payload", "1-dnnl_json.payload", "2-dnnl_json.payload"}
 
 
-def test_nothing_is_replaced_and_wrong_entries_are_told(pack, deploy: Path, tmp_path: Path) -> None:
-    (tmp_path / "1-about.payload").write_text("mine")
-    done = pack("extract", deploy, "-o", tmp_path)
-    assert (done.returncode, (tmp_path / "1-about.payload").read_text()) == (5, "mine")
-    assert "1-about.payload: File exists" in done.stderr
+def test_files_are_replaced_by_a_rename_and_wrong_entries_are_told(pack, deploy: Path, tmp_path: Path) -> None:
+    (tmp_path / "1-about.payload").write_text("old")
+    with (tmp_path / "1-about.payload").open() as held:
+        assert pack("extract", deploy, "-o", tmp_path).returncode == 0
+        assert held.read() == "old"
+    assert (tmp_path / "1-about.payload").read_text() == '{"version": 3}'
     done = pack("extract", deploy, "--entry", "cuda", "-o", tmp_path)
     assert (done.returncode, "no entry 'cuda'" in done.stderr, "1 (about)" in done.stderr) == (2, True, True)
     done = pack("extract", deploy, "--entry", "0", "-o", tmp_path)
     assert (done.returncode, "the library itself" in done.stderr) == (2, True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["1-about.payload"]
+
+
+def test_one_payload_to_a_named_file(pack, deploy: Path, golden: Path, tmp_path: Path) -> None:
+    done = pack("extract", deploy, "--entry", "about", "-o", "about.bin")
+    assert (done.returncode, done.stdout) == (0, "about.bin\n")
+    assert (tmp_path / "about.bin").read_text() == '{"version": 3}'
+    done = pack("extract", golden / "dnnl_c_lib.so", "-o", "all.payload")
+    assert (done.returncode, "3 to write" in done.stderr) == (2, True)
+    done = pack("extract", deploy, "-o", "a.safetensors")
+    assert (done.returncode, "is no safetensors file" in done.stderr) == (2, True)
+    (tmp_path / "folder.bin").mkdir()
+    assert pack("extract", deploy, "-o", "folder.bin").returncode == 0
+    assert (tmp_path / "folder.bin" / "1-about.payload").exists()
 
 
 def test_a_file_without_a_blob_is_no_model_library(pack, golden: Path, tmp_path: Path) -> None:

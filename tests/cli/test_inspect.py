@@ -98,9 +98,9 @@ def test_the_summary_shows_a_function_that_is_only_plain(pack, cc, tmp_path: Pat
     assert lines[lines.index("functions  1") + 1] == "f(int)  plain C only"
 
 
-@pytest.mark.parametrize(("name", "what"), [("k.o", "an object"), ("k.a", "an archive"), ("k.tar", "a tar archive")])
-def test_what_must_be_linked_first_is_exit_code_3_and_says_what_to_do(
-    pack, error_line, kernel: Path, tmp_path: Path, name: str, what: str
+@pytest.mark.parametrize("name", ["k.o", "k.a", "k.tar"])
+def test_objects_without_any_name_of_ours_are_exit_code_3(
+    pack, error_line, kernel: Path, tmp_path: Path, name: str
 ) -> None:
     subprocess.run(["cc", "-c", "-fPIC", "vadd.c", "-o", "k.o"], cwd=tmp_path, check=True)
     subprocess.run(["ar", "rc", "k.a", "k.o"], cwd=tmp_path, check=True)
@@ -108,10 +108,7 @@ def test_what_must_be_linked_first_is_exit_code_3_and_says_what_to_do(
         tar.add(tmp_path / "k.o", "k.o")
     done = pack("inspect", name)
     assert (done.returncode, done.stdout) == (3, "")
-    line = error_line(done)
-    assert line.startswith(f"{name}: {what}")
-    assert "load_module" in line
-    assert "not an ELF file" not in line
+    assert error_line(done).startswith(f"{name}: not a model library")
 
 
 def test_the_summary_fits_a_screen(pack, deploy: Path) -> None:
@@ -186,3 +183,86 @@ def test_a_stripped_library_reads_the_same(pack, require, deploy: Path, tmp_path
     after = json.loads(pack("inspect", "stripped.so", "--json").stdout)
     assert [e["type_key"] for e in after["entries"]] == [e["type_key"] for e in before["entries"]]
     assert after["functions"] == before["functions"]
+
+
+def test_entry_shows_everything_of_one_module(pack, golden: Path) -> None:
+    lines = pack("inspect", golden / "mlp_llvm.so", "--entry", "0").stdout.splitlines()
+    assert lines[0] == "[0] GraphExecutorFactory"
+    text = "\n".join(lines)
+    for words in ("imports    1 (library)", "graph      12 nodes", "data  float32[1, 1, 8, 8]", "tensors    6"):
+        assert words in text
+    assert pack("inspect", golden / "mlp_llvm.so", "--entry", "GraphExecutorFactory").stdout.splitlines() == lines
+    entry = json.loads(pack("inspect", golden / "mlp_llvm.so", "--entry", "0", "--json").stdout)
+    assert entry == json.loads(pack("inspect", golden / "mlp_llvm.so", "--json").stdout)["entries"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--entry", "7"), "no entry '7'"),
+        (("--entry", "dnnl_json"), "2 entries of type 'dnnl_json': choose one of 1, 2"),
+        (("--entry", "0", "--tree"), "--entry shows one module"),
+        (("--prefix", "p_"), "no library of prefix 'p_'"),
+    ],
+)
+def test_a_wrong_choice_is_exit_code_2(pack, error_line, golden: Path, arguments, words: str) -> None:
+    done = pack("inspect", golden / "dnnl_c_lib.so", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in error_line(done)
+
+
+HOSTILE = "red\x1b[31m\u202egnp.exe\r\nmblob-pack: error: forged\t\x9b2J"
+
+
+def test_text_of_the_file_cannot_drive_the_terminal(pack, cc, tmp_path: Path) -> None:
+    """Type keys, names of kernels, tensors and symbols: each is in the listing, and none of them as it is."""
+    import struct
+
+    def string(value: str | bytes) -> bytes:
+        raw = value if isinstance(value, bytes) else value.encode()
+        return struct.pack("<Q", len(raw)) + raw
+
+    kernel = string(HOSTILE) + string("") + bytes(8) + struct.pack("<Q", 1) + string(HOSTILE.encode() + b"\xff\xfe")
+    cuda = string(HOSTILE) + struct.pack("<Q", 1) + kernel + string("code")
+    body = struct.pack("<Q", 3) + string("cuda") + cuda + string("_lib")
+    tree = string("_import_tree") + struct.pack("<4Q", 3, 0, 1, 1) + struct.pack("<2Q", 1, 1)
+    blob = struct.pack("<Q", len(body + tree)) + body + tree
+    data = ",".join(map(str, blob))
+    hidden = '__asm__(".globl \\"__tvm_\\\\033[2J\\"\\n\\"__tvm_\\\\033[2J\\": .byte 0\\n");'
+    path = cc(f"const unsigned char __tvm_dev_mblob[{len(blob)}] = {{{data}}};\n{hidden}", tmp_path / "h.so")
+    for form in ((), ("--tree",), ("--functions",), ("--entry", "0"), ("--json",)):
+        done = pack("inspect", path, *form)
+        assert done.returncode == 0, done.stderr
+        assert not [c for c in done.stdout + done.stderr if c in "\x1b\x9b\u202e\r\t"]
+        assert "\nmblob-pack: error: forged" not in done.stdout
+    report = json.loads(pack("inspect", path, "--json").stdout)
+    assert report["entries"][0]["kernels"][0]["name"] == HOSTILE
+
+
+def test_system_libraries_are_refused_politely(capsys: pytest.CaptureFixture[str]) -> None:
+    """A hundred that have nothing to do with models: exit code 3, one line, nothing on stdout."""
+    from mblob.cli.main import main
+
+    folders = [Path("/usr/lib"), Path("/usr/lib64"), *Path("/usr/lib").glob("*-linux-gnu*")]
+    found = {p.resolve() for f in folders if f.is_dir() for p in f.glob("*.so*") if p.is_file()}
+    libraries = [p for p in sorted(found) if p.read_bytes()[:4] == b"\x7fELF" and b"tvm" not in p.name.encode()][:100]
+    assert len(libraries) > 20
+    for path in libraries:
+        assert main(["inspect", str(path)]) == 3, path
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.count("\n") == 1
+        assert "not a model library" in err
+
+
+def test_an_archive_is_inspected_like_a_library(pack, kernel: Path, tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(b"weights")
+    done = pack("build", "--kernel", "vadd.c", "--blob", "w=w.bin", "--system-lib", "--prefix", "v_", "-o", "v.a")
+    assert done.returncode == 0, done.stderr
+    lines = pack("inspect", "v.a").stdout.splitlines()
+    assert "  prefixes   'v_'" in lines
+    assert any(line.startswith("  archive    ") and "devc.o (elf object)" in line for line in lines)
+    report = json.loads(pack("inspect", "v.a", "--json", "--prefix", "v_").stdout)
+    assert report["blob"]["symbol"] == "v___tvm_dev_mblob"
+    assert pack("extract", "v.a", "-o", "out").returncode == 0
+    assert (tmp_path / "out" / "1-w.payload").read_bytes() == b"weights"

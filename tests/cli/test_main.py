@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from mblob.cli import report
-from mblob.cli.main import VERBS, main, split_cflags
+from mblob.cli.command_line import VERBS, split_cflags
+from mblob.cli.main import main
 
 
 def test_version_is_that_of_the_distribution(pack) -> None:
@@ -19,7 +21,7 @@ def test_version_is_that_of_the_distribution(pack) -> None:
     assert pack("--version").stdout == f"mblob-pack {version('mblob')}\n"
 
 
-@pytest.mark.parametrize("verb", [v.NAME for v in VERBS])
+@pytest.mark.parametrize("verb", VERBS)
 def test_the_help_of_each_verb_has_an_example(pack, verb: str) -> None:
     done = pack(verb, "--help")
     assert done.returncode == 0
@@ -78,6 +80,51 @@ def test_an_interrupt_is_exit_code_130(monkeypatch, capsys) -> None:
     monkeypatch.setattr("mblob.cli.inspect.run", interrupted)
     assert main(["inspect", "x.so"]) == 130
     assert capsys.readouterr().err == "mblob-pack: interrupted\n"
+
+
+INTERRUPTED_AT = {
+    "while modules are imported": """
+        class Finder:
+            def find_spec(name, path=None, target=None):
+                if name == "mblob.cli.command_line":
+                    os.kill(os.getpid(), signal.SIGINT)
+        sys.meta_path.insert(0, Finder)
+    """,
+    "while a verb runs, and while that is cleaned up": """
+        import mblob.cli.inspect
+        def interrupted(_):
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            finally:
+                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    os.kill(os.getpid(), number)
+        mblob.cli.inspect.run = interrupted
+    """,
+    "while a verb runs, and at the end": """
+        import atexit, mblob.cli.inspect
+        def interrupted(_):
+            os.kill(os.getpid(), signal.SIGINT)
+        mblob.cli.inspect.run = interrupted
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            atexit.register(os.kill, os.getpid(), number)
+    """,
+}
+
+
+@pytest.mark.parametrize("moment", INTERRUPTED_AT)
+def test_an_interrupt_is_one_line_at_any_moment(moment: str) -> None:
+    script = (
+        f"import os, signal, sys\nfrom mblob.cli.main import main\n{textwrap.dedent(INTERRUPTED_AT[moment])}\n"
+        "sys.argv = ['mblob-pack', 'inspect', 'x.so']\nsys.exit(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "mblob-pack: interrupted\n")
+
+
+def test_the_entry_imports_nothing_that_takes_time() -> None:
+    code = "import sys; before = set(sys.modules); import mblob.cli.main; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["gc", "mblob", "mblob.cli", "mblob.cli.main"]  # gc is a part of the interpreter
 
 
 def test_a_reader_that_leaves_early_is_no_error(deploy: Path) -> None:

@@ -173,9 +173,16 @@ def test_arrays_go_to_the_device_and_outputs_come_back(
     host.export_library(tmp_path / "lib.so")
     np.save(tmp_path / "a.npy", np.array([3], "float32"))
     command = ("run", tmp_path / "lib.so", "sum", tmp_path / "a.npy", tmp_path / "a.npy", "float32[1]")
-    done = pack(*command, "--device", "ext_dev:1", "-o", tmp_path / "out.npz")
-    assert (done.returncode, done.stdout) == (0, "1\n")  # the function gives the thread's device
-    assert np.load(tmp_path / "out.npz")["out0"].tolist() == [6]
+    for kind in ("ext_dev", "toy"):  # the plug-in's own name for it
+        done = pack(*command, "--device", f"{kind}:1", "-o", tmp_path / "out.npz")
+        assert (done.returncode, done.stdout) == (0, "1\n")  # the function gives the thread's device
+        assert np.load(tmp_path / "out.npz")["out0"].tolist() == [6]
+    source = mblob.csource_module(root / "tests/c/kernels/plugin_toy.c", options=list(flags[1:3]))
+    host.export_library(tmp_path / "carries.so", carry=[source])
+    monkeypatch.delenv("MBLOB_PLUGIN_PATH")
+    done = pack("run", tmp_path / "carries.so", *command[2:], "--device", "toy:1")
+    assert (done.returncode, done.stdout) == (0, "1\nout0 = float32[1] [6.]\n")
+    monkeypatch.setenv("MBLOB_PLUGIN_PATH", str(toy))
     for devices, code, text in (
         (["ext_dev:4"], 6, "toy: no device 4"),
         (["moon"], 2, "device 'moon' is not known"),

@@ -229,3 +229,34 @@ assert len(imported) >= 4 and not any(imported), imported
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("dtype", ["e4m3_float8", "e5m2_float8", "bfloat16"])
+@pytest.mark.parametrize("installed", [True, False])
+def test_types_that_numpy_files_have_not_are_bits(pack, tmp_path: Path, dtype: str, installed: bool) -> None:
+    import mblob
+
+    size = 2 if dtype == "bfloat16" else 1
+    graph = json.loads(json.dumps(GRAPH))
+    graph |= {"nodes": [graph["nodes"][i] for i in (0, 2)], "arg_nodes": [0], "heads": [[1, 0, 0]]}
+    graph |= {"node_row_ptr": [0, 1, 2], "attrs": {key: [kind, of[:2]] for key, (kind, of) in GRAPH["attrs"].items()}}
+    graph["attrs"]["dltype"] = ["list_str", [dtype] * 2]
+    factory = mblob.graph_executor_factory(graph)
+    factory.import_module(mblob.csource_module(
+        "#include <tvm/runtime/c_runtime_api.h>\n#include <string.h>\n"
+        "int twice(TVMValue *a, int *c, int n, TVMValue *r, int *rc, void *x) {\n"
+        "  (void)c; (void)n; (void)r; (void)rc; (void)x;\n"
+        f"  memcpy(((DLTensor *)a[1].v_handle)->data, ((DLTensor *)a[0].v_handle)->data, {2 * size});\n"
+        "  return 0;\n}\n"
+    ))  # fmt: skip
+    mblob.export_library(factory, tmp_path / "small.so")
+    bits = np.array([7, 8], f"u{size}")
+    np.save(tmp_path / "bits.npy", bits)
+    np.save(tmp_path / "raw.npy", bits.view(f"V{size}"))  # as numpy writes types of ml_dtypes
+    hidden = "" if installed else "import sys; sys.modules['ml_dtypes'] = None\n"
+    for name in ("bits.npy", "raw.npy"):
+        words = ["run", "small.so", f"x={name}", "-o", "out.npz"]
+        code = f"{hidden}from mblob.cli.main import main\nraise SystemExit(main({words!r}))"
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["out0"], bits)

@@ -115,6 +115,31 @@ void MapsFindByContent() {
   REQUIRE(increment({{"a", 1}})["a"] == 2);
 }
 
+void StringsAreObjectsWhereOneIsWanted() {
+  Map<String, ObjectRef> map;
+  map.Set("text", String("s"));
+  map.Set("zero", String(std::string("a\0b", 3)));
+  map.Set("array", Scalar(3));
+  const ObjectRef text = map["text"];
+  REQUIRE(Downcast<String>(text) == "s" && Downcast<String>(map["zero"]).size() == 3);
+  const StringObj *shown = text.as<StringObj>();
+  REQUIRE(shown && shown->size == 1 && std::string(shown->data, shown->size) == "s");
+  REQUIRE(text.as<String>().value() == "s" && !text.as<NDArray>() && !map["array"].as<String>());
+  REQUIRE(!map["array"].as<StringObj>() && !ObjectRef().as<String>() && At(map["array"].as<NDArray>().value()) == 3);
+  REQUIRE(Has(Thrown([&] { Downcast<String>(map["array"]); }), "no String"));
+  const Array<ObjectRef> mixed{String("x"), Scalar(1)};
+  REQUIRE(Downcast<String>(mixed[0]) == "x" && mixed.size() == 2);
+  const TypedPackedFunc<int64_t(String)> length = [](String given) { return static_cast<int64_t>(given.size()); };
+  REQUIRE(length.packed()(text).operator int64_t() == 1 && length.packed()(map["zero"]).operator int64_t() == 3);
+  REQUIRE(Has(Thrown([&] { length.packed()(map["array"]); }), "expected str, found NDArray"));
+  const std::string given = Echo([&] { TVMRetValue rv; rv = text; return rv; }());
+  REQUIRE(given == "s");
+  const Array<ObjectRef> texts = Downcast<Array<ObjectRef>>(Array<String>{"a", "b"}); // held as texts
+  REQUIRE(Downcast<String>(texts[1]) == "b" && Echo(TVMRetValue()).IsObjectRef<String>() == false);
+  unsigned index = 0;
+  REQUIRE(TVMObjectGetTypeIndex(text.handle(), &index) == 0 && index == 3 && text.use_count() == 2);
+}
+
 void OptionalsAreNothingOrAValue() {
   const TypedPackedFunc<Optional<String>(Optional<String>)> greet = [](Optional<String> name) {
     return name.defined() ? Optional<String>("hello " + name.value()) : Optional<String>(NullOpt);
@@ -133,6 +158,8 @@ void TuplesOfTheVirtualMachine() {
   REQUIRE(pair.tag() == 0 && pair.size() == 2 && At(Downcast<NDArray>(pair[0])) == 1);
   const ADT inner = Downcast<ADT>(pair[1]);
   REQUIRE(inner.tag() == 5 && At(Downcast<NDArray>(inner[0])) == 2);
+  REQUIRE(inner->tag == 5 && pair->size == 2);
+  REQUIRE(inner.as<ADT>().value().tag() == 5 && !inner.as<NDArray>() && pair[0].as<NDArray>() != nullptr);
   const TypedPackedFunc<int(ADT)> size = [](ADT adt) { return static_cast<int>(adt.size()); };
   REQUIRE(size(pair) == 2);
   REQUIRE(Has(Thrown([&] { (void)inner[1]; }), "no field 1; there are 1"));
@@ -148,6 +175,7 @@ void TestContainers() {
   ArraysHoldAnything();
   ArraysAreArgumentsAndResults();
   MapsFindByContent();
+  StringsAreObjectsWhereOneIsWanted();
   OptionalsAreNothingOrAValue();
   TuplesOfTheVirtualMachine();
 }

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import mblob
+from mblob.cli import shell_files
 from mblob.elf import ElfFile
 
 # What make and tools leave in a checkout, as .gitignore has it.
@@ -67,7 +68,9 @@ def test_a_wheel_of_the_source_archive_packs_and_loads(unpacked: Path, tmp_path:
     with zipfile.ZipFile(call_backend("build_wheel", unpacked, tmp_path / "dist")) as wheel:
         wheel.extractall(tmp_path / "site")
     tops = {p.name for p in (tmp_path / "site").iterdir()}
-    assert tops == {"mblob", "packager", "loader", f"mblob-{mblob.__version__}.dist-info"}
+    data = f"mblob-{mblob.__version__}.data"
+    assert tops == {"mblob", "packager", "loader", data, f"mblob-{mblob.__version__}.dist-info"}
+    assert files_of(tmp_path / "site" / data / "data" / "share") == set(shell_files.FILES)
     compiled = [p for p in (tmp_path / "site" / "loader").rglob("*") if ".so" in p.name]
     plugins = [p for p in (unpacked / "csrc" / "plugins").iterdir() if p.is_dir() and p.name != "common"]
     assert len(compiled) == 3 + len(plugins)
@@ -79,6 +82,8 @@ import array, mblob
 assert mblob.__file__.startswith("{site}"), mblob.__file__
 source = "void twice(float *x, long n) {{ for (long i = 0; i < n; ++i) x[i] *= 2; }}"
 mblob.csource_module(source, functions=["void twice(float *x, long n)"]).export_library("{out}")
+with mblob.open("{out}") as library:
+    assert "</html>" in library.to_html()
 x = array.array("f", [1, 2])
 mblob.load_module("{out}")["twice"](x, 2)
 assert list(x) == [2, 4]

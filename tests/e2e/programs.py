@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,6 +16,12 @@ def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)  # type: ignore[call-overload]
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+def ffi_host(which: str, *arguments: object) -> None:
+    """Run a case of `ffi_hosts` in a process with a real TVM ("tvm") or tvm_ffi alone ("tvm_ffi")."""
+    done = run(sys.executable, "-m", "tests.e2e.ffi_hosts", which, *arguments, cwd=ROOT, timeout=300)
+    assert done.stdout.endswith("fine\n")
 
 
 def make_c_tests(*words: object) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,10 @@ ORDERS = ["mblob,tvm", "tvm,mblob", "tvm_ffi,mblob,tvm"]
 
 
 @pytest.fixture(scope="module")
-def names() -> str:
+def names(package_of: Callable[[str], Path]) -> str:
     """What libmblob exports under names that are not its own; TVM must be installed."""
     for package in ("tvm", "tvm_ffi"):
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed (pip install apache-tvm)")
+        package_of(package)
     runtime = next((ROOT / "loader" / "_lib").glob("libmblob.so*"))
     symbols = {line.split()[-1] for line in run("nm", "-D", "--defined-only", runtime).stdout.splitlines()}
     others = sorted(name for name in symbols if not name.startswith("mblob_"))

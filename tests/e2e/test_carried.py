@@ -8,6 +8,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mblob
@@ -144,3 +145,92 @@ def test_a_tvm_with_the_runtime_itself_opens_the_file(tmp_path: Path) -> None:
         assert "U mblob" not in run("nm", "-D", tmp_path / "x.so").stdout
         refused = subprocess.run([host, tmp_path / "x.so", "other"], capture_output=True, text=True, env={})
         assert refused.returncode == 1 and refused.stderr.endswith("is not registered: toy_key\n")
+
+
+FAILS = """
+import mblob
+import numpy as np
+lib = mblob.load_module("x.so")
+for _ in range(2):
+    try:
+        mblob.array(np.ones(3, "float32"), mblob.device("ext_dev", 0))
+    except mblob.MblobError as error:
+        print(type(error).__name__, error)
+print(lib["f"]())
+del os.environ["TOY_FAILS"]
+print(mblob.array(np.ones(3, "float32"), mblob.device("toy", 1)).numpy().tolist())
+"""
+
+
+def test_a_device_that_does_not_start_tells_why_and_is_tried_again(tmp_path: Path) -> None:
+    source = mblob.csource_module(ROOT / "tests/c/kernels/plugin_toy.c", options="-DMBLOB_HOST")
+    tree(data=True).export_library(tmp_path / "x.so", carry=[source])
+    environment = {k: v for k, v in os.environ.items() if k != "MBLOB_PLUGIN_PATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import os\n" + FAILS], cwd=tmp_path, capture_output=True, text=True, check=True,
+        env={**environment, "TOY_FAILS": "1"},
+    )  # fmt: skip
+    first, second, *rest = done.stdout.splitlines()
+    assert first == second
+    assert first.startswith("IncompatibleError TVMArrayAlloc: plug-in 'toy' (") and first.endswith(
+        "x.so): libtoy.so.1 is not installed"
+    )
+    assert rest == ["1", "[1.0, 1.0, 1.0]"]
+    script = FAILS.replace('mblob.device("ext_dev", 0)', 'mblob.device("vulkan", 0)')
+    done = subprocess.run(
+        [sys.executable, "-c", "import os\n" + script], cwd=tmp_path, capture_output=True, text=True, check=True,
+        env={**environment, "TOY_FAILS": "1"},
+    )  # fmt: skip
+    assert "plug-ins are looked for in libraries, on MBLOB_PLUGIN_PATH and beside libmblob" in done.stdout
+
+
+LOOKS_FOR = r"""
+#include <mblob.h>
+#include <mblob/plugin.h>
+static int start(const mblob_host *host) { return STARTS ? 0 : host->set_error(MBLOB_E_NOT_FOUND, "no driver 7"); }
+static int open_it(const mblob_host *host, const mblob_module_info *info, void **self) {
+  (void)info, (void)self;
+  return host->set_error(MBLOB_E_NOT_FOUND, "no model Q");
+}
+static int find(void *self, const char *name, void **function) { return (void)self, (void)name, *function = NULL, 0; }
+static int call(void *self, void *function, const TVMValue *args, const int *codes, int count, TVMValue *value,
+                int *code) {
+  return (void)self, (void)function, (void)args, (void)codes, (void)count, (void)value, (void)code, 0;
+}
+static void end(void *self) { (void)self; }
+static const mblob_runtime runtimes[] = {{"looks_key", open_it, find, call, NULL, end}};
+MBLOB_PLUGIN(looks) = {MBLOB_PLUGIN_ABI, sizeof(mblob_plugin), "looks", "1", "looks_key", "", "nothing", start, NULL,
+                       runtimes, NULL, 1, 0, NULL};
+"""
+
+
+@pytest.mark.parametrize(("starts", "reason"), [(0, "looks.*no driver 7"), (1, "module 1 .'looks_key'.*no model Q")])
+def test_what_a_plugin_does_not_find_is_no_missing_function(tmp_path: Path, starts: int, reason: str) -> None:
+    """Its status for a thing that is not there is the one of a name that is not there."""
+    host = mblob.csource_module("int unused;")
+    host.import_module(mblob.blob_module("looks_key", b"p", data=False))
+    text = LOOKS_FOR.replace("STARTS", str(starts))
+    host.export_library(tmp_path / "x.so", carry=[mblob.csource_module(text)])
+    module = mblob.load_module(tmp_path / "x.so").imported_modules[0]
+    for _ in range(2):
+        with pytest.raises(mblob.MblobError, match=reason):
+            _ = module["anything"]
+
+
+def test_a_read_only_array_is_not_written(tmp_path: Path) -> None:
+    """What a plug-in's function writes nobody knows before the call; the last array is looked after."""
+    writes = " + (count ? (((float *)((DLTensor *)args[count - 1].v_handle)->data)[0] = 5, 0) : 0)"
+    text = plugin("writes", "writes_key", after_size=writes)
+    root = mblob.blob_module("writes_key", bytes(27), data=False)
+    root.export_library(tmp_path / "x.so", carry=[mblob.csource_module(text)])
+    size = mblob.load_module(tmp_path / "x.so")["size"]
+    given, array = np.zeros(3, "float32"), np.zeros(3, "float32")
+    given.flags.writeable = False
+    assert size(given, array) == 27
+    assert array.tolist() == [5, 0, 0]
+    array[:] = 0
+    array.flags.writeable = False
+    for call in (lambda: size(given, array), size.bind(given, array)):
+        with pytest.raises(ValueError, match="argument 1: the array is read-only and the function wrote to it"):
+            call()
+        assert array.tolist() == [0, 0, 0]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import mblob
+from tests.e2e.ffi_sources import PACKED
 from tests.e2e.programs import ROOT, make_c_tests, run
 
 VECTORS = sorted((ROOT / "tests" / "vectors").glob("*/*.bin"))
@@ -94,3 +96,52 @@ def test_a_library_of_this_machine_is_refused_by_name(built: Built, cc: Callable
     cc("int f(void) { return 1; }", tmp_path / "plain.so")
     with pytest.raises(AssertionError, match="this machine is"):
         built.run("test_runtime", tmp_path)
+
+
+HOST = r"""#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+typedef struct { int32_t type; uint32_t zero; union { int64_t i; void *p; } v; } any;
+typedef union { int64_t i; double f; } value;
+int main(int argc, char **argv) {
+  void *library = dlopen(argv[1], RTLD_NOW);
+  if (argc != 2 || !library) return 1;
+  int (*ffi)(void *, const any *, int32_t, any *) = dlsym(library, "__tvm_ffi_twice");
+  int (*classic)(value *, int *, int, value *, int *, void *) = dlsym(library, "twice");
+  const char *(*error)(void) = dlsym(library, "__mblob_last_error");
+  for (int type = 0; type < 3; type += 2) { /* an int, then what is none */
+    int64_t result = 0;
+    int status = 0, code = 0;
+    if (ffi) {
+      any a = {type + 1, 0, {21}}, r;
+      memset(&r, 0, sizeof r);
+      status = ffi(0, &a, 1, &r);
+      result = r.v.i;
+    } else {
+      value a = {21}, r = {0};
+      status = classic(&a, &type, 1, &r, &code, 0);
+      result = r.i;
+    }
+    printf("%s %d %s\n", ffi ? "ffi" : "classic", status ? status : (int)result, status ? error() : "");
+  }
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+def test_a_finished_library_is_converted_there_and_back(
+    machine: Machine, require: Callable[[str], str], tmp_path: Path
+) -> None:
+    require(f"qemu-{machine.name}")
+    compiler = require(f"{machine.triplet}-gcc")
+    (tmp_path / "host.c").write_text(HOST)
+    run(compiler, tmp_path / "host.c", "-o", tmp_path / "host", "-ldl")
+    mblob.csource_module(PACKED).export_library(tmp_path / "0.so", target=machine.triplet)
+    for i, dialect in enumerate(("ffi", "classic", "ffi")):
+        mblob.convert(tmp_path / f"{i}.so", tmp_path / f"{i + 1}.so", dialect=dialect, target=machine.triplet)
+        line = ("qemu-" + machine.name, "-L", f"/usr/{machine.triplet}", tmp_path / "host", tmp_path / f"{i + 1}.so")
+        good, bad = run(*line, timeout=100).stdout.splitlines()
+        assert good.split() == [dialect, "42"]
+        assert bad == f"{dialect} -1 RuntimeError: twice: wants one int"

@@ -339,3 +339,115 @@ def test_a_search_path_with_origin_still_finds_its_neighbours(tmp_path: Path) ->
         assert mblob.load_module(library)["asks_neighbour"]() == 11
     done = subprocess.run([sys.executable, "-c", HOST, str(library)], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "fine\n", done.stderr
+
+
+# -- what a library needs ------------------------------------------------------------------------------------
+
+ADDS = """
+#include <stddef.h>
+#include <stdint.h>
+void *TVMBackendAllocWorkspace(int, int, uint64_t, int, int);
+int TVMBackendFreeWorkspace(int, int, void *);
+double add_one(double x) {
+  double *place = TVMBackendAllocWorkspace(1, 0, 64, 2, 64);
+  if (!place) return -1;
+  *place = x;
+  x = *place + 1;
+  return TVMBackendFreeWorkspace(1, 0, place) ? -1 : x;
+}
+"""
+ASKS = "double add_one(double); double add_two(double x) { return add_one(add_one(x)); }\n"
+KERNEL = """
+double NAME(double);
+int kernel(double *args, int *codes, int count, double *ret, int *code, void *self) {
+  (void)codes; (void)count; (void)self;
+  *ret = NAME(args[0]);
+  *code = 2;
+  return 0;
+}
+"""
+
+
+@pytest.fixture
+def link(tmp_path: Path, require: Callable[[str], str]) -> Callable[..., Path]:
+    """`link(name, source, *libraries)`: a library in the folder, which finds the others there."""
+
+    def make(name: str, source: str, *flags: str) -> Path:
+        output = tmp_path / name
+        ld = [f"-L{tmp_path}", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed"]
+        run(require("cc"), "-xc", "-fPIC", "-shared", "-", "-o", output, *ld, *flags, input=source)
+        return output
+
+    return make
+
+
+def test_what_a_library_needs_is_bound_too(link: Callable[..., Path]) -> None:
+    needed = link("libadds.so", ADDS, "-Wl,-soname,libadds.so")
+    between = link("libasks.so", ASKS, "-Wl,-soname,libasks.so", "-ladds")
+    kernel = link("kernel.so", KERNEL.replace("NAME", "add_two"), "-lasks")
+    for _ in range(2):
+        module = mblob.load_module(kernel)
+        assert module["kernel"](1.5) == 3.5
+        del module
+        maps = Path("/proc/self/maps").read_text()
+        assert not any(str(path) in maps for path in (needed, between, kernel))
+
+
+def test_marks_of_linkers_may_lie_behind_all_segments(link: Callable[..., Path], require: Callable[[str], str]) -> None:
+    """Libraries that gold linked export `_end`; then bfd exports it from what needs them."""
+    require("ld.gold")
+    link("libmarks.so", "int marks(void) { return 3; }", "-fuse-ld=gold", "-Wl,-soname,libmarks.so")
+    host = mblob.csource_module("int doubled(int x) { return 2 * x; }", functions=["int doubled(int x)"])
+    host.import_module(mblob.blob_module("some.data", b"bytes"))
+    path = link("unused.so", "int unused;").with_name("marked.so")
+    needs = [f"-L{path.parent}", "-Wl,--no-as-needed", "-lmarks", "-Wl,-rpath,$ORIGIN"]
+    host.export_library(path, options=needs)
+    assert "_end" in run("nm", "-D", path).stdout
+    assert mblob.load_module(path)["doubled"](4) == 8
+
+
+def errors_of(path: Path) -> list[str]:
+    """What opening a library twice says, in a process in which nothing else gives it a runtime."""
+    program = (
+        "import mblob\n"
+        "for _ in range(2):\n"
+        f"    try: mblob.load_module({str(path)!r})\n"
+        "    except mblob.IncompatibleError as error: print(error)\n"
+    )
+    return run(sys.executable, "-c", program, cwd=ROOT).stdout.splitlines()
+
+
+def test_what_cannot_be_bound_says_what_to_do(link: Callable[..., Path]) -> None:
+    link("libadds.so", ADDS)
+    kernel = link("kernel.so", KERNEL.replace("NAME", "add_one"), "-ladds")
+    said = errors_of(kernel)
+    expected = r"libadds.so: undefined symbol: TVMBackend.*if that has a SONAME: link"
+    assert len(said) == 2 and all(re.search(expected, text) for text in said), said
+
+
+def test_libraries_that_need_each_other_are_an_error(link: Callable[..., Path]) -> None:
+    more = "double OTHER(double); double also_NAME(double x) { return OTHER(x); }"
+    one, two = (
+        (ADDS.replace("add_one", name) + more).replace("NAME", name).replace("OTHER", other)
+        for name, other in (("one", "two"), ("two", "one"))
+    )
+    link("libtwo.so", two, "-Wl,-soname,libtwo.so")
+    kernel = link("libone.so", one, "-Wl,-soname,libone.so", "-ltwo")
+    link("libtwo.so", two, "-Wl,-soname,libtwo.so", "-lone")
+    assert "undefined symbol: TVMBackend" in errors_of(kernel)[0]
+
+
+@pytest.mark.parametrize("binds", [True, False])
+def test_a_library_of_tvm_that_is_not_there_is_not_needed(
+    link: Callable[..., Path], tmp_path: Path, binds: bool
+) -> None:
+    link("libtvm_runtime.so", "int nothing;", "-Wl,-soname,libtvm_runtime.so")
+    source = KERNEL.replace("NAME", "add_one") + (ADDS if binds else "double add_one(double x) { return x + 1; }")
+    kernel = link("kernel.so", source, "-ltvm_runtime")
+    (tmp_path / "libtvm_runtime.so").unlink()
+    assert mblob.load_module(kernel)["kernel"](1.5) == 2.5
+    link("libother.so", "int nothing;", "-Wl,-soname,libother.so")
+    broken = link("broken.so", source, "-lother")
+    (tmp_path / "libother.so").unlink()
+    with pytest.raises(mblob.IncompatibleError, match=r"libother.so: cannot open shared object file"):
+        mblob.load_module(broken)

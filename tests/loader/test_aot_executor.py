@@ -135,7 +135,7 @@ def test_without_a_copy_the_callers_memory_is_used(model: Any) -> None:
     np.testing.assert_array_equal(y.numpy(), 3 * W + K)
     memory = np.zeros(64, "float32")
     start = next(i for i in range(1, 17) if memory[i:].ctypes.data % 64)
-    with pytest.raises(ValueError, match=r"x: its data is not aligned to 64 bytes"):
+    with pytest.raises(ValueError, match=r"input 'x': its data is not aligned to 64 bytes"):
         executor["set_input_zero_copy"]("x", memory[start : start + 4])
 
 
@@ -170,9 +170,9 @@ def test_kernels_are_found_beside_other_modules(
         (("none", np.ones(4, "float32")), "no input 'none'; there are 2: x, w_0"),
         ((2, np.ones(4, "float32")), "no input 2; there are 2"),
         ((-1, np.ones(4, "float32")), "no input -1"),
-        (("x", np.ones(5, "float32")), r"x: expected shape \[4\], found \[5\]"),
-        (("x", np.ones((2, 2), "float32")), r"x: expected shape \[4\], found \[2,2\]"),
-        (("x", np.ones(4)), "x: expected float32, found float64"),
+        (("x", np.ones(5, "float32")), r"set_input: input 'x': expected shape \[4\], found \[5\]"),
+        (("x", np.ones((2, 2), "float32")), r"input 'x': expected shape \[4\], found \[2,2\]"),
+        (("x", np.ones(4)), "input 'x': expected float32, found float64"),
         (("x", 3), "expected a tensor, found an integer"),
         (("x",), "expected 2 arguments, found 1"),
     ],

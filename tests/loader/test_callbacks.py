@@ -159,3 +159,22 @@ def test_a_callback_that_was_an_argument_is_let_go(lib: mblob.Module) -> None:
     del callback
     gc.collect()
     assert gone() is None
+
+
+def test_a_tensor_that_a_function_returns_is_not_copied() -> None:
+    kept = mblob.array(np.arange(4, dtype="float32"), mblob.cpu(0))
+    mblob.register_func("callback.kept", lambda: kept, override=True)
+    result = mblob.get_global_func("callback.kept")()
+    assert np.shares_memory(result.numpy(), kept.numpy())
+    mblob.register_func("callback.array", lambda: kept.numpy(), override=True)
+    assert not np.shares_memory(mblob.get_global_func("callback.array")().numpy(), kept.numpy())
+
+
+def test_what_a_function_was_lent_is_copied_when_it_returns_it() -> None:
+    mblob.register_func("callback.same", lambda t: t, override=True)
+    mblob.register_func("callback.cast", lambda _, t: mblob.from_dlpack(t), override=True)
+    array = np.arange(4, dtype="float32")
+    results = [mblob.get_global_func("callback.same")(array), mblob.get_global_func("callback.cast")(1, array)]
+    array[:] = -1
+    for result in results:
+        np.testing.assert_array_equal(result.numpy(), np.arange(4, dtype="float32"))

@@ -327,3 +327,65 @@ def test_an_impossible_dlpack_shape_is_refused(lib: mblob.Module, ndim: int, dim
     ctypes.c_void_p.from_address(address + 24).value = ctypes.addressof(shape)
     with pytest.raises(ValueError, match="describe: argument 0: the DLPack tensor has an impossible shape"):
         lib["describe"](Producer(capsule))
+
+
+DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)  # runs with the interpreter's lock, as deleters of frameworks do
+
+
+class Foreign:
+    """A capsule whose tensor is deleted by Python code.
+
+    Attributes:
+        capsule: DLManagedTensor (tensor of 48 bytes, context, deleter), or with a version (version, context, deleter,
+            flags, tensor).
+        address: of its DLTensor.
+        deleted: what the deleter was called with.
+    """
+
+    def __init__(self, version: Any) -> None:
+        self.capsule = mblob.empty((2, 2)).__dlpack__(max_version=version)
+        get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        self.managed = get_pointer(self.capsule, b"dltensor_versioned" if version else b"dltensor")
+        self.address = self.managed + (32 if version else 0)
+        self.deleted: list[int] = []
+        self._deleter = DELETER(self._delete)
+        place = ctypes.c_void_p.from_address(self.managed + (16 if version else 56))
+        place.value = ctypes.cast(self._deleter, ctypes.c_void_p).value
+
+    def _delete(self, pointer: int) -> None:
+        try:
+            raise KeyError("an error of the deleter's own")
+        except KeyError:
+            self.deleted.append(pointer)
+
+    def harm(self, what: str) -> None:
+        """Make it one that is refused."""
+        place, value = {"device": (8, 7), "dimensions": (16, -1)}[what]  # of Vulkan, which has no addresses
+        ctypes.c_int32.from_address(self.address + place).value = value
+
+
+REFUSED = {
+    "device": (BufferError, "DLPack: memory of device type 7 has no addresses"),
+    "dimensions": (ValueError, "the DLPack tensor has an impossible shape"),
+}
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+@pytest.mark.parametrize("harm", REFUSED)
+def test_a_deleter_that_runs_python_leaves_the_error_alone(lib: mblob.Module, version: Any, harm: str) -> None:
+    tensor = Foreign(version)
+    tensor.harm(harm)
+    error, words = REFUSED[harm]
+    with pytest.raises(error, match=f"describe: argument 0: {words}"):
+        lib["describe"](Producer(tensor.capsule))
+    assert tensor.deleted == [tensor.managed]
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_a_refused_tensor_that_is_imported_is_deleted_and_named(version: Any) -> None:
+    tensor = Foreign(version)
+    tensor.harm("device")
+    with pytest.raises(BufferError, match="memory of device type 7 has no addresses"):
+        mblob.from_dlpack(tensor.capsule)
+    assert tensor.deleted == [tensor.managed]

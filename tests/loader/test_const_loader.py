@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,27 +15,44 @@ import pytest
 import mblob
 from tests.loader import payloads
 
-# A module as BYOC writes it: it keeps what its __init_ got.
+# A module as BYOC writes it: it keeps the arrays that its __init_ got in an Array, and frees its references to them, so
+# they live because const_loader keeps them.
 EXTERNAL = r"""
-static DLTensor kept[8];
+extern void *__tvm_module_ctx;
+int TVMArrayFree(DLTensor *);
+
+static DLTensor *kept[8];
 static int kept_count, times;
+
+/* What a function of the runtime gives for the Array and, if `i` is not negative, an index. */
+static int ask(const char *name, TVMValue array, int64_t i, TVMValue *out) {
+  void *function;
+  TVMValue given[2] = {array, {.v_int64 = i}};
+  int types[2] = {kTVMObjectHandle, kTVMArgInt}, type;
+  if (TVMBackendGetFuncFromEnv(__tvm_module_ctx, name, &function)) return -1;
+  return TVMFuncCall(function, given, types, i < 0 ? 1 : 2, out, &type);
+}
 
 KERNEL(__init_scale) {
   UNUSED;
   times++;
-  if (n == 0) return fail("no constants for scale");
-  for (int i = 0; i < n; ++i) {
-    if (codes[i] != kTVMNDArrayHandle) return fail("Expect constants to be arrays");
-    kept[i] = *tensor(args[i]);
+  TVMValue count, item;
+  if (n != 1 || codes[0] != kTVMObjectHandle) return fail("Expect constants to be one Array");
+  if (ask("runtime.ArraySize", args[0], -1, &count)) return -1;
+  if (count.v_int64 == 0) return fail("no constants for scale");
+  for (int i = 0; i < count.v_int64; ++i) {
+    if (ask("runtime.ArrayGetItem", args[0], i, &item)) return -1;
+    kept[i] = tensor(item);
+    TVMArrayFree(kept[i]);
   }
-  kept_count = n;
+  kept_count = (int)count.v_int64;
   return 0;
 }
 KERNEL(scale) {
   UNUSED;
   if (kept_count != 2) return fail("scale: not initialised");
   float *x = tensor(args[0])->data, *y = tensor(args[1])->data;
-  float factor = *(float *)kept[0].data, *bias = kept[1].data;
+  float factor = *(float *)kept[0]->data, *bias = kept[1]->data;
   for (int64_t i = 0; i < tensor(args[0])->shape[0]; ++i) y[i] = factor * x[i] + bias[i];
   return 0;
 }
@@ -42,7 +60,7 @@ KERNEL(init_count) { UNUSED; ret->v_int64 = times; *ret_code = kTVMArgInt; retur
 KERNEL(are_aligned) {
   UNUSED;
   ret->v_int64 = 1;
-  for (int i = 0; i < kept_count; ++i) ret->v_int64 &= (uintptr_t)kept[i].data % 64 == 0;
+  for (int i = 0; i < kept_count; ++i) ret->v_int64 &= (uintptr_t)kept[i]->data % 64 == 0;
   *ret_code = kTVMArgInt;
   return 0;
 }
@@ -126,8 +144,8 @@ def test_constants_reach_a_module_that_python_loads(tree_library: Callable[..., 
     path = tree_library(tmp_path / "j.so", entries, [[1, 2], [], []])
     kept: list[Any] = []
 
-    def init(*constants: Any) -> int:
-        kept.append([c.numpy().copy() for c in constants])
+    def init(constants: list[mblob.Tensor]) -> int:
+        kept.append([c.numpy() for c in constants])
         return 0
 
     def graph(x: Any, y: Any) -> None:
@@ -144,6 +162,67 @@ def test_constants_reach_a_module_that_python_loads(tree_library: Callable[..., 
         mod["graph0"](x, y)
     np.testing.assert_array_equal(y, 3 * x + BIAS)
     assert len(kept) == 1
+
+
+CCOMPILER = r"""
+#include <string.h>
+#include <tvm/runtime/c_runtime_api.h>
+#include <tvm/runtime/c_backend_api.h>
+#ifdef __cplusplus
+#include <tvm/runtime/ndarray.h>
+#include <tvm/runtime/packed_func.h>
+using namespace tvm::runtime;
+#endif
+tvm::runtime::Array<tvm::runtime::NDArray> scale_const;
+
+extern "C" TVM_DLL int32_t scale(TVMValue* args, int* type_code, int num_args, TVMValue* out, int* out_type) {
+  ICHECK(!scale_const.empty()) << "C source module hasn't been initialized.";
+  const float* x = static_cast<const float*>(static_cast<DLTensor*>(args[0].v_handle)->data);
+  float* y = static_cast<float*>(static_cast<DLTensor*>(args[1].v_handle)->data);
+  for (int i = 0; i < 4; ++i)
+    y[i] = ((float*)(scale_const[0]->data))[0] * x[i] + ((float*)(scale_const[1]->data))[i];
+  return 0;
+}
+int scale_init_wrapper_(tvm::runtime::Array<tvm::runtime::NDArray> arr) {
+  scale_const = arr;
+  return 0;
+}
+extern "C" {
+TVM_DLL_EXPORT_TYPED_FUNC(__init_scale, scale_init_wrapper_);
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
+def test_an_array_that_c_plus_plus_keeps(tmp_path: Path, mapped: Callable[[Path], bool]) -> None:
+    """What TVM's C code generator writes for constants; it does not keep the library open."""
+    (tmp_path / "scale.cc").write_text(CCOMPILER)
+    loader = mblob.const_loader_module(CONSTANTS, {"scale": ["factor", "bias"]})
+    loader.import_module(mblob.csource_module(tmp_path / "scale.cc", options=["-fno-gnu-unique"]))
+    # Unique symbols of C++ keep a library in memory for good.
+    mblob.export_library(loader, tmp_path / "s.so", cc="g++")
+    for _ in range(2):
+        mod = mblob.load_module(tmp_path / "s.so")
+        x, y = np.arange(4, dtype="float32"), np.zeros(4, "float32")
+        mod["scale"](x, y)
+        np.testing.assert_array_equal(y, 3 * x + BIAS)
+        del mod
+        gc.collect()
+        assert not mapped(tmp_path / "s.so")
+
+
+def test_arrays_outlive_the_library(tree_library: Callable[..., Path], tmp_path: Path) -> None:
+    entries = [("const_loader", payloads.const_loader(CONSTANTS, {"g": ["bias"]})), ("my_json", b""), ("library", None)]
+    path = tree_library(tmp_path / "j.so", entries, [[1, 2], [], []])
+    kept: list[Any] = []
+
+    def load(_: memoryview, ctx: Any) -> mblob.Module:
+        return mblob.Module(ctx.type_key, functions={"g": lambda: 0, "__init_g": kept.extend})
+
+    mblob.load_module(path, loaders={"my_json": load})["g"]()
+    gc.collect()
+    assert len(kept) == 1
+    np.testing.assert_array_equal(kept[0].numpy(), BIAS)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,15 @@ def device(toy_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[mblob.De
     yield mblob.device("ext_dev", 1)
 
 
+def test_the_plug_in_names_its_devices(device: mblob.Device) -> None:
+    assert (mblob.device("toy"), mblob.device("toy:1"), mblob.device("toy", 1)) == (
+        mblob.device("ext_dev"), device, device,
+    )  # fmt: skip
+    for name in ("to", "toy\0", "", "toyy:1"):
+        with pytest.raises(ValueError, match=r"is not known; expected one of .*, or the name of a plug-in's devices"):
+            mblob.device(name)
+
+
 def test_an_array_goes_to_the_device_and_back(device: mblob.Device) -> None:
     values = np.arange(6, dtype="float32").reshape(2, 3)
     tensor = mblob.array(values, device)
@@ -181,3 +190,26 @@ def test_a_graph_for_a_device_that_is_not_there_is_refused(split: mblob.Module) 
         mblob.graph_executor.create(split_graph([1, 12, 12, 1, 1]), split, [CPU, mblob.device("ext_dev", 7)])
     with pytest.raises(mblob.IncompatibleError, match=r"vulkan"):
         mblob.graph_executor.create(split_graph([1, 7, 7, 1, 1]), split, [CPU, mblob.device("vulkan")])
+
+
+def test_a_device_that_is_lost_tells_which_value_was_copied(
+    split: mblob.Module, device: mblob.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = split_graph([12, 12, 12, 1, 1])
+    graph = mblob.graph_executor.create(text, split, [device, CPU])
+    factory = mblob.graph_executor_factory(text, {"data": np.ones(1, "float32")})
+    host = mblob.csource_module(
+        "void twice(const float *x, float *y) { *y = 2 * *x; }", functions=["void twice(const float *x, float *y)"]
+    )
+    host.import_module(mblob.blob_module("toy_key", b"12345"))
+    factory.import_module(host)
+    factory.export_library(tmp_path / "model.so")
+    model = mblob.load_module(tmp_path / "model.so")
+    with monkeypatch.context() as lost:
+        lost.setenv("TOY_LOST", "1")
+        with pytest.raises(mblob.KernelError, match=r"input 'data'.*: toy: the device is lost"):
+            graph.set_input("data", np.ones(1, "float32"))
+        with pytest.raises(mblob.KernelError, match=r"graph: parameter 'data': toy: the device is lost"):
+            model["default"](device, CPU)
+    graph.set_input("data", np.full(1, 3, "float32"))
+    assert graph.get_input("data").numpy().tolist() == [3]

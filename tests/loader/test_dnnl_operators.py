@@ -10,7 +10,7 @@ import pytest
 
 import mblob
 from tests.loader import dnnl_graphs as ref
-from tests.loader.dnnl_graphs import Graph, arrange, floats
+from tests.loader.dnnl_graphs import CONVOLUTION, Graph, arrange, floats
 
 CASES = ref.Cases()
 
@@ -273,15 +273,7 @@ def quantized(symbol: str, kind: str, *, per_channel: bool, total: bool, out: st
     limits = np.iinfo(out)
     y = np.clip(np.rint(y + 3), limits.min, limits.max).astype(out)
     if kind == "conv2d":
-        attrs |= {
-            "strides": [1, 1],
-            "padding": [1, 1, 1, 1],
-            "dilation": [1, 1],
-            "groups": 1,
-            "data_layout": "NCHW",
-            "kernel_layout": "OIHW",
-            "out_layout": "",
-        }
+        attrs |= CONVOLUTION
     entry = g.kernel(f"dnnl.qnn.{kind}", inputs, y.shape, dtype=out, out_dtype="int32", **attrs)
     g.atol = 1.01 / max(1.0, float(abs(y.astype("int64")).max()))
     CASES.add(g.result(entry, y))

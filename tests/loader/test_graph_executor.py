@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -361,3 +362,60 @@ def test_a_value_too_large_for_any_machine_is_named(library: Path) -> None:
     lying["attrs"]["shape"][1][5] = [2**46]
     with pytest.raises(MemoryError, match=r"memory of .*'scaled'.*: out of memory: 281474976710656 bytes"):
         graph_executor.create(lying, mblob.load_module(library).imported_modules[0])
+
+
+def test_numbers_of_threads_that_are_none(model: Any) -> None:
+    for threads in (-1, 2**31, 2**40):
+        with pytest.raises(ValueError, match=f"run: {threads} threads, expected 0 to 2147483647"):
+            model.run(parallel=threads)
+
+
+# -- types that numpy does not have -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "other", "given"),
+    [
+        ("e4m3_float8", "float8_e4m3fn", ml_dtypes.float8_e4m3fn),
+        ("e5m2_float8", "float8_e5m2", ml_dtypes.float8_e5m2),
+        ("float8_e4m3fn", "e4m3_float8", ml_dtypes.float8_e4m3fn),
+        ("float8_e8m0fnu", "float8_e8m0fnu", ml_dtypes.float8_e8m0fnu),
+    ],
+)
+def test_small_floats_go_in_and_out(tmp_path: Path, dtype: str, other: str, given: Any) -> None:
+    text = graph()
+    text["nodes"] = [{"op": "null", "name": "x", "inputs": []}, operator("same", "copy6", 0)]
+    text |= {"arg_nodes": [0], "heads": [[1, 0, 0]], "node_row_ptr": [0, 1, 2]}
+    text["attrs"] = {
+        "dltype": ["list_str", [dtype] * 2],
+        "storage_id": ["list_int", [0, 1]],
+        "shape": ["list_shape", [[2, 3]] * 2],
+    }
+    source = (
+        "#include <tvm/runtime/c_runtime_api.h>\n#include <string.h>\n"
+        "int copy6(TVMValue *a, int *c, int n, TVMValue *r, int *rc, void *x) {\n"
+        "  const DLTensor *from = a[0].v_handle, *to = a[1].v_handle;\n"
+        "  (void)c; (void)n; (void)r; (void)rc; (void)x;\n"
+        "  memcpy(to->data, from->data, 6);\n  return memcmp(&from->dtype, &to->dtype, 4);\n}\n"
+    )
+    mblob.csource_module(source).export_library(tmp_path / "k.so")
+    model = graph_executor.create(json.dumps(text), mblob.load_module(tmp_path / "k.so"), mblob.cpu(0))
+    x = np.array([[0.5, 1, 2], [4, 8, 0.25]]).astype(given)
+    own = mblob.array(x).view(other)  # aligned, and of the other name
+    for value in (x, x.view("uint8"), mblob.array(x), own):
+        model.set_input("x", np.zeros((2, 3), "uint8"))
+        model.run(x=value)
+        found = model.get_output(0)
+        assert (found.dtype, found.numpy().dtype) == (dtype, x.dtype)
+        assert found.numpy().tobytes() == found.view("uint8").numpy().tobytes() == x.tobytes()
+    model.set_input_zero_copy("x", own)
+    out = np.zeros((2, 3), "uint8")
+    model.run()
+    model.get_output(0, out)
+    assert out.tobytes() == x.tobytes()
+    assert mblob.empty((2, 3), dtype).copyfrom(out).numpy().tobytes() == x.tobytes()
+    assert mblob.from_dlpack(model.get_output(0)).dtype in (other, dtype)
+    for wrong in (np.ones((2, 3), bool), np.ones((2, 3), "int8")):
+        with pytest.raises(ValueError, match=f"input 'x': expected {dtype}, found {wrong.dtype}"):
+            model.set_input("x", wrong)
+

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import mblob
 from loader import _call
 from loader.runtime import address_of, ffi, lib
+from tests.packager.plugins import plugin
 
 ENTRIES = [("library", None), ("test_key", b"payload")]
 IMPORTS = [[1], []]
@@ -259,21 +261,73 @@ def test_data_opens_without_a_loader(tree_library: Callable[..., Path], tmp_path
         lib["value"]
 
 
-def test_an_installed_distribution_offers_a_loader(
-    tree_library: Callable[..., Path], tmp_path: Path, monkeypatch: Any
-) -> None:
-    site = tmp_path / "site"
+def distribution(folder: Path, type_key: str, functions: str) -> Path:
+    """A folder of installed packages with one that offers a loader, whose modules have these functions."""
+    site = folder / "site"
     info = site / "offers-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offers\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[mblob.loaders]\ntest_offered = offers:load\n")
+    (info / "entry_points.txt").write_text(f"[mblob.loaders]\n{type_key} = offers:load\n")
     (site / "offers.py").write_text(
-        "import mblob\ndef load(payload, ctx):\n"
-        "    return mblob.Module(ctx.type_key, functions={'value': lambda: 'offered'})\n"
+        f"import mblob\ndef load(payload, ctx):\n    return mblob.Module(ctx.type_key, functions={functions})\n"
     )
+    return site
+
+
+def test_an_installed_distribution_offers_a_loader(
+    tree_library: Callable[..., Path], tmp_path: Path, monkeypatch: Any
+) -> None:
+    site = distribution(tmp_path, "test_offered", "{'value': lambda: 'offered'}")
     monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
     path = tree_library(tmp_path / "lib.so", [("library", None), ("test_offered", b"")], IMPORTS)
     assert mblob.load_module(path)["value"]() == "offered"
+
+
+OFFERS = """
+import mblob, sys
+def go(name):
+    return mblob.load_module(name).imported_modules[0]
+held = mblob.load_module("carries.so")
+for name in ("carries.so", "plain.so", "carries.so", "plain.so"):
+    print(go(name).get_function("size")(), end=" ")
+    print(mblob.load_module(name)["ask"](), end=" ")
+print(held.imported_modules[0]["size"]())
+import os
+os.environ["MBLOB_PLUGIN_PATH"] = sys.argv[1]
+print(go("plain.so")["size"](), go("carries.so")["size"]())
+mblob.register_loader("toy_key", lambda payload, ctx: mblob.Module("toy_key", functions={"size": lambda: 300}))
+print(go("plain.so")["size"](), go("carries.so")["size"]())
+"""
+ASKS = """
+#include <tvm/runtime/c_backend_api.h>
+#include <tvm/runtime/c_runtime_api.h>
+extern void *__tvm_module_ctx;
+void *__tvm_module_ctx = NULL;
+int ask(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
+  TVMFunctionHandle size;
+  if (TVMBackendGetFuncFromEnv(__tvm_module_ctx, "size", &size)) return -1;
+  return TVMFuncCall(size, args, codes, 0, ret, ret_code);
+}
+"""
+
+
+def test_installed_distributions_come_last(
+    tmp_path: Path, cc: Callable[..., Path], root: Path, monkeypatch: Any
+) -> None:
+    """Behind what a library carries and what is on the path, whatever was opened before; kernels find the same."""
+    site = distribution(tmp_path, "toy_key", "{'size': lambda: 100 + len(payload)}")
+    plug_in = plugin(after_size=" + 200")
+    flags = (f"-I{root / 'csrc/include'}", "-DMBLOB_HOST", "-fvisibility=hidden")
+    on_path = cc(plug_in, tmp_path / "path.so", *flags)
+    for name, carry in (("carries.so", [mblob.csource_module(plugin())]), ("plain.so", [])):
+        host = mblob.csource_module(ASKS)
+        host.import_module(mblob.blob_module("toy_key", b"abc", data=False))
+        host.export_library(tmp_path / name, carry=carry)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.delenv("MBLOB_PLUGIN_PATH", raising=False)
+    line = [sys.executable, "-c", OFFERS, str(on_path)]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["3 3 103 103 3 3 103 103 3", "203 3", "300 300"]
 
 
 def test_each_opening_uses_its_own_loader(library: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ def load(payload: memoryview, ctx: Any) -> mblob.Module:
     names = [bytes(cursor.string("name")).decode() for _ in range(cursor.count("names", 8))]
     constants: dict[str, Any] = {}
 
-    def init(*arrays: Any) -> int:
+    def init(arrays: Sequence[Any]) -> int:
         constants.update(zip(names, (a.numpy().copy() for a in arrays)))
         assert len(arrays) == len(names)
         return 0

@@ -150,7 +150,7 @@ def interpreter(log: list[str] | None = None) -> Callable[[memoryview, Any], mbl
         graph = json.loads(bytes(payload))
         constants: list[Any] = []
 
-        def init(*arrays: Any) -> int:
+        def init(arrays: Sequence[Any]) -> int:
             constants[:] = [a.numpy().copy() for a in arrays]
             return 0
 

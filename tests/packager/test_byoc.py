@@ -13,6 +13,7 @@ import pytest
 import mblob
 from mblob import byoc
 from packager.byoc.build import as_records
+from packager.errors import BuildError
 from tests.packager import graphs
 from tests.packager.graphs import Builder, run_model, takes
 from tests.packager.partitions import GENERATORS, array, check, check_storage, names, regions_of
@@ -143,6 +144,21 @@ def test_a_result_twice_and_an_input_as_result(tmp_path: Path) -> None:
     graph = b.json(y, x, y)
     module = mblob.partition_graph(graph, None, None, {"one": takes("turn")}, codegens=GENERATORS)
     check(graph, module, tmp_path / "x.so", {"x": array(4)})
+
+
+def test_what_stays_with_the_graph_needs_a_host() -> None:
+    """Also what a predicate takes, if nothing uses its result."""
+    b = Builder()
+    x = b.input("x")
+    b.call("mix", x, x)
+    graph = b.json(b.call("turn", x))
+    with pytest.raises(BuildError, match=r"host is None, and node '\w+' stays .* the module that has mix"):
+        mblob.partition_graph(graph, None, None, {"one": takes("mix", "turn")}, codegens=GENERATORS)
+    b = Builder()
+    x = b.input("x")
+    graph = b.json(b.call("add", x, x))
+    with pytest.raises(BuildError, match=r"host is None, and node '\w+' .* the module that has add"):
+        mblob.partition_graph(graph, None, None, {"one": takes("turn")}, codegens=GENERATORS)
 
 
 def test_nobody_takes_anything(host: Callable[[], mblob.Module], tmp_path: Path) -> None:

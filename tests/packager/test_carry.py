@@ -108,8 +108,7 @@ def test_cxx(require: Callable[[str], str], vadd: mblob.Module, tmp_path: Path, 
     source = write(tmp_path / "toy.cc", text)
     flags = ("-Wno-pedantic", "-std=c++17")
     for carried in (source, compiled(source, root, *flags, compiler="g++")):
-        options = "-lstdc++" if carried.suffix == ".o" else None
-        vadd.export_library(tmp_path / "x.so", carry=[carried], options=options)
+        vadd.export_library(tmp_path / "x.so", carry=[carried])
         assert SYMBOL in exported(tmp_path / "x.so")
         PackedLibrary(tmp_path / "x.so")
 

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import mblob
 from mblob.elf import ElfFile
 from mblob.errors import ToolchainError
 from mblob.sink import STEP
-from packager import early, elf_patch, grow
+from packager import blob_file, early, elf_patch, grow
 from packager.file_sink import PAGE, FileSink
 from packager.progress import listening
 
@@ -288,6 +289,29 @@ def test_a_linker_that_cannot_grow_gets_the_blob_anew(
     assert payload_of(tmp_path / "x.so") == DATA
 
 
+def test_a_copy_starts_before_what_compiles_and_links_is_there(tmp_path: Path) -> None:
+    """In `mblob-pack build`, whose start is a part of what packing costs."""
+    (tmp_path / "k.c").write_text("int f(int x) { return x; }\n")
+    (tmp_path / "p").write_bytes(DATA)
+    program = """if True:
+        import sys
+        from mblob.cli.main import main
+        from packager import early
+        early.WORTH, started = 0, early.EarlyBlob.__init__
+        def starting(*args):
+            print(*sys.modules)
+            started(*args)
+        early.EarlyBlob.__init__ = starting
+        main(sys.argv[1:])"""
+    words = ["build", "--kernel", "k.c", "--function", "int f(int x)", "--blob", "raw=p", "-o", "x.so"]
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    there = set(done.stdout.split())
+    assert "packager.early" in there
+    assert not {"packager.link", "packager.processes", "pycparser", "elftools", "subprocess", "hashlib"} & there
+    assert payload_of(tmp_path / "x.so") == DATA
+
+
 @pytest.mark.parametrize("what", ["compile", "payload"])
 def test_a_failure_beside_an_early_blob(tmp_path: Path, always: list[str], what: str) -> None:
     (tmp_path / "x.so").write_bytes(b"old")
@@ -344,7 +368,7 @@ def test_a_byte_of_the_payload_changes_the_build_id(tmp_path: Path, at: int, dig
 def test_of_a_large_blob_without_digests_a_changed_mib_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elf_patch, "WHOLE", 1 << 20)
+    monkeypatch.setattr(blob_file, "WHOLE", 1 << 20)
     size, found = 6 << 20, set()
     for at in (None, 0, 1_500_000, 3 << 20, size - (1 << 20)):
         data = bytearray(size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -52,6 +53,17 @@ def test_an_output_that_is_an_input_is_refused(tmp_path: Path, kind: str, link: 
     with pytest.raises(BuildError, match=r"the output is also .*in\.so.*name another output"):
         root.export_library(output, **kwargs)
     assert path.read_bytes() == before
+
+
+def test_an_output_that_is_a_link_to_itself_is_refused(tmp_path: Path, vadd: mblob.Module) -> None:
+    loop = tmp_path / "loop.so"
+    loop.symlink_to("other.so")
+    (tmp_path / "other.so").symlink_to("loop.so")
+    with pytest.raises(OSError, match=r"Too many levels of symbolic links.*loop\.so") as caught:
+        vadd.export_library(loop)
+    assert caught.value.errno == errno.ELOOP
+    assert [str(p.readlink()) for p in (loop, tmp_path / "other.so")] == ["other.so", "loop.so"]
+    assert not list(tmp_path.glob(".loop*"))
 
 
 def test_an_output_that_is_the_manifest_is_refused(tmp_path: Path) -> None:

@@ -16,45 +16,54 @@ import pytest
 import mblob
 from packager import processes
 
+SCRIPT = textwrap.dedent(
+    """
+    import os, signal, sys, mblob
+    from packager import early
+    early.WORTH = 1
+    number, at, out, storm = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4] == "storm"
+    signal.signal(signal.SIGTERM, lambda n, f: sys.exit(128 + n))
+    seen = 0
+    def hook(event, args):
+        global seen
+        if event in ("os.mkdir", "os.rename", "os.chmod", "os.remove", "shutil.rmtree", "subprocess.Popen") or (
+            event == "open" and isinstance(args[0], str) and out in args[0]
+        ):
+            seen += 1
+            if seen == at or (storm and seen > at):
+                os.kill(os.getpid(), number)
+        elif storm and seen >= at and event in ("os.rmdir", "os.scandir", "os.listdir"):
+            os.kill(os.getpid(), number)
+    root = mblob.csource_module("int f;")
+    root.import_module(mblob.blob_module("raw", bytes(3000000)))
+    import packager.export, packager.link
+    sys.addaudithook(hook)
+    try:
+        root.export_library(out + "/x.so")
+    finally:
+        print(seen)
+    """
+)
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_at_every_step_leaves_nothing(tmp_path: Path, root: Path, number: signal.Signals) -> None:
-    """The signal comes at each call that makes, moves or removes a file: one build for each, or for every fourth."""
+
+@pytest.mark.parametrize(
+    ("number", "stride", "more"),
+    [(signal.SIGINT, 1, "alone"), (signal.SIGTERM, 4, "alone"), (signal.SIGINT, 3, "storm")],
+)
+def test_a_signal_at_every_step_leaves_nothing(
+    tmp_path: Path, root: Path, number: signal.Signals, stride: int, more: str
+) -> None:
+    """The signal comes at each call that makes, moves or removes a file: one build for each, or for every few. It
+    comes alone, or with others at all such calls from there on, those of the clean-up too."""
     (tmp_path / "out").mkdir()
     (tmp_path / "tmp").mkdir()
-    script = textwrap.dedent(
-        """
-        import os, signal, sys, mblob
-        from packager import early
-        early.WORTH = 1
-        number, at, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-        signal.signal(signal.SIGTERM, lambda n, f: sys.exit(128 + n))
-        seen = 0
-        def hook(event, args):
-            global seen
-            if event in ("os.mkdir", "os.rename", "os.chmod", "os.remove", "shutil.rmtree", "subprocess.Popen") or (
-                event == "open" and isinstance(args[0], str) and out in args[0]
-            ):
-                seen += 1
-                if seen == at:
-                    os.kill(os.getpid(), number)
-        root = mblob.csource_module("int f;")
-        root.import_module(mblob.blob_module("raw", bytes(3000000)))
-        import packager.export, packager.link
-        sys.addaudithook(hook)
-        try:
-            root.export_library(out + "/x.so")
-        finally:
-            print(seen)
-        """
-    )
     environment = {**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(tmp_path / "tmp")}
     outcomes = []
     at = 1
     while True:
         (tmp_path / "out" / "x.so").write_bytes(b"old")
         done = subprocess.run(
-            [sys.executable, "-c", script, str(int(number)), str(at), str(tmp_path / "out")],
+            [sys.executable, "-c", SCRIPT, str(int(number)), str(at), str(tmp_path / "out"), more],
             env=environment, capture_output=True, text=True,
         )  # fmt: skip
         assert [p.name for p in (tmp_path / "out").iterdir()] == ["x.so"], (at, done.stderr)
@@ -62,12 +71,50 @@ def test_a_signal_at_every_step_leaves_nothing(tmp_path: Path, root: Path, numbe
         outcomes.append((tmp_path / "out" / "x.so").read_bytes() == b"old")
         if done.returncode == 0:
             break
-        at += 1 if number == signal.SIGINT else 4
+        at += stride
     assert outcomes[0]
     assert not outcomes[-1]
     assert at > 10
     with mblob.open(tmp_path / "out" / "x.so") as lib:
         lib.verify("full")
+
+
+def test_signals_that_waited_are_delivered_behind_the_block() -> None:
+    script = textwrap.dedent(
+        """
+        import os, signal
+        from mblob.interrupts import Patience, at_the_end
+        said = []
+        signal.signal(signal.SIGTERM, lambda n, f: said.append("TERM"))
+        try:
+            with Patience():
+                at_the_end(lambda: (os.kill(os.getpid(), signal.SIGTERM), said.append("first")))
+                at_the_end(lambda: (os.kill(os.getpid(), signal.SIGINT), said.append("second")))
+        except KeyboardInterrupt:
+            said.append("INT")
+        assert said == ["second", "first", "INT"], said
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        try:
+            with Patience():
+                os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            said.append("INT")
+        class Dropped:
+            def __del__(self):
+                os.kill(os.getpid(), signal.SIGINT)
+        import sys
+        sys.unraisablehook = lambda what: said.append("lost")
+        try:
+            with Patience():
+                Dropped()  # Python drops what is raised there
+                os.kill(os.getpid(), signal.SIGINT)
+                said.append("not reached")
+        except KeyboardInterrupt:
+            said.append("INT")
+        assert said[3:] == ["INT", "lost", "INT"], said
+        """
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_a_file_that_an_ended_compiler_still_writes_goes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,3 +156,21 @@ def test_what_a_compiler_started_ends_with_it(tmp_path: Path, processes_with: Ca
     finally:
         subprocess.Popen.communicate = real  # type: ignore[method-assign]
     assert processes_with(str(mark)) == []
+
+
+def test_a_thread_that_hangs_does_not_keep_a_process_that_is_to_end(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import os, signal, sys, threading
+        from pathlib import Path
+        from packager import processes
+        processes._PATIENCE = 0.01
+        signal.signal(signal.SIGTERM, lambda n, f: sys.exit(128 + n))
+        def hangs(running, job, cwd):
+            os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait()
+        processes.run_all([processes.Job("a", ("true",))], Path(sys.argv[1]), runner=hangs)
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=120)
+    assert done.returncode == 128 + signal.SIGTERM

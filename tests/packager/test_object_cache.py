@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import mblob
-from packager import compile_key, object_cache
+from packager import compile_key, object_cache, toolchain
 from packager.errors import BuildError
 
 KERNEL = "#include <stdint.h>\nint f(int x) { return x + 1; }\n"
@@ -33,7 +33,8 @@ class Tool:
         self.path = folder / f"counted-{real}"
         for path, name in ((self.path, real), (folder / f"counted-{cxx_of(real)}", cxx_of(real))):
             path.write_text(
-                f'#!/bin/sh\nfor a in "$@"; do [ "$a" = -c ] && echo "$*" >> {self.log}; done\nexec {name} "$@"\n'
+                f'#!/bin/sh\n[ "$1" = -### ] && exec {name} "$@"  # only a question\n'
+                f'for a in "$@"; do [ "$a" = -c ] && echo "$*" >> {self.log}; done\nexec {name} "$@"\n'
             )
             path.chmod(0o755)
 
@@ -123,6 +124,85 @@ def test_another_compiler_of_the_same_name_compiles(tmp_path: Path, tool: Tool, 
     assert tool.compiles(export(tool, tmp_path / "o.so")) > 0
 
 
+@pytest.fixture
+def gnu(tmp_path: Path, folder: Path) -> Tool:
+    if not shutil.which("gcc"):
+        pytest.skip("needs gcc, which runs an assembler of its own choice")
+    (tmp_path / "bin").mkdir()
+    return Tool(tmp_path / "bin", "gcc")
+
+
+def assembler(path: Path) -> Path:
+    """A copy of the machine's own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(os.path.realpath(str(shutil.which("as"))), path)
+    return path
+
+
+def test_another_assembler_in_a_folder_of_the_options_compiles(tmp_path: Path, gnu: Tool) -> None:
+    own = assembler(tmp_path / "b" / "as")
+    make = export(gnu, tmp_path / "o.so", options=[f"-B{own.parent}"])
+    make()
+    assert gnu.compiles(make) == 0
+    with own.open("ab") as file:
+        file.write(b"newer")
+    assert gnu.compiles(make) == 1
+
+
+def test_an_assembler_that_is_a_script_may_do_anything(tmp_path: Path, gnu: Tool) -> None:
+    own = tmp_path / "b" / "as"
+    own.parent.mkdir()
+    own.write_text(f'#!/bin/sh\nexec {shutil.which("as")} "$@"\n')
+    own.chmod(0o755)
+    make = export(gnu, tmp_path / "o.so", options=[f"-B{own.parent}"])
+    make()
+    assert gnu.compiles(make) == 1
+
+
+@pytest.mark.parametrize("name", ["PATH", "COMPILER_PATH"])
+def test_another_assembler_of_the_environment_compiles(
+    tmp_path: Path, gnu: Tool, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    own = assembler(tmp_path / "elsewhere" / "as")
+    make = export(gnu, tmp_path / "o.so")
+    make()
+    assert gnu.compiles(make) == 0
+    monkeypatch.setenv(name, f"{own.parent}{os.pathsep}{os.environ['PATH']}" if name == "PATH" else str(own.parent))
+    assert gnu.compiles(make) > 0
+    assert gnu.compiles(make) == 0
+
+
+def test_another_compiler_on_the_path_is_asked_anew(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triples = []
+    for triple in ("aarch64-one-linux-gnu", "s390x-two-linux-gnu"):
+        compiler = tmp_path / triple / "cc"
+        compiler.parent.mkdir()
+        compiler.write_text(f"#!/bin/sh\necho {triple}\n")
+        compiler.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{compiler.parent}:/bin:/usr/bin")
+        triples.append(toolchain.find("cc").triple)
+    assert triples == ["aarch64-one-linux-gnu", "s390x-two-linux-gnu"]
+
+
+def test_a_file_that_an_option_names_counts(tmp_path: Path, folder: Path) -> None:
+    """A list of what a sanitizer leaves alone, which no preprocessor reads."""
+    if not shutil.which("clang"):
+        pytest.skip("needs clang")
+    (tmp_path / "bin").mkdir()
+    tool = Tool(tmp_path / "bin", "clang")
+    ignored = tmp_path / "ignored"
+    ignored.write_text("fun:nobody\n")
+    (tmp_path / "f.c").write_text(KERNEL)
+    options = ["-fsanitize=signed-integer-overflow", "-fsanitize-trap=all", f"-fsanitize-ignorelist={ignored}"]
+    make = export(tool, tmp_path / "o.so", tmp_path / "f.c", options=options)
+    make()
+    assert tool.compiles(make) == 0
+    ignored.write_text("fun:f\n#\n")
+    assert tool.compiles(make) > 0  # what we generate gets such options too
+
+
 TEXT_HAS_MORE = {
     "the time": "const char *t(void) { return __TIME__; }",
     "the date": "const char *t(void) { return __DATE__; }",
@@ -133,6 +213,16 @@ TEXT_HAS_MORE = {
     "assembler that is included": '__asm__(".include \\"@\\"");',
     "incbin by a macro of the assembler": (
         '__asm__(".pushsection .rodata\\n.macro m a\\n.inc\\\\a \\"@\\"\\n.endm\\nm bin\\n.popsection");'
+    ),
+    "incbin in the name of a section": (
+        '__attribute__((section(".rodata,\\"a\\"\\nZK: .incbin \\"@\\"\\n#"))) const char J = 0;'
+    ),
+    "incbin in the name of a section, in pieces": (
+        '__attribute__((section(".rodata,\\"a\\"\\nZK: .inc" "\\142in \\"@\\"\\n#"))) const char J = 0;'
+    ),
+    "incbin by an operand": (
+        "static char bin;\n"
+        'void g(void) { __asm__(".pushsection .rodata\\n.inc%c0 \\"@\\"\\n.popsection" :: "i"(&bin)); }'
     ),
     "machine options in the text": '#pragma GCC optimize("O1")\nint g(void) { return 1; }',
 }
@@ -169,6 +259,22 @@ def test_options_that_write_or_hide_more_are_always_compiled(
     make = export(tool, tmp_path / "o.so", options=[options])
     make()
     assert tool.compiles(make) > 0
+
+
+def test_files_with_options_are_always_read(tmp_path: Path, gnu: Tool) -> None:
+    specs = tmp_path / "s.specs"
+    specs.write_text("*asm:\n+ --defsym K=1\n\n")
+    make = export(gnu, tmp_path / "o.so", options=[f"-specs={specs}"])
+    make()
+    specs.write_text("*asm:\n+ --defsym K=2\n\n")
+    assert gnu.compiles(make) > 0
+
+
+def test_a_compiler_that_does_not_tell_what_it_runs_always_compiles(tmp_path: Path, gnu: Tool) -> None:
+    gnu.path.write_text(gnu.path.read_text().replace("sh\n", 'sh\n[ "$1" = -### ] && exit 1\n', 1))
+    make = export(gnu, tmp_path / "o.so")
+    make()
+    assert gnu.compiles(make) > 0
 
 
 def test_errors_are_those_of_the_source(tmp_path: Path, tool: Tool, folder: Path) -> None:
@@ -219,6 +325,18 @@ def test_damaged_objects_are_compiled_again(tmp_path: Path, folder: Path, harm: 
     assert (tmp_path / "o.so").read_bytes() == good
     if all(p.is_file() for p in objects(folder)):
         export(tool, tmp_path / "o.so")()
+    assert (tmp_path / "o.so").read_bytes() == good
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda p: p.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, folder: Path, make: Callable[[Path], object]) -> None:
+    tool = Tool(tmp_path, "cc")
+    export(tool, tmp_path / "o.so")()
+    good = (tmp_path / "o.so").read_bytes()
+    for path in objects(folder):
+        path.unlink()
+        make(path)
+    assert tool.compiles(export(tool, tmp_path / "o.so")) > 0
     assert (tmp_path / "o.so").read_bytes() == good
 
 
@@ -353,6 +471,19 @@ PRAGMA = b'#pragma GCC target ("avx2")\n'
         (b'__asm__(R"(.incbin "x")");\n', True),
         (b'__asm__("nop" R"(.incbin "x")");\n', True),
         (b'__asm__(".inc"\n# 3 "a.c"\n"bin \\"x\\"");\n', True),
+        (b'extern int z __asm__("x\\n.in\\143bin \\"k\\"");\n', True),
+        (b'#ident "x\\n\\056include \\"k\\""\n', True),
+        (b'u8".inc" u8R"a(bin)a"', True),
+        (b"""int a = 1'0; char s[] = ".inc" "bin"; char c = 'c';""", True),
+        (b'asm(".inc{bin|x} \\"k\\"");', True),
+        (b'asm("{x|.inc}bin \\"k\\"");', True),
+        (b'asm("mov %c0bin, %1" :: "i"(&z));', True),
+        (b'asm("%c[a]%c[b]" :: "i"(&z));', True),
+        (b'asm(words);', True),
+        (b'asm("mov %10, %1\\n.Lend%=: add %0.4s, %1.4s" : : );', False),
+        (b'asm("mov.b64 {%0,%1}, %2;" : );', False),
+        (b'asm("vaddps %1, %2, %0 %{%3%}; movl %%eax, %1" : );', False),
+        (b'puts("a macro\\n"); puts("\\x1b[31m\\0"); c = \'"\';', False),
     ],
 )
 def test_what_a_text_depends_on(text: bytes, more: bool) -> None:

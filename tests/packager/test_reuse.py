@@ -250,3 +250,35 @@ def test_who_has_the_old_file_mapped_keeps_it(tmp_path: Path, sharing: FileSyste
     overwrite(files[0], 77, b"changed")
     pack(tmp_path / "o.so", files)
     assert [bytes(m.payload) for m in held.imported_modules] == seen
+
+
+def test_swap_shares_what_stays(tmp_path: Path, sharing: FileSystem) -> None:
+    """With the library it changes, whether that is replaced or not."""
+    pack(tmp_path / "a.so", payloads(tmp_path))
+    sharing.shared = []
+    new = random.Random(9).randbytes(SIZE)
+    mblob.swap(tmp_path / "a.so", {"k1": new}, tmp_path / "b.so")
+    assert sharing.total > 2 * SIZE - 6 * BLOCK
+    mblob.verify(tmp_path / "b.so")
+    mblob.swap(tmp_path / "a.so", {"k1": new}, tmp_path / "c.so", reuse=False)
+    assert sharing.shared == []
+    assert (tmp_path / "b.so").read_bytes() == (tmp_path / "c.so").read_bytes()
+    mblob.swap(tmp_path / "a.so", {"k1": new})
+    assert sharing.total > 2 * SIZE - 6 * BLOCK
+    assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
+
+
+def test_a_library_that_changes_while_it_is_swapped_is_an_error(
+    tmp_path: Path, sharing: FileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack(tmp_path / "a.so", payloads(tmp_path))
+    before = reuse.SharingSink.finish
+
+    def finish(sink: reuse.SharingSink) -> None:
+        os.utime(tmp_path / "a.so", (1, 1))
+        before(sink)
+
+    monkeypatch.setattr(reuse.SharingSink, "finish", finish)
+    with pytest.raises(ChangedError, match=r"a\.so: somebody wrote to it"):
+        mblob.swap(tmp_path / "a.so", {"k1": b"new"}, tmp_path / "b.so")
+    assert not (tmp_path / "b.so").exists()

@@ -175,11 +175,11 @@ def test_what_is_no_library_says_so(tmp_path: Path) -> None:
 
 def test_a_view_outlives_the_library(library: Path) -> None:
     lib = Library(library)
-    data = lib._bytes()[:4]
+    data = lib.elf.data[:4]
     lib.close()
     assert data == b"\x7fELF"
     with pytest.raises(ValueError, match="closed"):
-        lib._bytes()
+        lib.blob_bytes()
 
 
 def test_a_library_cut_at_its_end_is_refused(library: Path, tmp_path: Path) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mblob
-from mblob import ffi_dialect
+from mblob import exported, ffi_dialect
 from mblob.errors import FormatError
 from mblob.ffi_grammar import GRAMMARS
 from mblob.grammar import decode_payload
@@ -59,13 +58,7 @@ def test_libraries_of_tvm_are_decoded(golden: Path, name: str, tree: Any, kernel
 
 def test_a_library_without_a_blob_has_its_functions(golden: Path) -> None:
     with mblob.open(golden / "ffi/ctx_llvm.so") as lib:
-        assert (lib.dialect, lib.functions) == (None, ["par", "usepacked"])
-
-
-@pytest.mark.parametrize("name", ["metal", "relax_c", "webgpu"])
-def test_they_are_not_loaded(golden: Path, name: str) -> None:
-    with pytest.raises(mblob.IncompatibleError, match=rf"{name}\.so: its modules are in the ffi dialect"):
-        mblob.load_module(golden / f"ffi/{name}.so")
+        assert (lib.blob, lib.dialect, lib.functions) == (None, "ffi", ["par", "usepacked"])
 
 
 def test_a_cuda_module_has_its_kernels_and_code() -> None:
@@ -92,43 +85,33 @@ def test_tvm_0_21_wrote_the_classic_stream() -> None:
     assert [(e.type_key, e.size) for e in found.entries] == [("library", 0), ("cuda", len(CUDA))]
 
 
-@pytest.mark.parametrize("symbol", ffi_dialect.SYMBOLS)
-def test_a_library_that_needs_nothing_is_not_opened_without_its_modules(
-    cc: Callable[..., Path], tmp_path: Path, symbol: str
-) -> None:
-    data = ",".join(map(str, blob(LIB, string("k") + string(b"x"))))
-    path = cc(f"const unsigned char {symbol}[] = {{{data}}};", tmp_path / "ffi.so")
-    with pytest.raises(mblob.IncompatibleError, match=rf"{symbol}\), which this version does not run"):
-        mblob.load_module(path)
-
-
 GOOD = (LIB, string("k") + string(b"x"))
 
 
-@pytest.mark.parametrize(
-    ("data", "code"),
-    [
-        (blob(*GOOD, indptr=(), child=()), "tree_empty"),
-        (blob(*GOOD, indptr=(0,), child=()), "tree_empty"),
-        (blob(*GOOD, indptr=(1, 1, 1)), "tree_rows"),
-        (blob(*GOOD, indptr=(0, 2, 1)), "tree_rows"),
-        (blob(*GOOD, indptr=(0, 1, 2)), "tree_rows"),
-        (blob(*GOOD, child=(2,)), "tree_child"),
-        (blob(*GOOD, child=(0,)), "tree_cycle"),
-        (blob(*GOOD, indptr=(0, 1, 2), child=(1, 0)), "tree_cycle"),
-        (blob(LIB, LIB), "two_libraries"),
-        (blob(LIB, string("") + string(b"x")), "key"),
-        (blob(LIB, string(b"\xff") + string(b"x")), "key"),
-        (blob(LIB), "truncated"),
-        (blob(LIB, string("k") + u64(5) + b"1234"), "truncated"),
-        (blob(*GOOD, indptr=tuple([0] * 99)), "truncated"),
-        (memoryview(u64(9) + u64(2**60)), "size"),
-        (memoryview(u64(8) + u64(2**60)), "truncated"),
-        (memoryview(b"12345678"), "truncated"),
-        (blob(LIB, string("cuda") + string(CUDA + b"x")), "payload"),
-        (blob(LIB, string("cuda") + string(CUDA[:-1])), "truncated"),
-    ],
-)
+BROKEN = [
+    (blob(*GOOD, indptr=(), child=()), "tree_empty"),
+    (blob(*GOOD, indptr=(0,), child=()), "tree_empty"),
+    (blob(*GOOD, indptr=(1, 1, 1)), "tree_rows"),
+    (blob(*GOOD, indptr=(0, 2, 1)), "tree_rows"),
+    (blob(*GOOD, indptr=(0, 1, 2)), "tree_rows"),
+    (blob(*GOOD, child=(2,)), "tree_child"),
+    (blob(*GOOD, child=(0,)), "tree_cycle"),
+    (blob(*GOOD, indptr=(0, 1, 2), child=(1, 0)), "tree_cycle"),
+    (blob(LIB, LIB), "two_libraries"),
+    (blob(LIB, string("") + string(b"x")), "key"),
+    (blob(LIB, string(b"\xff") + string(b"x")), "key"),
+    (blob(LIB), "truncated"),
+    (blob(LIB, string("k") + u64(5) + b"1234"), "truncated"),
+    (blob(*GOOD, indptr=tuple([0] * 99)), "truncated"),
+    (memoryview(u64(9) + u64(2**60)), "size"),
+    (memoryview(u64(8) + u64(2**60)), "truncated"),
+    (memoryview(b"12345678"), "truncated"),
+    (blob(LIB, string("cuda") + string(CUDA + b"x")), "payload"),
+    (blob(LIB, string("cuda") + string(CUDA[:-1])), "truncated"),
+]
+
+
+@pytest.mark.parametrize(("data", "code"), BROKEN)
 def test_broken_rules_are_told(data: memoryview, code: str) -> None:
     with pytest.raises(FormatError) as caught:
         ffi_dialect.read(data, level="full")
@@ -160,4 +143,10 @@ def test_inspect_lists_kernels(golden: Path) -> None:
             "launch_param_tags": ["blockIdx.x", "threadIdx.x"],
         }
     ]
-    assert report["diagnostics"][0]["code"] == "ffi_dialect"
+    assert [d["code"] for d in report["diagnostics"]] == ["interposable_blob", "no_runtime"]
+
+
+def test_reserved_names_are_those_that_mean_something() -> None:
+    names = {"add": "add", "__vmtir__main": "__vmtir__main", "_x": "_x", "": None}
+    names.update({name: None for name in ("_library_bin", "_library_ctx", "_metadata_add", "_doc_add", "_cubin_k_end")})
+    assert {name: exported.ffi_name("__tvm_ffi_" + name) for name in names} == names

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import mblob
+
 ROOT = Path(__file__).resolve().parents[2]
 HALVES = ("packager", "loader")
 
@@ -87,7 +89,39 @@ def test_the_command_line_imports_the_halves_only_when_a_verb_runs() -> None:
     assert guilty == []
 
 
-@pytest.mark.parametrize("statement", ["import mblob", "import mblob.cli.main", "import mblob; mblob.open"])
+VERBS = {
+    "inspect": ["inspect", "FILE"], "functions": ["inspect", "FILE", "--functions"], "verify": ["verify", "FILE"],
+    "verify against": ["verify", "FILE", "--against", "libc.so.6"], "diff": ["diff", "FILE", "FILE"],
+    "extract": ["extract", "FILE", "-o", "OUT"], "no library": ["inspect", "/etc/passwd"],
+}  # fmt: skip
+# Each takes a tenth of what Python itself needs to start, or more; small files are looked into without them.
+HEAVY = (
+    "dataclasses", "inspect", "ast", "hashlib", "difflib", "tarfile", "tempfile", "shutil", "bz2", "lzma", "secrets",
+    "random", "base64", "subprocess", "ctypes",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_looking_at_a_small_file_imports_little(verb: str, golden: Path, tmp_path: Path) -> None:
+    words = [{"FILE": str(golden / "dag.so"), "OUT": f"{tmp_path}/"}.get(w, w) for w in VERBS[verb]]
+    code = (
+        "import sys\nfrom mblob.cli.command_line import execute\nexecute(sys.argv[1].split('|'))\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    root = Path(mblob.__file__).parents[1]
+    done = subprocess.run(  # -S: what the environment itself imports does not count
+        [sys.executable, "-S", "-c", code, "|".join(words)], capture_output=True, text=True, cwd=root
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert "mblob.library" in loaded or verb == "no library"
+    assert sorted(loaded & set(HEAVY)) == []
+
+
+PARSER = "import mblob.cli.command_line; mblob.cli.command_line.make_parser()"  # with all verbs
+
+
+@pytest.mark.parametrize("statement", ["import mblob", "import mblob.cli.main", PARSER, "import mblob; mblob.open"])
 def test_looking_at_files_imports_no_compiler_driver_and_no_numpy(statement: str) -> None:
     code = f"import sys; {statement}; print(*(m for m in sys.modules if m.partition('.')[0] in sys.argv[1:]))"
     heavy = ["numpy", "packager", "loader", "elftools", "lief", "pycparser", "cffi"]

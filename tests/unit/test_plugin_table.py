@@ -59,7 +59,7 @@ def test_the_header_says_the_same(root: Path, tmp_path: Path) -> None:
     assert re.search(r"#define MBLOB_PLUGIN_ABI (\d+)", header)[1] == str(plugin_table.ABI)  # type: ignore[index]
     assert f'#define MBLOB_PLUGIN_SYMBOL "{plugin_table.SYMBOL_PREFIX}"' in header
     code = f"""#include <mblob/plugin.h>
-    _Static_assert(sizeof(mblob_plugin) == {plugin_table.table_size(64)}, "size");
+    _Static_assert(offsetof(mblob_plugin, convention) == {plugin_table.table_size(64)}, "size");
     _Static_assert(offsetof(mblob_plugin, start) == {plugin_table.HEAD_SIZE}, "head");
     _Static_assert(offsetof(mblob_plugin, type_keys) == 72 && offsetof(mblob_plugin, devices) == 264, "texts");"""
     (tmp_path / "size.c").write_text(code)

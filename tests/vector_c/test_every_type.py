@@ -20,6 +20,7 @@ GUARD = 0xA5
 # Everything is compiled without optimization, and what shows how optimizers take it with.
 SOME_TYPES = ("half", "float", "int8_t", "uint32_t")
 SOME_WIDTHS = (2, 3, 4, 8, 16)
+CONVERTED = ("half", "float", "double", "int8_t", "int32_t", "int64_t", "uint64_t")
 BUILDS = [
     pytest.param("gcc", "c", id="gcc"),
     pytest.param("clang", "c", id="clang"),
@@ -105,6 +106,25 @@ def test_optimized_it_is_the_same(tmp_path: Path, require: Require, compiler: st
     for scalar in SOME_TYPES:
         for n in SOME_WIDTHS:
             check(library, scalar, n)
+
+
+@pytest.mark.parametrize(("compiler", "fmt"), BUILDS)
+def test_what_was_converted_is_compared_and_chosen(tmp_path: Path, require: Require, compiler: str, fmt: str) -> None:
+    """With the options that are usual: optimizers fold these three, and gcc 12 failed where float became double."""
+    cases = [(a, b, n) for a in CONVERTED for b in CONVERTED for n in (2, 4, 8)]
+    text = "#include <stdint.h>\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n"
+    for a, b, n in cases:
+        text += (
+            f"void {a}_to_{b}{n}(const {a} *p, {b} *q) {{ {b}{n} v = ({b}{n})(*({a}{n}*)p);"
+            f" *({b}{n}*)q = (v > ({b}{n})(2)) ? v : ({b}{n})(2); }}\n"
+        )
+    module = mblob.csource_module(text + "#ifdef __cplusplus\n}\n#endif\n", fmt=fmt)
+    module.export_library(tmp_path / "x.so", cc=require(compiler))
+    library = ctypes.CDLL(str(tmp_path / "x.so"))
+    for a, b, n in cases:
+        given, found = np.arange(n).astype(DTYPES[a]), np.zeros(n, DTYPES[b])
+        getattr(library, f"{a}_to_{b}{n}")(ctypes.c_void_p(given.ctypes.data), ctypes.c_void_p(found.ctypes.data))
+        np.testing.assert_array_equal(found, np.maximum(np.arange(n), 2), err_msg=f"{a} to {b}, {n} lanes")
 
 
 SANITIZED = """

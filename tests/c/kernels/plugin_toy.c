@@ -119,6 +119,7 @@ static int toy_copy(const mblob_copy *c) {
   const char *from = address(c->from, c->from_device, c->from_offset, c->size);
   char *to = address(c->to, c->to_device, c->to_offset, c->size);
   if (!from || !to) return host->set_error(MBLOB_E_ARGUMENT, "toy: outside of the memory");
+  if (getenv("TOY_LOST")) return host->set_error(MBLOB_E_KERNEL, "toy: the device is lost");
   memmove(to, from, c->size);
   return MBLOB_OK;
 }

@@ -1,0 +1,140 @@
+"""A headless Chromium that tests talk to: the DevTools protocol over a pair of pipes, no port and no library."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+DEADLINE = 120  # seconds after which a browser that hangs is ended
+
+
+class Page:
+    """One page of a browser. Use it as a context manager.
+
+    Attributes:
+        problems: errors of scripts, refusals of the page's policy, and requests for anything but the page itself.
+    """
+
+    def __init__(self, chromium: str, profile: Path) -> None:
+        to_read, self._write = os.pipe()
+        self._read, to_write = os.pipe()
+        command = [
+            chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", "--force-color-profile=srgb",
+            "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank",
+        ]  # fmt: skip
+        # The protocol wants descriptors 3 and 4; the shell puts them there whatever numbers the pipes have.
+        script = f'exec timeout {DEADLINE} "$@" 3<&{to_read} 4>&{to_write}'
+        self._process = subprocess.Popen(
+            ["bash", "-c", script, "bash", *command],
+            pass_fds=(to_read, to_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        os.close(to_read)
+        os.close(to_write)
+        self._buffer = b""
+        self._number = 0
+        self._session: str | None = None
+        self.problems: list[str] = []
+        targets = self.send("Target.getTargets")["targetInfos"]
+        target = next(t["targetId"] for t in targets if t["type"] == "page")
+        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+
+    def __enter__(self) -> Page:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._write)
+        os.close(self._read)
+        self._process.terminate()
+        self._process.wait()
+
+    def _message(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            piece = os.read(self._read, 1 << 16)
+            if not piece:
+                raise RuntimeError(f"the browser has ended: {self.problems}")
+            self._buffer += piece
+        raw, _, self._buffer = self._buffer.partition(b"\0")
+        message: dict[str, Any] = json.loads(raw)
+        method, told = message.get("method"), message.get("params", {})
+        if method == "Runtime.exceptionThrown":
+            details = told["exceptionDetails"]
+            self.problems.append(details.get("exception", {}).get("description") or details["text"])
+        elif method == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
+            self.problems.append(told["entry"]["text"])
+        elif method == "Network.requestWillBeSent" and told["request"]["url"] != told["documentURL"]:
+            self.problems.append(f"request: {told['request']['url']}")
+        return message
+
+    def send(self, method: str, **params: Any) -> dict[str, Any]:
+        """Call a method of the protocol; its result."""
+        self._number += 1
+        command: dict[str, Any] = {"id": self._number, "method": method, "params": params}
+        if self._session:
+            command["sessionId"] = self._session
+        os.write(self._write, json.dumps(command).encode() + b"\0")
+        while True:
+            message = self._message()
+            if message.get("id") == self._number:
+                assert "error" not in message, message
+                result: dict[str, Any] = message["result"]
+                return result
+
+    def open(self, file: Path, *, width: int = 1280, height: int = 900, **media: str) -> None:
+        """Show a file.
+
+        Args:
+            width, height: of the window, in pixels.
+            media: `media="print"`, or features such as `prefers_color_scheme="dark"`.
+        """
+        features = [{"name": k.replace("_", "-"), "value": v} for k, v in media.items() if k != "media"]
+        self.send("Emulation.setEmulatedMedia", media=media.get("media", ""), features=features)
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.send("Page.navigate", url=file.resolve().as_uri())
+        self.until(f"location.href === {json.dumps(file.resolve().as_uri())} && document.readyState === 'complete'")
+
+    def until(self, expression: str) -> None:
+        """Wait for an expression to be true: events come later."""
+        while not self.value(f"Boolean({expression})"):
+            time.sleep(0.01)
+
+    def value(self, expression: str) -> Any:
+        """What an expression gives, as JSON."""
+        found = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    def press(self, *keys: str) -> None:
+        """Press keys, by the names that `KeyboardEvent.key` has."""
+        codes = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32, "ArrowDown": 40, "ArrowRight": 39, "End": 35, "Home": 36}
+        for key in keys:
+            text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+            event = {"key": key, "windowsVirtualKeyCode": codes.get(key, 0), "text": text}
+            self.send("Input.dispatchKeyEvent", type="keyDown", **event)
+            self.send("Input.dispatchKeyEvent", type="keyUp", **event)
+
+    def hover(self, selector: str) -> None:
+        """Bring an element into view and move the pointer over it."""
+        x, y = self.value(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            " e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();"
+            " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        )
+        self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def screenshot(self, file: Path, *, whole: bool = True) -> bytes:
+        """A PNG of the page (or of the window), also written to `file`."""
+        raw = base64.b64decode(self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"])
+        file.write_bytes(raw)
+        return raw
+
+    def pdf(self) -> bytes:
+        """The page as it is printed."""
+        return base64.b64decode(self.send("Page.printToPDF", printBackground=True)["data"])

@@ -1,0 +1,127 @@
+"""Which exported symbols are listed as functions, with the loader as the judge."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mblob
+from mblob.cli.main import main
+
+MODULE = "extern const char __tvm_main__[];\nconst char __tvm_main__[] = \"typed\";\nint typed(void) { return 0; }\n"
+ASSEMBLY = r'''
+__asm__(".text\n"
+        ".globl untyped\nuntyped: .byte 0x31, 0xc0, 0xc3\n"
+        ".weak weak_one\nweak_one: .byte 0x31, 0xc0, 0xc3\n"
+        "local_one: .byte 0xc3\n"
+        ".globl hidden_one\n.hidden hidden_one\nhidden_one: .byte 0xc3\n"
+        ".globl etext\netext: .byte 0xc3\n"
+        ".globl _start\n_start: .byte 0xc3\n"
+        ".globl __start_of\n__start_of: .byte 0xc3\n"
+        ".globl $x\n$x: .byte 0xc3\n"
+        ".globl absolute\n.set absolute, 0x1000\n"
+        ".section .rodata\n.globl constants\nconstants: .quad 1\n"
+        ".data\n.globl numbers\nnumbers: .quad 1\n"
+        ".section .kernels,\"ax\"\n.globl elsewhere\nelsewhere: .byte 0x31, 0xc0, 0xc3\n.text\n");
+static int chosen(void) { return 0; }
+static void *choose(void) { return chosen; }
+int by_processor(void) __attribute__((ifunc("choose")));
+'''
+LISTED = ["by_processor", "elsewhere", "typed", "untyped", "weak_one"]
+
+
+def functions(path: Path) -> list[str]:
+    with mblob.open(path) as library:
+        return library.functions
+
+
+def callable_ones(path: Path, names: list[str]) -> list[str]:
+    """Which of these functions mblob's loader finds and calls."""
+    script = (
+        "import sys, mblob\nm = mblob.load_module(sys.argv[1])\n"
+        "for n in sys.argv[2:]:\n    if m.implements_function(n): m[n](); print(n)\n"
+    )
+    command = [sys.executable, "-c", script, path, *names]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.fixture
+def assembled(cc, tmp_path: Path) -> Path:
+    return cc(MODULE + ASSEMBLY, tmp_path / "f.so")
+
+
+@pytest.mark.parametrize("linker", ["", "bfd", "gold", "lld", "mold"])
+def test_code_without_a_type_is_a_function(
+    cc, tmp_path: Path, require: Callable[[str], str], linker: str
+) -> None:
+    flags = []
+    if linker:
+        require(f"ld.{linker}")
+        flags = [f"-fuse-ld={linker}"]
+    path = cc(MODULE + ASSEMBLY, tmp_path / "f.so", *flags)
+    assert functions(path) == LISTED
+    assert callable_ones(path, LISTED) == LISTED
+    if linker != "gold":  # which always does so: constants lie in the segment of code, not in its sections
+        flags.append("-Wl,-z,noseparate-code")
+    assert functions(cc(MODULE + ASSEMBLY, tmp_path / "g.so", *flags)) == LISTED
+
+
+def test_without_sections_segments_tell(assembled: Path, tmp_path: Path) -> None:
+    data = bytearray(assembled.read_bytes())
+    data[40:48] = bytes(8)  # e_shoff
+    data[60:64] = bytes(4)  # e_shnum, e_shstrndx
+    bare = tmp_path / "bare.so"
+    bare.write_bytes(data)
+    assert functions(bare) == LISTED
+
+
+def test_objects_and_archives(cc, assembled: Path, tmp_path: Path) -> None:
+    source = assembled.with_suffix(".c")
+    subprocess.run(["cc", "-c", "-fPIC", source, "-o", tmp_path / "f.o"], check=True)
+    shutil.copy(tmp_path / "f.o", tmp_path / "one.o")
+    subprocess.run(["ar", "rcs", tmp_path / "f.a", tmp_path / "one.o"], check=True)
+    subprocess.run(["tar", "-C", tmp_path, "-cf", tmp_path / "f.tar", "one.o"], check=True)
+    for name in ("f.o", "f.a", "f.tar"):
+        assert functions(tmp_path / name) == sorted([*LISTED, "hidden_one"]), name  # a linker sees hidden ones
+
+
+def test_other_machines(require: Callable[[str], str], tmp_path: Path) -> None:
+    source = tmp_path / "a.S"
+    source.write_text(
+        '.globl __tvm_module_ctx\n.comm __tvm_module_ctx,8,8\n.text\n.globl kernel\nkernel: nop\n.globl $d\n$d: nop\n'
+        ".data\n.globl numbers\nnumbers: .long 1\n"
+    )
+    found = 0
+    for compiler in ("aarch64-linux-gnu-gcc", "arm-linux-gnueabihf-gcc", "s390x-linux-gnu-gcc"):
+        if shutil.which(compiler) is None:
+            continue
+        found += 1
+        path = tmp_path / f"{compiler}.so"
+        subprocess.run([compiler, "-shared", "-nostdlib", "-x", "assembler", source, "-o", path], check=True)
+        assert functions(path) == ["kernel"], compiler
+    if not found:
+        pytest.skip("no compiler for another machine is installed")
+
+
+def test_versions_that_are_not_the_default_are_found_by_nobody(cc, tmp_path: Path) -> None:
+    script = tmp_path / "v.map"
+    script.write_text("V1 { global: *; };\nV2 { } V1;\n")
+    names = [f"both_{i}" for i in range(20)]  # linkers put now the one, now the other version first
+    source = MODULE + '__asm__(".symver gone_one,gone@V1");\nint gone_one(void) { return 0; }\n'
+    for i, name in enumerate(names):
+        source += f'__asm__(".symver old_{i},{name}@V1"); __asm__(".symver new_{i},{name}@@V2");\n'
+        source += f"int old_{i}(void) {{ return -1; }} int new_{i}(void) {{ return 0; }}\n"
+    path = cc(source, tmp_path / "v.so", f"-Wl,--version-script={script}")
+    listed = functions(path)
+    assert {"typed", *names} <= set(listed) and "gone" not in listed
+    assert callable_ones(path, [*names, "gone", "typed"]) == [*names, "typed"]
+
+
+def test_the_command_line_lists_them(assembled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(assembled), "--functions"]) == 0
+    assert capsys.readouterr().out.split() == LISTED
