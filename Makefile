@@ -40,6 +40,7 @@ $(VENV)/ready: $(ENV_SOURCES)
 	@echo "making $(VENV)"
 	@test "$$(cat $@ 2>/dev/null)" = '$(CURDIR)' || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install --editable '.[test]'
+	@$(BIN)/python -m compileall -q mblob packager loader  # as an installed package has it
 	@printf '%s\n' '$(CURDIR)' > $@
 stale:
 
@@ -74,8 +75,10 @@ check: ## what CI calls: lint, then test
 bench: env ## measure against cp, TVM, linkers, numpy; QUICK=1 two minutes, FOLDER= for 12 GiB
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(FOLDER),--folder '$(FOLDER)')
 
-install: ## headers, libmblob and its pkg-config file: PREFIX=/usr/local DESTDIR= COMPAT=1 adds -ltvm_runtime
+install: ## headers, libmblob, mblob.pc, the manual page: PREFIX=/usr/local DESTDIR= COMPAT=1 adds -ltvm_runtime
 	@$(MAKE) --no-print-directory -C csrc install PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' COMPAT='$(COMPAT)'
+	@if command -v $(PYTHON) >/dev/null; then $(PYTHON) -B -m mblob.cli.shell_files '$(DESTDIR)$(PREFIX)/share'; \
+	  else echo 'no $(PYTHON): the manual page and the completions of mblob-pack are left out'; fi
 
 clean: ## remove everything that the other targets make
 	@rm -rf $(VENV) build dist csrc/build loader/_lib loader/_native.c *.egg-info .pytest_cache .mypy_cache .ruff_cache
