@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 
 import mblob
 from tests.e2e.ffi_sources import PACKED, plain_module
-from tests.e2e.programs import ROOT, ffi_host, run
+from tests.e2e.programs import ffi_host, run
 
 HOSTS = ("tvm", "tvm_ffi")
 
