@@ -290,6 +290,7 @@ MBLOB_STATIC int mblob_call_classic(mblob_classic function, void *handle, const 
   return status;
 }
 
+/* THE ARRAYS */
 /* Arguments of the classic dialect for a function of the ffi dialect: the same. */
 MBLOB_STATIC int mblob_call_ffi(TVMFFISafeCallType function, void *handle, const char *name, TVMValue *args, int *codes,
                                 int num_args, TVMValue *ret, int *ret_code) {
@@ -301,9 +302,12 @@ MBLOB_STATIC int mblob_call_ffi(TVMFFISafeCallType function, void *handle, const
     mblob_raise("MemoryError", name);
     return -1;
   }
-  for (size_t i = 0; i < n && !status; i++)
-    if (!mblob_to_ffi(&args[i], codes[i], &values[i]))
-      status = mblob_no_way(name, "the ffi dialect", (int)i, codes[i]);
+  size_t made = 0;
+  for (; made < n && !status; made++) {
+    if (mblob_to_ffi(&args[made], codes[made], &values[made])) continue;
+    values[made].type_index = kTVMFFINone;
+    status = mblob_object_to_ffi(name, (int)made, args[made], codes[made], &values[made]);
+  }
   if (!status) {
     TVMFFIAny result;
     TVMValue value;
@@ -323,6 +327,7 @@ MBLOB_STATIC int mblob_call_ffi(TVMFFISafeCallType function, void *handle, const
       *ret_code = code;
     }
   }
+  while (made-- > 0) mblob_release(&values[made]);
   if (values != few) free(values);
   return status;
 }

@@ -308,7 +308,8 @@ def make_constants(folder: str, source: str) -> None:
     names = [name for symbol in symbols for name in (symbol, f"__init_{symbol}")]
     create = tvm_ffi.get_global_func("runtime.CSourceModuleCreate")
     constants.import_module(create(Path(source).read_text(), "c", names, []))
-    constants.export_library(str(Path(folder) / "const.so"))
+    for name in ("const.so", "const.tar"):
+        constants.export_library(str(Path(folder) / name))
     executable = relax.build(Model, target="llvm")
     executable.mod.import_module(constants)
     executable.export_library(str(Path(folder) / "vm.so"))

@@ -95,6 +95,18 @@ def test_constants_that_tvm_exported_are_given_before_the_first_call(of_tvm: Pat
     assert [sums(module), sums(module)] == [SUMS, SUMS]
 
 
+def test_constants_that_tvm_exported_are_given_in_the_classic_dialect_too(of_tvm: Path, tmp_path: Path) -> None:
+    """The initialiser gets an array of its own dialect, in a library that was linked and from objects alike."""
+    for source in ("const.so", "const.tar"):
+        path = tmp_path / f"{source}.so"
+        mblob.convert(of_tvm / source, path, dialect="classic")
+        module = mblob.load_module(path)
+        assert [m.type_key for m in module.walk()] == ["const_loader", "library"]
+        assert [sums(module), sums(module)] == [SUMS, SUMS]
+        with pytest.raises(mblob.KernelError, match="expected one Array"):
+            module.get_function("__init_ext", True)(1)
+
+
 def test_an_executable_of_relax_stays_closed_and_what_is_below_it_runs(of_tvm: Path) -> None:
     with pytest.raises(mblob.LoaderMissingError, match=r"no loader for type key 'relax\.VMExecutable'"):
         mblob.load_module(of_tvm / "vm.so")
