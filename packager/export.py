@@ -211,5 +211,5 @@ def _check_suffix(path: Path, system_lib: bool) -> None:
         name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
         raise BuildError(
             f"{path}: {name} is nothing that we write; expected a shared library (.so), or .tar for the objects of one"
-            + ("; for static linking add system_lib=True" if path.suffix in (".o", ".a") else "")
+            + ("; for static linking add system_lib=True (--system-lib)" if path.suffix in (".o", ".a") else "")
         )

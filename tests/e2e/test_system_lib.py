@@ -378,7 +378,7 @@ def test_the_command_line_names_what_is_wrong(tmp_path: Path) -> None:
     pack = [sys.executable, "-m", "mblob.cli.main", "build"]
     for arguments, text in (
         (["bad.toml"], "system_lib: expected true or false, found 'yes'"),
-        (["--kernel", KERNELS, "--prefix", "p_", "-o", "x.so"], "add system_lib=True"),
+        (["--kernel", KERNELS, "--prefix", "p_", "-o", "x.so"], "add system_lib=True (--system-lib)"),
         (["--kernel", KERNELS, "--system-lib", "-o", "x.so"], "expected .o (one object), .a (an archive)"),
     ):
         done = subprocess.run([*pack, *map(str, arguments)], cwd=tmp_path, capture_output=True, text=True)
