@@ -17,7 +17,7 @@ include csrc/sources.mk
 
 # What the compiled parts are made of: a change of any of these rebuilds them.
 ENV_SOURCES := pyproject.toml setup.py csrc/flags.mk loader/_native_build.py \
-  $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call,%.c %.h)
+  $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob,%.c %.h)
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test lint check bench install clean runtime stale

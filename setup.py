@@ -47,7 +47,7 @@ def plugin_file(name: str) -> str:
 
 
 class BuildExt(build_ext):
-    """Builds libmblob into `loader/_lib` first; both extensions link against that one copy.
+    """Builds libmblob into `loader/_lib` first; both extensions of the loader link against that one copy.
 
     DT_RPATH, not DT_RUNPATH: another libmblob on LD_LIBRARY_PATH must not take its place.
     """
@@ -60,6 +60,8 @@ class BuildExt(build_ext):
             self._build_plugin(name, folder)
         for extension in self.extensions:
             extension.extra_compile_args += self._debug_flags()
+            if not extension.name.startswith("loader."):
+                continue
             extension.extra_link_args += [
                 str(folder / SONAME),
                 "-Wl,--disable-new-dtags,-rpath,$ORIGIN/_lib",
@@ -146,7 +148,14 @@ setup(
             depends=["loader/_call/call.h", "csrc/include/mblob.h"],
             extra_compile_args=C_FLAGS,
             extra_link_args=FLAGS["LDLIBS"],
-        )
+        ),
+        Extension(
+            "mblob._copy",
+            ["mblob/_copy.c", "csrc/src/crc32.c"],
+            include_dirs=["csrc/src"],
+            depends=["csrc/src/digest.h", "csrc/src/bytes.h"],
+            extra_compile_args=C_FLAGS,
+        ),
     ],
     cffi_modules=["loader/_native_build.py:ffibuilder"],
     data_files=[("share", [])],  # InstallData fills it

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import Protocol
+
+from mblob.native_copy import crc32
 
 CHUNK = 1 << 20  # bytes hashed per step: large against the call, small against caches
 
@@ -27,7 +28,7 @@ class Crc32:
         self.value = 0
 
     def update(self, data: memoryview | bytes, /) -> None:
-        self.value = zlib.crc32(data, self.value)
+        self.value = crc32(data, self.value)
 
     def zeros(self, count: int, /) -> None:
         self.value = crc32_of_zeros(self.value, count)

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 from types import TracebackType
 
-from mblob.digest import Hasher, hasher
+from mblob.digest import ALGORITHMS, Crc32, Hasher, hasher
+from mblob.native_copy import IS_FAST
 from mblob.payload_source import FilePayload, OpenFile, Payload
 from mblob.sink import STEP, Sink
 
 HASHING = ("auto", "thread", "loop")
 HANDED = 1 << 20  # bytes that the second thread gets at a time: less, and handing over costs more than it saves
 LARGE = 8 << 20  # bytes from which a second thread is worth its start
-TAKEN = 16 << 20  # bytes per copy_file_range: an interrupt waits for one of them
 
 
 class Copier:
@@ -28,13 +28,14 @@ class Copier:
     Args:
         sink: where to.
         algorithm: of the digests, a number of docs/format.md.
-        hashing: "thread", "loop", or "auto": a thread where there is another processor.
+        hashing: "thread", "loop", or "auto": a thread where there is another processor and the digest takes long.
     """
 
     def __init__(self, sink: Sink, algorithm: int, hashing: str = "auto") -> None:
         self._sink = sink
         self._algorithm = algorithm
-        threaded = hashing == "thread" or (hashing == "auto" and len(os.sched_getaffinity(0)) > 1)
+        is_quick = algorithm == ALGORITHMS["crc32"] and IS_FAST
+        threaded = hashing == "thread" or (hashing == "auto" and not is_quick and len(os.sched_getaffinity(0)) > 1)
         self._threaded = threaded and algorithm != 0
         self._least = 0 if hashing == "thread" else LARGE
         self._beside: _Beside | None = None
@@ -84,7 +85,7 @@ class Copier:
                 value.zeros(count)
                 self._sink.skip(count)
             else:
-                done = 0 if self._algorithm else self._take(file, start, count)
+                done = self._take(file, start, count, value)
                 for piece in self._pieces(file, start + done, count - done, buffer):
                     self._pass_on(piece, value, threaded)
                     done += len(piece)
@@ -94,9 +95,13 @@ class Copier:
             copied += count
         return copied
 
-    def _take(self, file: OpenFile, start: int, count: int) -> int:
+    def _take(self, file: OpenFile, start: int, count: int, value: Hasher) -> int:
+        """Let the sink do it as far as it can."""
+        crc = value if isinstance(value, Crc32) else None
         done = 0
-        while done < count and (n := self._sink.take(file.fd, start + done, min(count - done, TAKEN))):
+        if self._threaded or (self._algorithm and crc is None):
+            return done
+        while done < count and (n := self._sink.take(file.fd, start + done, count - done, crc)):
             done += n
         return done
 

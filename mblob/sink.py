@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from mblob.digest import Crc32
 
 STEP = 256 << 10  # bytes per system call; larger ones are slower than `cp` under memory pressure
 _ZEROS = memoryview(bytes(STEP))
@@ -24,8 +27,8 @@ class Sink(Protocol):
     def skip(self, count: int, /) -> None:
         """Write `count` zero bytes, as a hole if there are such."""
 
-    def take(self, fd: int, offset: int, count: int, /) -> int:
-        """Copy up to `count` bytes at `offset` of a file without reading them; how many, 0 if that does not work."""
+    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, /) -> int:
+        """Copy up to `count` bytes at `offset` of a file, and add them to `crc`; how many, 0 if that does not work."""
 
     @property
     def room(self) -> int: ...
@@ -47,7 +50,7 @@ class PlainSink:
             self.write(_ZEROS[:count])
             count -= STEP
 
-    def take(self, fd: int, offset: int, count: int, /) -> int:
+    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, /) -> int:
         return 0
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import zlib
 from typing import Protocol
 
+from mblob.native_copy import crc32
 from mblob.sink import Sink
 from packager.file_sink import FileSink
 from packager.reuse import OldLibrary, SharingSink
@@ -60,8 +60,8 @@ def _crc_of_samples(fd: int, start: int, size: int) -> int:
     step, width = (COPY, COPY) if size <= WHOLE else (max(SAMPLED, -(-size // SAMPLES)), SAMPLE)
     crc = 0
     for at in range(0, size, step):
-        crc = zlib.crc32(os.pread(fd, min(width, size - at), start + at), crc)
-    return zlib.crc32(os.pread(fd, min(COPY, size), start + size - min(COPY, size)), crc)
+        crc = crc32(os.pread(fd, min(width, size - at), start + at), crc)
+    return crc32(os.pread(fd, min(COPY, size), start + size - min(COPY, size)), crc)
 
 
 def write_all(fd: int, data: memoryview | bytes) -> None:

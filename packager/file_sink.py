@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import zlib
 
-from mblob.digest import crc32_of_zeros
+from mblob import native_copy
+from mblob.digest import Crc32, crc32_of_zeros
 from mblob.errors import IncompatibleError
 from mblob.sink import STEP
 
 PAGE = 4096  # bytes; copy_file_range to an offset that is no multiple takes half as long again as read and write
+TAKEN = 64 << 20  # bytes per copy_file_range: an interrupt waits for one of them
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -30,7 +31,7 @@ class FileSink:
         self._limit = limit
         self._what = what
         self._checksum = checksum
-        self._can_take = hasattr(os, "copy_file_range") and not checksum
+        self._can_refer = hasattr(os, "copy_file_range") and not checksum
         self.size = 0
         self.crc = 0
 
@@ -65,7 +66,7 @@ class FileSink:
         """Account for bytes that are about to be in the file."""
         self._check(len(data))
         if self._checksum:
-            self.crc = zlib.crc32(data, self.crc)
+            self.crc = native_copy.crc32(data, self.crc)
 
     def skip(self, count: int, /) -> None:
         self._check(count)
@@ -74,9 +75,14 @@ class FileSink:
         os.lseek(self._fd, count, os.SEEK_CUR)
         self.size += count
 
-    def take(self, fd: int, offset: int, count: int, /) -> int:
-        if not self._can_take or self._at % PAGE or offset % PAGE:
+    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, /) -> int:
+        return self._refer_to(fd, offset, count, crc) or self._copy_in(fd, offset, count, crc)
+
+    def _refer_to(self, fd: int, offset: int, count: int, crc: Crc32 | None) -> int:
+        """Let the kernel copy, or share blocks."""
+        if crc is not None or not self._can_refer or self._at % PAGE or offset % PAGE:
             return 0
+        count = min(count, TAKEN)
         self._check(count)
         try:
             done = os.copy_file_range(fd, self._fd, count, offset)
@@ -85,8 +91,23 @@ class FileSink:
             # tell, and say which of the two files it was.
             if exc.errno in NO_ROOM:
                 raise
-            self._can_take = False
+            self._can_refer = False
             return 0
+        self.size += done
+        return done
+
+    def _copy_in(self, fd: int, offset: int, count: int, crc: Crc32 | None) -> int:
+        """Read and write, summing on the way."""
+        if native_copy.copy is None or (crc is not None and self._checksum):
+            return 0
+        if self._limit is not None:
+            count = min(count, self._limit - self.size)  # nothing is taken beyond it, and writing the rest tells
+        so_far = crc.value if crc is not None else self.crc if self._checksum else None
+        done, value = native_copy.copy(fd, offset, self._fd, self.room, count, so_far)
+        if value is not None and crc is not None:
+            crc.value = value
+        elif value is not None:
+            self.crc = value
         self.size += done
         return done
 

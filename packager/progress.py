@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from mblob.digest import Crc32
 from mblob.sink import Sink
 
 Listener = Callable[[int], None]
@@ -46,8 +47,8 @@ class _CountedSink:
         self._sink.skip(count)
         self._listener(count)
 
-    def take(self, fd: int, offset: int, count: int, /) -> int:
-        done = self._sink.take(fd, offset, count)
+    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, /) -> int:
+        done = self._sink.take(fd, offset, count, crc)
         self._listener(done)
         return done
 

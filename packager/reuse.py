@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from mblob.digest import Crc32
 from mblob.errors import ChangedError, MblobError
 from packager.file_sink import NO_ROOM, PAGE, FileSink
 
@@ -175,9 +176,12 @@ class SharingSink(FileSink):
         self._flush()
         super().skip(count)
 
-    def take(self, fd: int, offset: int, count: int, /) -> int:
+    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, /) -> int:
         self._flush()
-        return super().take(fd, offset, count)
+        return super().take(fd, offset, count, crc)
+
+    def _copy_in(self, fd: int, offset: int, count: int, crc: Crc32 | None) -> int:
+        return super()._copy_in(fd, offset, count, crc) if self._lead is None else 0  # else it is compared, in `write`
 
     def patch(self, offset: int, data: bytes, /) -> None:
         self._flush()

@@ -5,7 +5,6 @@ The stream is spliced, not written anew: keys, tree and order stay byte for byte
 
 from __future__ import annotations
 
-import zlib
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from mblob import index as ix
 from mblob.digest import ALGORITHMS
 from mblob.errors import ChangedError, FormatError
 from mblob.model import Blob, Entry
+from mblob.native_copy import crc32
 from mblob.payload_copy import Copier
 from mblob.payload_source import BytesPayload, Payload, PlacedPayload
 from mblob.sink import Sink
@@ -225,7 +225,7 @@ class RewrittenBlob:
         with Copier(sink, self._algorithm if self.index else 0) as hashing, Copier(sink, 0) as copying:
             for piece in self._pieces:
                 if piece.payload is None:
-                    crc = zlib.crc32(piece.data, crc)
+                    crc = crc32(piece.data, crc)
                     sink.write(piece.data)
                     continue
                 assert piece.entry is not None
@@ -249,4 +249,4 @@ def fingerprint(data: memoryview, blob: Blob) -> bytes:
     """What tells the old blob apart from others, as `packager.blob_file.write_blob` makes it."""
     if blob.index_offset is not None and blob.algorithm:
         return bytes(data[-64:])
-    return zlib.crc32(data).to_bytes(4, "little") + len(data).to_bytes(8, "little")
+    return crc32(data).to_bytes(4, "little") + len(data).to_bytes(8, "little")

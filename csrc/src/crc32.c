@@ -66,18 +66,18 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t by_folding(uint32_t crc
   return by_tables(0, rest, sizeof(rest));
 }
 
-static int can_fold(void) { return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"); }
+int mb_crc32_is_fast(void) { return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"); }
 #else
 static uint32_t by_folding(uint32_t crc, const uint8_t **data, uint64_t *size) {
   (void)data, (void)size;
   return crc;
 }
-static int can_fold(void) { return 0; }
+int mb_crc32_is_fast(void) { return 0; }
 #endif
 
 uint32_t mb_crc32(uint32_t crc, const uint8_t *data, uint64_t size) {
   (void)pthread_once(&tables_once, make_tables);
   crc = ~crc;
-  if (size >= 64 && can_fold()) crc = by_folding(crc, &data, &size);
+  if (size >= 64 && mb_crc32_is_fast()) crc = by_folding(crc, &data, &size);
   return ~by_tables(crc, data, size);
 }

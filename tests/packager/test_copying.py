@@ -1,25 +1,25 @@
-"""Blobs on their way into a file: by reference and otherwise, while compilers run, and inputs that change meanwhile."""
+"""Blobs on their way into a file: by reference and otherwise, inputs that change meanwhile, build-ids."""
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mblob
+from mblob import native_copy
+from mblob.digest import Crc32
 from mblob.elf import ElfFile
 from mblob.errors import ToolchainError
 from mblob.sink import STEP
-from packager import blob_file, early, elf_patch, grow
+from packager import blob_file, elf_patch, grow
 from packager.file_sink import PAGE, FileSink
-from packager.progress import listening
 
 DATA = bytes(range(251)) * 20_000
 REAL_COPY = os.copy_file_range
@@ -43,6 +43,15 @@ def weights(path: Path, size: int = 2 << 20) -> Path:
     header += b" " * (-(8 + len(header)) % 64)
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(range(256)) * (size // 256))
     return path
+
+
+@pytest.fixture(params=["compiled", "plain"])
+def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The loop that copies is compiled, or that of a checkout that is not built."""
+    assert native_copy.copy is not None
+    if request.param == "plain":
+        monkeypatch.setattr(native_copy, "copy", None)
+    return str(request.param)
 
 
 # -- copy_file_range --------------------------------------------------------------------------------------
@@ -79,7 +88,7 @@ def test_large_weights_are_copied_by_reference(tmp_path: Path, taken: list[int])
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM])
 def test_without_copy_file_range_it_is_read_and_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, loop: str
 ) -> None:
     calls = []
 
@@ -113,7 +122,7 @@ def test_a_file_system_whose_copy_file_range_copies_nothing(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-@pytest.mark.parametrize("call", ["copy_file_range", "write"])
+@pytest.mark.parametrize("call", ["copy_file_range", "write", "copy"])
 def test_no_room_is_an_error_of_the_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, call: str
 ) -> None:
@@ -128,10 +137,10 @@ def test_no_room_is_an_error_of_the_output(
     (tmp_path / "x.so").write_bytes(b"old")
     root = mblob.csource_module("int f;")
     root.import_module(mblob.safetensors_module(weights(tmp_path / "w.safetensors")))
-    digest = "none" if call == "copy_file_range" else "crc32"
-    monkeypatch.setattr(os, call, full)
+    how = {"copy_file_range": {"digest": "none"}, "write": {"hashing": "thread"}, "copy": {}}[call]
+    monkeypatch.setattr(native_copy if call == "copy" else os, call, full)
     with pytest.raises(OSError, match="the output cannot be written") as caught:
-        root.export_library(tmp_path / "x.so", digest=digest)
+        root.export_library(tmp_path / "x.so", **how)
     monkeypatch.undo()
     assert (caught.value.errno, caught.value.filename) == (code, str(tmp_path / "x.so"))
     assert (tmp_path / "x.so").read_bytes() == b"old"
@@ -143,19 +152,44 @@ def test_a_payload_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         library("/proc/self/mem").export_library(tmp_path / "x.so")
 
 
-def test_a_sink_takes_whole_pages_only(tmp_path: Path, taken: list[int]) -> None:
+def test_a_file_that_may_not_grow_so_far_is_an_error_of_the_output(tmp_path: Path) -> None:
+    """The kernel's own word, met in the middle of a payload."""
+    (tmp_path / "p").write_bytes(DATA)
+    (tmp_path / "x.so").write_bytes(b"old")
+    program = (
+        "import resource, sys, mblob\n"
+        "root = mblob.csource_module('int f;'); root.import_module(mblob.blob_module('raw', sys.argv[1]))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (3 << 20, 3 << 20))\n"
+        "root.export_library(sys.argv[2])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "p", tmp_path / "x.so"], capture_output=True, text=True, check=False
+    )
+    assert "the output cannot be written" in done.stderr
+    assert done.returncode == 1
+    assert (tmp_path / "x.so").read_bytes() == b"old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["TMPDIR", "p", "x.so"]
+
+
+def test_a_sink_refers_to_whole_pages_only(tmp_path: Path, taken: list[int], loop: str) -> None:
     (tmp_path / "in").write_bytes(DATA)
     with (tmp_path / "in").open("rb") as source, (tmp_path / "out").open("wb") as file:
         file.seek(PAGE)
         sink = FileSink(file.fileno())
-        assert sink.take(source.fileno(), 1, 100) == 0
-        assert sink.take(source.fileno(), PAGE, 100) == 100
-        assert sink.take(source.fileno(), 2 * PAGE, 100) == 0
-        sink.skip(PAGE - 100)
+        assert sink.take(source.fileno(), PAGE, 100, None) == 100
+        found = [sink.take(source.fileno(), 2 * PAGE, 100, None), sink.take(source.fileno(), 1, 50, None)]
+        assert found == ([100, 50] if loop == "compiled" else [0, 0])
+        sink.skip(PAGE - sink.size)
+        crc = Crc32()
+        assert sink.take(source.fileno(), 0, PAGE, crc) == (PAGE if loop == "compiled" else 0)
+        assert crc.value == (zlib.crc32(DATA[:PAGE]) if loop == "compiled" else 0)
         sink.write(b"end")
     assert taken == [100]
-    assert sink.size == PAGE + 3
-    assert (tmp_path / "out").read_bytes() == bytes(PAGE) + DATA[PAGE:][:100] + bytes(PAGE - 100) + b"end"
+    wanted = bytes(PAGE) + DATA[PAGE:][:100]
+    wanted += DATA[2 * PAGE :][:100] + DATA[1:51] if loop == "compiled" else b""
+    wanted += bytes(-len(wanted) % PAGE) + (DATA[:PAGE] if loop == "compiled" else b"") + b"end"
+    assert sink.size == len(wanted) - PAGE
+    assert (tmp_path / "out").read_bytes() == wanted
 
 
 def test_writes_are_short_and_end_at_whole_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,16 +216,26 @@ def test_writes_are_short_and_end_at_whole_steps(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("digest", ["crc32", "none"])
 @pytest.mark.parametrize("change", ["grows", "shrinks", "is written", "is replaced"])
 def test_a_payload_that_changes_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, digest: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, digest: str, loop: str
 ) -> None:
     path = tmp_path / "p"
     path.write_bytes(DATA)
     (tmp_path / "x.so").write_bytes(b"old")
-    real = FileSink.write
+    real, compiled = FileSink.write, native_copy.copy
 
-    def meanwhile(self: FileSink, data: Any) -> None:
+    def written(self: FileSink, data: Any) -> None:
         real(self, data)
-        if len(data) < 100_000 or not path.exists():
+        if len(data) >= 100_000:
+            meanwhile()
+
+    def copied(*args: Any) -> tuple[int, int | None]:
+        assert compiled is not None
+        found = compiled(*args[:4], min(args[4], 200_000), args[5])
+        meanwhile()
+        return found
+
+    def meanwhile() -> None:
+        if not path.exists():
             return
         if change == "is replaced":
             path.unlink()
@@ -203,7 +247,9 @@ def test_a_payload_that_changes_meanwhile(
                 file.write(b"more")
             os.utime(path, ns=(1, 1))
 
-    monkeypatch.setattr(FileSink, "write", meanwhile)
+    monkeypatch.setattr(FileSink, "write", written)
+    if loop == "compiled":
+        monkeypatch.setattr(native_copy, "copy", copied)
     if change == "is replaced":  # the file that was opened is whole, and nobody writes to it
         library(path).export_library(tmp_path / "x.so", digest=digest)
         monkeypatch.undo()
@@ -212,133 +258,6 @@ def test_a_payload_that_changes_meanwhile(
     with pytest.raises(mblob.MblobError, match=r"/p: changed while it was read: .*pack again when nobody does"):
         library(path).export_library(tmp_path / "x.so", digest=digest)
     assert (tmp_path / "x.so").read_bytes() == b"old"
-
-
-# -- while compilers run ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every payload is copied early; what happened to it."""
-    monkeypatch.setattr(early, "WORTH", 1)
-    events: list[str] = []
-    for name in ("result", "cancel"):
-        real = getattr(early.EarlyBlob, name)
-
-        def noted(self: early.EarlyBlob, name: str = name, real: Callable[[early.EarlyBlob], Any] = real) -> Any:
-            events.append(name)
-            return real(self)
-
-        monkeypatch.setattr(early.EarlyBlob, name, noted)
-    return events
-
-
-@pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
-@pytest.mark.parametrize("digest", ["crc32", "sha256", "none"])
-def test_an_early_blob(
-    tmp_path: Path, always: list[str], require: Callable[[str], str], linker: str, digest: str
-) -> None:
-    require(f"ld.{linker}")
-    (tmp_path / "p").write_bytes(DATA)
-    library(tmp_path / "p").export_library(tmp_path / "x.so", options=[f"-fuse-ld={linker}"], digest=digest)
-    assert always == ([] if linker == "mold" else ["result"])
-    assert payload_of(tmp_path / "x.so") == DATA
-    assert ctypes.CDLL(str(tmp_path / "x.so")).f(4) == 5
-    library(DATA).export_library(tmp_path / "y.so", options=[f"-fuse-ld={linker}"], digest=digest)
-    assert (tmp_path / "x.so").read_bytes() == (tmp_path / "y.so").read_bytes()
-
-
-@pytest.mark.parametrize("tool", [["strip"], ["objcopy", "--strip-debug"], ["strip", "-g"]])
-def test_tools_take_a_library_whose_blob_came_early(
-    tmp_path: Path, always: list[str], require: Callable[[str], str], tool: list[str]
-) -> None:
-    require(tool[0])
-    library(DATA).export_library(tmp_path / "x.so")
-    said = subprocess.run(["readelf", "-aW", tmp_path / "x.so"], capture_output=True, text=True, check=True)
-    assert "warning" not in (said.stdout + said.stderr).lower()
-    subprocess.run([*tool, tmp_path / "x.so"], check=True)
-    assert payload_of(tmp_path / "x.so") == DATA
-    assert mblob.load_module(tmp_path / "x.so").imported_modules[0].payload == DATA
-
-
-def test_a_library_that_does_not_fit_in_front_of_the_blob(
-    tmp_path: Path, always: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(early.EarlyBlob, "offset", PAGE)
-    told: list[int] = []
-    with listening(told.append):
-        library(DATA).export_library(tmp_path / "x.so")
-    assert always == ["cancel"]
-    assert payload_of(tmp_path / "x.so") == DATA
-    assert sum(told) == (tmp_path / "x.so").stat().st_size - _around_blob(tmp_path / "x.so")
-
-
-def _around_blob(path: Path) -> int:
-    with mblob.open(path) as lib:
-        return path.stat().st_size - int(lib.to_json()["blob"]["size"])
-
-
-def test_a_linker_that_cannot_grow_gets_the_blob_anew(
-    tmp_path: Path, always: list[str], require: Callable[[str], str]
-) -> None:
-    require("mold")
-    (tmp_path / "cc").write_text('#!/bin/sh\nexec gcc -fuse-ld=mold "$@"\n')  # nobody says so in options=
-    (tmp_path / "cc").chmod(0o755)
-    library(DATA).export_library(tmp_path / "x.so", cc=str(tmp_path / "cc"))
-    assert always == ["cancel"]
-    assert payload_of(tmp_path / "x.so") == DATA
-
-
-def test_a_copy_starts_before_what_compiles_and_links_is_there(tmp_path: Path) -> None:
-    """In `mblob-pack build`, whose start is a part of what packing costs."""
-    (tmp_path / "k.c").write_text("int f(int x) { return x; }\n")
-    (tmp_path / "p").write_bytes(DATA)
-    program = """if True:
-        import sys
-        from mblob.cli.main import main
-        from packager import early
-        early.WORTH, started = 0, early.EarlyBlob.__init__
-        def starting(*args):
-            print(*sys.modules)
-            started(*args)
-        early.EarlyBlob.__init__ = starting
-        main(sys.argv[1:])"""
-    words = ["build", "--kernel", "k.c", "--function", "int f(int x)", "--blob", "raw=p", "-o", "x.so"]
-    command = [sys.executable, "-c", program, *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    there = set(done.stdout.split())
-    assert "packager.early" in there
-    assert not {"packager.link", "packager.processes", "pycparser", "elftools", "subprocess", "hashlib"} & there
-    assert payload_of(tmp_path / "x.so") == DATA
-
-
-@pytest.mark.parametrize("what", ["compile", "payload"])
-def test_a_failure_beside_an_early_blob(tmp_path: Path, always: list[str], what: str) -> None:
-    (tmp_path / "x.so").write_bytes(b"old")
-    (tmp_path / "p").write_bytes(DATA)
-    root = library(tmp_path / "p" if what == "compile" else "/proc/self/mem")
-    if what == "compile":
-        root.import_module(mblob.csource_module("int g( {\n"))
-    else:
-        root.import_module(mblob.blob_module("more", DATA))
-    with pytest.raises(mblob.ToolchainError if what == "compile" else OSError, match=r"lib\d\.c|/proc/self/mem"):
-        root.export_library(tmp_path / "x.so")
-    assert (tmp_path / "x.so").read_bytes() == b"old"
-    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
-
-
-def test_an_iterable_waits_for_the_link(tmp_path: Path, always: list[str]) -> None:
-    asked = []
-
-    def pieces() -> Any:
-        asked.append(1)
-        yield DATA
-
-    root = library(pieces())
-    root.import_module(mblob.csource_module("int g( {\n"))
-    with pytest.raises(mblob.ToolchainError):
-        root.export_library(tmp_path / "x.so")
-    assert (asked, always) == ([], [])  # it is still there for the next try
 
 
 # -- build-ids --------------------------------------------------------------------------------------------

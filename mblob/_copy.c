@@ -1,0 +1,141 @@
+/* _copy.c - the loops of packing that pass every byte: file to file, with a checksum on the way, without the
+ * interpreter lock. Each step of a Python loop has to win that lock from the threads that compile and link beside it. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <errno.h>
+#include <stdint.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "digest.h"
+
+#define STEP ((size_t)256 << 10) /* as mblob.sink.STEP: what a core's cache holds while it is summed and written */
+#define SMALL 4096               /* bytes that are summed sooner than the lock is let go and taken again */
+#define WHILE_NS 50000000        /* a call ends after so long: between calls, signals are seen and progress is shown */
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  return clock_gettime(CLOCK_MONOTONIC, &t) ? 0 : t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
+}
+
+struct job {
+  int from, to;
+  int64_t offset, count;
+  int sums;
+  uint32_t crc;
+  int64_t done;
+  int error; /* of writing; what cannot be read ends the copy, and is told by whoever reads there next */
+};
+
+/* Write all of a piece; 0 if that failed. */
+static int put(struct job *job, const uint8_t *data, size_t size) {
+  while (size) {
+    ssize_t n = write(job->to, data, size);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      job->error = errno;
+      return 0;
+    }
+    data += n;
+    size -= (size_t)n;
+  }
+  return 1;
+}
+
+/* `room`: bytes up to where a step of the file that is written starts. */
+static void copy(struct job *job, uint8_t *buffer, size_t room) {
+  const int64_t end = now_ns() + WHILE_NS;
+  do {
+    const int64_t left = job->count - job->done;
+    const size_t size = left < (int64_t)room ? (size_t)left : room;
+    const ssize_t n = pread(job->from, buffer, size, (off_t)(job->offset + job->done));
+    if (n <= 0) return;
+    if (job->sums) job->crc = mb_crc32(job->crc, buffer, (uint64_t)n);
+    if (!put(job, buffer, (size_t)n)) return;
+    job->done += n;
+    room = (size_t)n < room ? room - (size_t)n : STEP;
+  } while (job->done < job->count && now_ns() < end);
+}
+
+PyDoc_STRVAR(copy_doc,
+             "copy(from, offset, to, room, count, crc)\n--\n\n"
+             "Copy up to `count` bytes at `offset` of the file `from` to the position of the file `to`, for about 50 ms.\n\n"
+             "Args:\n"
+             "    room: bytes up to the next offset of `to` where a write should start, 1 to 256 KiB.\n"
+             "    crc: CRC-32 so far, of which that of the bytes is returned; None for none.\n\n"
+             "Returns:\n"
+             "    How many bytes, and their checksum. Fewer than wanted, 0 too: time, the end of `from`, or that it\n"
+             "    cannot be read, which is for the caller to find out.\n\n"
+             "Raises:\n"
+             "    OSError: `to` cannot be written; some bytes may be.");
+
+static PyObject *py_copy(PyObject *module, PyObject *args) {
+  struct job job = {0};
+  PyObject *crc;
+  Py_ssize_t room;
+  long long offset, count;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "iLinLO:copy", &job.from, &offset, &job.to, &room, &count, &crc)) return NULL;
+  if (offset < 0 || count < 0 || offset > INT64_MAX - count || room < 1 || (size_t)room > STEP)
+    return PyErr_Format(PyExc_ValueError, "copy: %lld bytes at %lld, room for %zd", count, offset, room);
+  job.offset = offset;
+  job.count = count;
+  if (crc != Py_None) {
+    const unsigned long value = PyLong_AsUnsignedLong(crc);
+    if (PyErr_Occurred()) return NULL;
+    job.sums = 1;
+    job.crc = (uint32_t)value;
+  }
+  uint8_t *buffer = PyMem_RawMalloc(STEP);
+  if (!buffer) return PyErr_NoMemory();
+  Py_BEGIN_ALLOW_THREADS;
+  if (job.count) copy(&job, buffer, (size_t)room);
+  Py_END_ALLOW_THREADS;
+  PyMem_RawFree(buffer);
+  if (job.error) {
+    errno = job.error;
+    return PyErr_SetFromErrno(PyExc_OSError);
+  }
+  return job.sums ? Py_BuildValue("Lk", (long long)job.done, (unsigned long)job.crc) : Py_BuildValue("LO", (long long)job.done, Py_None);
+}
+
+PyDoc_STRVAR(crc32_doc,
+             "crc32(data, value=0, /)\n--\n\n"
+             "What zlib.crc32 returns, several times as fast where the processor multiplies polynomials.");
+
+static PyObject *py_crc32(PyObject *module, PyObject *args) {
+  Py_buffer data;
+  unsigned long value = 0;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "y*|k:crc32", &data, &value)) return NULL;
+  uint32_t crc = (uint32_t)value;
+  if (data.len > SMALL) {
+    Py_BEGIN_ALLOW_THREADS;
+    crc = mb_crc32(crc, data.buf, (uint64_t)data.len);
+    Py_END_ALLOW_THREADS;
+  } else {
+    crc = mb_crc32(crc, data.buf, (uint64_t)data.len);
+  }
+  PyBuffer_Release(&data);
+  return PyLong_FromUnsignedLong(crc);
+}
+
+static PyMethodDef methods[] = {
+    {"copy", py_copy, METH_VARARGS, copy_doc},
+    {"crc32", py_crc32, METH_VARARGS, crc32_doc},
+    {NULL, NULL, 0, NULL},
+};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "mblob._copy", "Copying and checksums without the interpreter lock.", 0, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__copy(void);
+PyMODINIT_FUNC PyInit__copy(void) {
+  PyObject *module = PyModule_Create(&definition);
+  PyObject *is_fast = PyBool_FromLong(mb_crc32_is_fast());
+  if (module && PyModule_AddObject(module, "IS_FAST", is_fast) < 0) {
+    Py_DECREF(is_fast);
+    Py_CLEAR(module);
+  }
+  return module;
+}

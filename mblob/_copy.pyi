@@ -1,0 +1,6 @@
+from typing import Any
+
+IS_FAST: bool  # this processor has instructions for the checksum
+
+def copy(from_: int, offset: int, to: int, room: int, count: int, crc: int | None, /) -> tuple[int, int | None]: ...
+def crc32(data: Any, value: int = ..., /) -> int: ...

@@ -1,0 +1,15 @@
+"""The compiled loops of packing and verifying; in a checkout that is not built, what the standard library has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+try:
+    from mblob._copy import IS_FAST, copy, crc32
+except ImportError:
+    from zlib import crc32
+
+    IS_FAST = False
+    copy: Callable[..., tuple[int, int | None]] | None = None  # type: ignore[no-redef]
+
+__all__ = ["IS_FAST", "copy", "crc32"]

@@ -1,0 +1,93 @@
+"""The compiled loops: the checksum of zlib, and copies from file to file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from mblob import _copy
+from mblob.sink import STEP
+
+DATA = random.Random(3).randbytes(3 * STEP + 777)
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 63, 64, 65, 127, 128, 4096, 4097, STEP, len(DATA)])
+@pytest.mark.parametrize("start", [0, 1, 0xFFFFFFFF, 0x12345678])
+def test_the_checksum_is_that_of_zlib(size: int, start: int) -> None:
+    for at in (0, 1, 7):
+        data = memoryview(DATA)[at : at + size]
+        assert _copy.crc32(data, start) == zlib.crc32(data, start)
+    assert _copy.crc32(DATA) == zlib.crc32(DATA)
+
+
+def test_what_is_no_buffer_has_no_checksum() -> None:
+    with pytest.raises(TypeError, match="bytes-like"):
+        _copy.crc32("text")
+    with pytest.raises(BufferError):
+        _copy.crc32(memoryview(DATA)[::2])
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    (tmp_path / "in").write_bytes(DATA)
+    with (tmp_path / "in").open("rb", buffering=0) as source, (tmp_path / "out").open("w+b", buffering=0) as out:
+        yield source, out
+
+
+def written(file: BinaryIO) -> bytes:
+    return os.pread(file.fileno(), len(DATA) + STEP, 0)
+
+
+@pytest.mark.parametrize("room", [1, 41, STEP])
+@pytest.mark.parametrize("offset", [0, 5])
+def test_bytes_arrive_with_their_checksum(files: tuple[BinaryIO, BinaryIO], offset: int, room: int) -> None:
+    source, out = files
+    out.write(b"head")
+    done, crc = _copy.copy(source.fileno(), offset, out.fileno(), room, len(DATA) - offset, 7)
+    assert (done, crc) == (len(DATA) - offset, zlib.crc32(DATA[offset:], 7))
+    assert written(out) == b"head" + DATA[offset:]
+    assert out.tell() == 4 + done
+    assert source.tell() == 0
+
+
+def test_no_more_is_copied_than_wanted_and_none_summed_without_a_checksum(files: tuple[BinaryIO, BinaryIO]) -> None:
+    source, out = files
+    assert _copy.copy(source.fileno(), 0, out.fileno(), STEP, STEP + 1, None) == (STEP + 1, None)
+    assert written(out) == DATA[: STEP + 1]
+    assert _copy.copy(source.fileno(), 0, out.fileno(), STEP, 0, 9) == (0, 9)
+
+
+def test_a_file_that_ends_and_one_that_cannot_be_read_give_fewer_bytes(files: tuple[BinaryIO, BinaryIO]) -> None:
+    source, out = files
+    assert _copy.copy(source.fileno(), len(DATA) - 10, out.fileno(), STEP, 1 << 60, 0)[0] == 10
+    assert _copy.copy(source.fileno(), 1 << 40, out.fileno(), STEP, 10, 5) == (0, 5)
+    folder = os.open("/", os.O_RDONLY)
+    try:
+        assert _copy.copy(folder, 0, out.fileno(), STEP, 10, None) == (0, None)
+    finally:
+        os.close(folder)
+
+
+def test_what_cannot_be_written_is_an_error(files: tuple[BinaryIO, BinaryIO]) -> None:
+    source, _ = files
+    with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(OSError) as caught:
+        _copy.copy(source.fileno(), 0, full.fileno(), STEP, len(DATA), 0)
+    assert caught.value.errno == errno.ENOSPC
+    with pytest.raises(OSError) as caught:
+        _copy.copy(source.fileno(), 0, source.fileno(), STEP, len(DATA), 0)
+    assert caught.value.errno == errno.EBADF
+
+
+@pytest.mark.parametrize("wrong", [(-1, 1, 1), (0, 0, 1), (0, STEP + 1, 1), (0, 1, -1), (1 << 62, 1, 1 << 62)])
+def test_places_that_make_no_sense_are_refused(files: tuple[BinaryIO, BinaryIO], wrong: tuple[int, int, int]) -> None:
+    source, out = files
+    offset, room, count = wrong
+    with pytest.raises(ValueError, match="copy: "):
+        _copy.copy(source.fileno(), offset, out.fileno(), room, count, None)
