@@ -5,10 +5,11 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "digest.h"
+#include "_crc32_wide.h"
 
 #define STEP ((size_t)256 << 10) /* as mblob.sink.STEP: what a core's cache holds while it is summed and written */
 #define SMALL 4096               /* bytes that are summed sooner than the lock is let go and taken again */
@@ -51,7 +52,7 @@ static void copy(struct job *job, uint8_t *buffer, size_t room) {
     const size_t size = left < (int64_t)room ? (size_t)left : room;
     const ssize_t n = pread(job->from, buffer, size, (off_t)(job->offset + job->done));
     if (n <= 0) return;
-    if (job->sums) job->crc = mb_crc32(job->crc, buffer, (uint64_t)n);
+    if (job->sums) job->crc = crc32_of(job->crc, buffer, (uint64_t)n);
     if (!put(job, buffer, (size_t)n)) return;
     job->done += n;
     room = (size_t)n < room ? room - (size_t)n : STEP;
@@ -87,12 +88,12 @@ static PyObject *py_copy(PyObject *module, PyObject *args) {
     job.sums = 1;
     job.crc = (uint32_t)value;
   }
-  uint8_t *buffer = PyMem_RawMalloc(STEP);
-  if (!buffer) return PyErr_NoMemory();
+  void *buffer; /* where a cache line starts: 16 bytes behind one, copies take a tenth longer */
+  if (posix_memalign(&buffer, 4096, STEP)) return PyErr_NoMemory();
   Py_BEGIN_ALLOW_THREADS;
   if (job.count) copy(&job, buffer, (size_t)room);
   Py_END_ALLOW_THREADS;
-  PyMem_RawFree(buffer);
+  free(buffer);
   if (job.error) {
     errno = job.error;
     return PyErr_SetFromErrno(PyExc_OSError);
@@ -112,10 +113,10 @@ static PyObject *py_crc32(PyObject *module, PyObject *args) {
   uint32_t crc = (uint32_t)value;
   if (data.len > SMALL) {
     Py_BEGIN_ALLOW_THREADS;
-    crc = mb_crc32(crc, data.buf, (uint64_t)data.len);
+    crc = crc32_of(crc, data.buf, (uint64_t)data.len);
     Py_END_ALLOW_THREADS;
   } else {
-    crc = mb_crc32(crc, data.buf, (uint64_t)data.len);
+    crc = crc32_of(crc, data.buf, (uint64_t)data.len);
   }
   PyBuffer_Release(&data);
   return PyLong_FromUnsignedLong(crc);
