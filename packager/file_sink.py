@@ -103,7 +103,7 @@ class FileSink:
         if self._limit is not None:
             count = min(count, self._limit - self.size)  # nothing is taken beyond it, and writing the rest tells
         so_far = crc.value if crc is not None else self.crc if self._checksum else None
-        done, value = native_copy.copy(fd, offset, self._fd, self.room, count, so_far)
+        done, value = native_copy.copy(fd, offset, self._fd, count, so_far)
         if value is not None and crc is not None:
             crc.value = value
         elif value is not None:

@@ -230,7 +230,7 @@ def test_a_payload_that_changes_meanwhile(
 
     def copied(*args: Any) -> tuple[int, int | None]:
         assert compiled is not None
-        found = compiled(*args[:4], min(args[4], 200_000), args[5])
+        found = compiled(*args[:3], min(args[3], 200_000), args[4])
         meanwhile()
         return found
 
