@@ -74,7 +74,7 @@ def export_library(
             of a type key that mblob does not know ends: TVM opens such a library if it has a loader, mblob does not.
         digest: of each payload, in the index: "crc32", "sha256" or "none".
         hashing: where digests are taken: in the "loop" that copies, on a second "thread", or "auto": on a thread where
-            there is another processor and the payload is large.
+            there is another processor, the payload is large, and the digest takes longer than its copy.
         cc: the compiler command; by default $CC, cc, gcc or clang.
         target: a triple to build for.
         options: options of every compilation and of the link.
