@@ -1,8 +1,8 @@
 /* CRC-32 of docs/format.md: polynomial 0xEDB88320 reflected, initial and final complement.
  *
- * Two ways to the same number: eight tables, 8 bytes a step; and on x86-64 with PCLMULQDQ folding of 64 bytes
- * a step (V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel
- * 2009; the constants are x^k mod P for the distances named below). */
+ * Three ways to the same number: eight tables, 8 bytes a step; on AArch64 the processor's instruction for it; and on
+ * x86-64 with PCLMULQDQ folding of 64 bytes a step (V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using
+ * PCLMULQDQ Instruction", Intel 2009; the constants are x^k mod P for the distances named below). */
 #include <pthread.h>
 
 #include "bytes.h"
@@ -67,6 +67,24 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t by_folding(uint32_t crc
 }
 
 int mb_crc32_is_fast(void) { return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"); }
+#elif defined(__aarch64__) && defined(__linux__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#include <sys/auxv.h>
+
+#define HAS_CRC32 (1 << 7) /* HWCAP_CRC32 of asm/hwcap.h */
+
+/* The instruction of Armv8 for this very polynomial, 8 bytes a step; written out, as compilers ask for differently named
+ * options before they have it. */
+static uint32_t by_folding(uint32_t crc, const uint8_t **data, uint64_t *size) {
+  const uint8_t *p = *data;
+  uint64_t left = *size;
+  for (; left >= 8; left -= 8, p += 8)
+    __asm__(".arch_extension crc\n\tcrc32x %w0, %w0, %x1" : "+r"(crc) : "r"(mb_u64_at(p)));
+  *data = p;
+  *size = left;
+  return crc;
+}
+
+int mb_crc32_is_fast(void) { return (getauxval(AT_HWCAP) & HAS_CRC32) != 0; }
 #else
 static uint32_t by_folding(uint32_t crc, const uint8_t **data, uint64_t *size) {
   (void)data, (void)size;
