@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mblob import contents
 from mblob.diagnostics import damaged_sections
 from mblob.digest import ALGORITHMS
+from mblob.elf_facts import is_program
+from mblob.elf_loading import check_linking
 from mblob.errors import FormatError, IncompatibleError
 from mblob.grammar import Grammars
 from mblob.index import is_small
@@ -128,6 +130,9 @@ def describe(
 ) -> Verification:
     """What `verify` returns, for a library whose blob was just read at `level`."""
     library.require_model()
+    elf = shared_elf(library)
+    if elf is not None and not is_program(elf):
+        check_linking(elf)
     blob = library.blob
     compared = blob is not None and digests_compared(blob, level)
     stored = [e for e in library.entries if e.offset is not None]

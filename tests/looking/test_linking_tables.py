@@ -1,0 +1,125 @@
+"""`verify` reads the tables that the dynamic linker follows: damage there is an error, whatever machine it is for."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mblob
+from mblob.elf import ElfFile
+from mblob.elf_loading import check_linking
+from mblob.elf_records import (
+    DT_FINI,
+    DT_GNU_HASH,
+    DT_HASH,
+    DT_INIT,
+    DT_INIT_ARRAYSZ,
+    DT_RELA,
+    DT_RELASZ,
+    DT_VERSYM,
+    PF_W,
+    PT_DYNAMIC,
+    PT_LOAD,
+)
+from mblob.errors import FormatError
+
+SOURCE = """
+#include <stdlib.h>
+void *__tvm_module_ctx;
+__attribute__((constructor)) static void begin(void) { __tvm_module_ctx = 0; }
+int vadd(void) { return __tvm_module_ctx ? abs(3) : 4; }
+int other(void) { return 2; }
+"""
+
+
+@pytest.fixture
+def library(cc, tmp_path: Path) -> bytearray:
+    script = tmp_path / "versions"
+    script.write_text("V1 { other; };")
+    flags = ("-Wl,--hash-style=both", f"-Wl,--version-script={script}")
+    return bytearray(cc(SOURCE, tmp_path / "m.so", *flags).read_bytes())
+
+
+def tag_at(elf: ElfFile, tag: int) -> int:
+    """File offset of the value of a tag."""
+    start = next(s.p_offset for s in elf.segments if s.p_type == PT_DYNAMIC)
+    return start + 16 * list(elf.dynamic).index(tag) + 8
+
+
+def table_at(elf: ElfFile, tag: int) -> int:
+    """File offset of what a tag leads to."""
+    return elf.offset_of(elf.dynamic[tag][0], 1, "a table")
+
+
+def at_data(elf: ElfFile) -> int:
+    return next(s.p_vaddr for s in elf.segments if s.p_type == PT_LOAD and s.p_flags & PF_W)
+
+
+def last_relocation(elf: ElfFile) -> int:
+    return table_at(elf, DT_RELA) + elf.dynamic[DT_RELASZ][0] - 24
+
+
+# Where to write, the format, what, and a word of the error. The damage is one number each time.
+CASES: dict[str, tuple[Callable[[ElfFile], int], str, Callable[[ElfFile], int], str]] = {
+    "initialiser in data": (lambda e: tag_at(e, DT_INIT), "Q", at_data, "constructor"),
+    "end in nowhere": (lambda e: tag_at(e, DT_FINI), "Q", lambda e: 2**64 - 8, "constructor"),
+    "constructors": (lambda e: tag_at(e, DT_INIT_ARRAYSZ), "Q", lambda e: 2**63, "constructors"),
+    "half a constructor": (lambda e: tag_at(e, DT_INIT_ARRAYSZ), "Q", lambda e: 7, "constructors"),
+    "size of relocations": (lambda e: tag_at(e, DT_RELASZ), "Q", lambda e: 25, "relocations"),
+    "many relocations": (lambda e: tag_at(e, DT_RELASZ), "Q", lambda e: 24 << 40, "relocations"),
+    "relocation of code": (last_relocation, "Q", lambda e: e.find("vadd").st_value, "outside the data"),  # type: ignore[union-attr]
+    "symbol of a relocation": (lambda e: last_relocation(e) + 12, "I", lambda e: 2**31, "names symbol"),
+    "place of a symbol": (lambda e: e.find("other").offset + 8, "Q", lambda e: 2**40, "'other'"),  # type: ignore[union-attr]
+    "name of a symbol": (lambda e: e.find("vadd").offset, "I", lambda e: 1, "hash table"),  # type: ignore[union-attr]
+    "filter": (lambda e: table_at(e, DT_GNU_HASH) + 16, "Q", lambda e: 0, "hash table"),
+    "buckets of the old hash": (lambda e: table_at(e, DT_HASH) + 8, "I", lambda e: 2**31, "hash table"),
+    "versions of symbols": (lambda e: tag_at(e, DT_VERSYM), "Q", lambda e: 2**40, "versions"),
+    "a version": (lambda e: table_at(e, DT_VERSYM) + 2, "H", lambda e: 77, "version 77"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_damage_is_found(library: bytearray, tmp_path: Path, case: str) -> None:
+    place, fmt, value, word = CASES[case]
+    elf = ElfFile(memoryview(bytes(library)))
+    check_linking(elf)
+    struct.pack_into(f"<{fmt}", library, place(elf), value(elf))
+    path = tmp_path / "damaged.so"
+    path.write_bytes(library)
+    with pytest.raises(FormatError, match=word) as caught:
+        mblob.verify(path)
+    assert caught.value.code == "elf_dynamic"
+
+
+def test_a_hash_table_that_runs_in_circles_is_read_once(library: bytearray) -> None:
+    elf = ElfFile(memoryview(bytes(library)))
+    at = table_at(elf, DT_HASH)
+    buckets, symbols = struct.unpack_from("<2I", library, at)
+    chain = at + 8 + 4 * buckets
+    for i in range(symbols):
+        struct.pack_into("<I", library, chain + 4 * i, (i + 1) % symbols or 1)
+    with pytest.raises(FormatError, match="does not lead to"):
+        check_linking(ElfFile(memoryview(bytes(library))))
+
+
+@pytest.mark.parametrize("flag", ["-fuse-ld=gold", "-fuse-ld=lld", "-fuse-ld=mold", "-Wl,--hash-style=sysv", "-s"])
+def test_what_linkers_write_is_sound(cc, tmp_path: Path, require: Callable[[str], str], flag: str) -> None:
+    if "ld=" in flag:
+        require(f"ld.{flag.rsplit('=')[-1]}")
+    assert mblob.verify(cc(SOURCE, tmp_path / "m.so", flag)).has_blob is False
+
+
+@pytest.mark.parametrize("machine", ["aarch64-linux-gnu", "s390x-linux-gnu", "arm-linux-gnueabihf"])
+def test_so_is_what_they_write_for_other_machines(tmp_path: Path, require: Callable[[str], str], machine: str) -> None:
+    import subprocess
+
+    compiler = require(f"{machine}-gcc")
+    (tmp_path / "m.c").write_text(SOURCE)
+    for style in ("gnu", "sysv"):
+        path = tmp_path / f"{style}.so"
+        link = [compiler, "-shared", "-fPIC", f"-Wl,--hash-style={style}", tmp_path / "m.c", "-o", path]
+        subprocess.run(link, check=True)
+        assert mblob.verify(path).dialect == "classic"
