@@ -5,26 +5,30 @@ The packager has the real linking; this is what `load_module("x.o")` and `load_m
 
 from __future__ import annotations
 
-import gzip
 import os
 import shlex
 import shutil
 import signal
 import subprocess
-import tarfile
 import tempfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loader.object_check import check_object
+from mblob import tar
+from mblob.container import MEMBER_LIMIT
 from mblob.errors import FormatError, ToolchainError
-from mblob.file_kind import SNIFF_SIZE, linkable_kind
+from mblob.file_kind import GZIP_MAGIC, SNIFF_SIZE, linkable_kind
 from mblob.interrupts import Patience
+from mblob.mapping import map_file
 from mblob.paths import include_dir
 from mblob.starting import Starting
 from mblob.tool_output import first_error
+
+if TYPE_CHECKING:
+    from tarfile import TarInfo
 
 OBJECT_SUFFIXES = (".o", ".obj", ".a")
 SOURCE_SUFFIXES = (".c", ".cc", ".cpp", ".cxx")  # TVM puts devc.c into its tars
@@ -80,19 +84,20 @@ def _placed(path: Path, target: Path) -> str:
 
 def _extract(path: Path, name: str, folder: Path) -> list[str]:
     """Objects and sources of a tar, under names of our own."""
+    data = map_file(path)
+    if data[:3] == GZIP_MAGIC:
+        data = tar.unpacked(data, name)
     inputs: list[str] = []
-    try:
-        with tarfile.open(path) as tar:
-            for i, member in enumerate(tar):
-                inputs += _extract_member(tar, member, name, folder / str(i))
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as exc:
-        raise FormatError(f"{name}: a damaged tar: {exc}", code="tar_damaged") from None
+    for i, member in enumerate(tar.members(data, name)):
+        if i == MEMBER_LIMIT:
+            raise FormatError(f"{name}: more than {MEMBER_LIMIT} members", code="archive")
+        inputs += _extract_member(data, member, name, folder / str(i))
     if not inputs:
         raise FormatError(f"{name}: no object file in the tar, expected at least one *.o", code="tar_empty")
     return inputs
 
 
-def _extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, name: str, stem: Path) -> list[str]:
+def _extract_member(data: memoryview, member: TarInfo, name: str, stem: Path) -> list[str]:
     """One member as words of the link command, [] if it is no object or source. `stem`: of the file to write."""
     outside = member.name.startswith("/") or ".." in Path(member.name).parts
     if outside or member.issym() or member.islnk() or member.isdev():
@@ -100,12 +105,10 @@ def _extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, name: str, st
             f"{name}: member {member.name!r} is a link or leaves the tar, expected plain files", code="tar_path"
         )
     suffix = Path(member.name).suffix.lower()
-    source = tar.extractfile(member) if suffix in OBJECT_SUFFIXES + SOURCE_SUFFIXES else None
-    if source is None:
+    if not member.isreg() or suffix not in OBJECT_SUFFIXES + SOURCE_SUFFIXES:
         return []
     target = stem.with_suffix(suffix)
-    with source, target.open("wb") as out:
-        shutil.copyfileobj(source, out)
+    target.write_bytes(data[member.offset_data : member.offset_data + member.size])
     if suffix in OBJECT_SUFFIXES:
         check_object(target, f"{name}: {member.name}")
     # A C++ driver would take a .c file for C++.

@@ -1,18 +1,16 @@
 """Files that hold several: archives (`.a`), `.tar` and `.tar.gz` as TVM exports them, universal Mach-O files.
 
-Members are slices of the file, which is never unpacked; only gzip is, within a limit, to a file without a name. An
-archive in an archive is an error that names it.
+Members are slices of the file, which is never unpacked; only gzip is (`mblob.tar`). An archive in an archive is an
+error that names it.
 """
 
 from __future__ import annotations
 
-import mmap
-import zlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from mblob import archive, mach_o
+from mblob import archive, mach_o, tar
 from mblob.elf_records import STB_GLOBAL, Symbol
 from mblob.errors import FormatError
 from mblob.file_kind import AR_MAGIC, ELF_MAGIC, GZIP_MAGIC, SNIFF_SIZE, THIN_MAGIC, linkable_kind
@@ -20,9 +18,6 @@ from mblob.image import Image, open_image
 from mblob.machine_names import Machine, fits, known_names, machine_of
 
 MEMBER_LIMIT = 1 << 14  # members of one file
-# Bytes that gzip may unpack to: as many, and so many times the file. Libraries pack to a third; only zeros to less.
-UNPACKED_LEAST, UNPACKED_RATIO = 16 << 20, 100
-STEP = 1 << 20
 _SOURCES = (".c", ".cc", ".cpp", ".cu", ".h", ".ll", ".s")
 
 
@@ -97,7 +92,7 @@ def _open_one(data: memoryview, label: str) -> Opened:
     if start[:8] == AR_MAGIC:
         return _of_members("archive", data, label, archive.places(data, label))
     if start[:3] == GZIP_MAGIC:
-        unpacked = _unpack(data, label)
+        unpacked = tar.unpacked(data, label)
         if linkable_kind(bytes(unpacked[:SNIFF_SIZE])) != "tar" or unpacked[:3] == GZIP_MAGIC:
             raise FormatError(f"{label}: gzip, but no tar archive is in it", code="not_elf", offset=0)
         return _of_members("tar", unpacked, label, _tar_places(unpacked, label))._replace(compressed=True)
@@ -111,11 +106,17 @@ def _of_universal(data: memoryview, label: str, found: list[mach_o.Slice], wante
     members: list[Member] = []
     parts: dict[str, Image] = {}
     for s in found:
-        part = data[s.offset : s.offset + s.size]
-        if not mach_o.is_thin(part):
+        part, name = data[s.offset : s.offset + s.size], f"{label}({s.machine})"
+        if part[: len(AR_MAGIC)] == AR_MAGIC:  # a static library for several machines
+            image: Image = _of_members("archive", part, name, archive.places(part, name), s.offset).image
+            kind = "mach-o archive"
+        elif mach_o.is_thin(part):
+            image = mach_o.MachO(part, name, s.offset)
+            kind = f"mach-o {image.kind}"
+        else:
             raise FormatError(f"{label}: its part for {s.machine} is no Mach-O file", code="mach_o", offset=s.offset)
-        image = parts[s.machine] = mach_o.MachO(part, f"{label}({s.machine})", s.offset)
-        members.append(Member(s.machine, f"mach-o {image.kind}", s.offset, s.size, image))
+        parts[s.machine] = image
+        members.append(Member(s.machine, kind, s.offset, s.size, image))
     if wanted is None:
         import platform
 
@@ -128,12 +129,14 @@ def _of_universal(data: memoryview, label: str, found: list[mach_o.Slice], wante
     raise FormatError(f"{label}: no part for {wanted.name}; there are {', '.join(parts)}", code="no_machine")
 
 
-def _of_members(kind: str, data: memoryview, label: str, places: Iterator[tuple[str, int, int]]) -> Opened:
+def _of_members(
+    kind: str, data: memoryview, label: str, places: Iterator[tuple[str, int, int]], base: int = 0
+) -> Opened:
     members: list[Member] = []
     for name, start, size in places:
         if len(members) == MEMBER_LIMIT:
             raise FormatError(f"{label}: more than {MEMBER_LIMIT} members", code="archive", offset=start)
-        members.append(_member(data[start : start + size], f"{label}({name})", name, start))
+        members.append(_member(data[start : start + size], f"{label}({name})", name, base + start))
     images = [m.image for m in members if m.image is not None]
     images.sort(key=lambda image: image.format == "c")  # the machine is that of code
     if not images:
@@ -159,89 +162,8 @@ def _member(content: memoryview, label: str, name: str, start: int) -> Member:
 
 
 def _tar_places(data: memoryview, label: str) -> Iterator[tuple[str, int, int]]:
-    """Name, offset and size of each file in a tar archive; folders and links hold nothing.
-
-    Raises:
-        FormatError: "archive".
-    """
-    import tarfile  # with what compresses, it takes longer to import than all else here
-
-    try:
-        with tarfile.open(fileobj=_File(data), mode="r:") as tar:  # type: ignore[call-overload]
-            for info in tar:
-                if not info.isreg():
-                    continue
-                if info.issparse():
-                    raise FormatError(f"{label}({info.name}): stored with holes, unpack it", code="archive")
-                start, size = info.offset_data, info.size
-                if size > len(data) - start:
-                    raise FormatError(
-                        f"{label}({info.name}): {size} bytes, {max(0, len(data) - start)} are left", code="archive",
-                        offset=start,
-                    )  # fmt: skip
-                yield info.name, start, size
-    except (tarfile.TarError, ValueError, OverflowError, RecursionError, EOFError) as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError(f"{label}: a damaged tar archive: {error}", code="archive") from None
-
-
-class _File:
-    """A view as a file to read from: a copy of the whole would be as large as the archive."""
-
-    def __init__(self, data: memoryview) -> None:
-        self._data = data
-        self._at = 0
-
-    def read(self, size: int = -1) -> bytes:
-        end = len(self._data) if size < 0 else min(len(self._data), self._at + size)
-        found = bytes(self._data[self._at : end])
-        self._at = max(self._at, end)
-        return found
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, at: int, whence: int = 0) -> int:
-        self._at = max(0, at + (0, self._at, len(self._data))[whence])
-        return self._at
-
-
-def _unpack(data: memoryview, label: str) -> memoryview:
-    """The content of a gzip file.
-
-    Raises:
-        FormatError: "archive": damaged, cut, or larger than UNPACKED_LEAST and UNPACKED_RATIO allow.
-    """
-    import tempfile
-
-    limit = max(UNPACKED_LEAST, UNPACKED_RATIO * len(data))
-    inflate = zlib.decompressobj(wbits=31)
-    total = 0
-    with tempfile.TemporaryFile() as file:
-        pending: bytes | memoryview = b""
-        for start in range(0, len(data), STEP):
-            pending = data[start : start + STEP]
-            while len(pending) and not inflate.eof:
-                try:
-                    piece = inflate.decompress(pending, STEP)
-                except zlib.error as error:
-                    raise FormatError(f"{label}: damaged gzip: {error}", code="archive", offset=start) from None
-                total += len(piece)
-                if total > limit:
-                    raise FormatError(
-                        f"{label}: unpacks to more than {limit} bytes ({UNPACKED_RATIO} times its size): unpack it"
-                        " yourself if you trust it",
-                        code="archive",
-                    )
-                file.write(piece)
-                pending = inflate.unconsumed_tail
-        if not inflate.eof:
-            raise FormatError(f"{label}: gzip that ends after {total} bytes: the file is cut", code="archive")
-        if total == 0:
-            return memoryview(b"")
-        file.flush()
-        return memoryview(mmap.mmap(file.fileno(), total, access=mmap.ACCESS_READ))
+    """Name, offset and size of each file in a tar archive; folders and links hold nothing."""
+    return ((m.name, m.offset_data, m.size) for m in tar.members(data, label) if m.isreg())
 
 
 class ObjectSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import signal
@@ -113,7 +114,27 @@ def test_a_damaged_tar_is_an_error_of_the_format(object_file: Path, tmp_path: Pa
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(mblob.FormatError) as caught:
         mblob.load_module(path)
-    assert caught.value.code == "tar_damaged"
+    assert caught.value.code == "archive"
+
+
+def test_what_a_tar_says_of_itself_is_no_reason_to_use_memory_or_disk(tmp_path: Path) -> None:
+    """A name of 8 GiB, zeros that gzip packs to nothing, gzip in gzip: one line each."""
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, (8 << 30) - 1
+    zeros = tarfile.TarInfo("a.o")
+    zeros.size = 20 << 20
+    files = {
+        "name": info.tobuf(tarfile.GNU_FORMAT) + bytes(1024),
+        "zeros": gzip.compress(zeros.tobuf() + bytes(20 << 20)),
+        "twice": gzip.compress(gzip.compress(b"x")),
+    }
+    for name, content in files.items():
+        path = tmp_path / f"{name}.tar"
+        path.write_bytes(content)
+        with pytest.raises(mblob.FormatError) as caught:
+            mblob.load_module(path)
+        assert caught.value.code == "archive", name
+        assert "\n" not in str(caught.value)
 
 
 def test_objects_that_do_not_link_show_what_the_linker_said(object_file: Path, tmp_path: Path) -> None:

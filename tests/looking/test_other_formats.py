@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ TARGETS = {
     "powerpc-linux-gnu": ("elf", "ppc", 32, "big"),
     "mips-linux-gnu": ("elf", "mips", 32, "big"),
     "s390x-linux-gnu": ("elf", "s390x", 64, "big"),
+    "sparc64-linux-gnu": ("elf", "sparc64", 64, "big"),
     "x86_64-apple-macos11": ("mach-o", "x86_64", 64, "little"),
     "arm64-apple-macos11": ("mach-o", "aarch64", 64, "little"),
     "i686-apple-darwin": ("mach-o", "i386", 32, "little"),
@@ -121,6 +124,30 @@ def test_a_universal_file_has_a_part_for_each_machine(dylib: Any, validate: Any,
     path.write_bytes(path.read_bytes()[:9000])
     with pytest.raises(FormatError, match="the file ends at 9000"):
         mblob.open(path)
+
+
+def test_a_universal_archive_is_read_as_the_archive_of_one_machine(
+    clang: Any, validate: Any, tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    parts = {}
+    for arch in ("x86_64", "arm64"):
+        obj = clang(KERNEL + blob_source(BLOB), tmp_path / f"{arch}.o", f"{arch}-apple-macos11")
+        parts[arch] = tmp_path / f"{arch}.a"
+        subprocess.run([require("ar"), "rcS", parts[arch], obj], check=True)
+    at, head, body = 64, b"", b""
+    for cpu, path in zip((0x1000007, 0x100000C), parts.values(), strict=True):
+        content = path.read_bytes()
+        head += struct.pack(">5I", cpu, 0, at + len(body), len(content), 0)
+        body += content
+    path = tmp_path / "fat.a"
+    path.write_bytes((b"\xca\xfe\xba\xbe" + struct.pack(">I", 2) + head).ljust(at, b"\0") + body)
+    for name, machine in (("amd64", "x86_64"), ("arm64", "aarch64")):
+        with mblob.open(path, machine=name) as lib:
+            assert (lib.kind, lib.target["machine"], lib.functions) == ("universal", machine, ["vadd"])
+            offset, size = lib.entries[1].offset, lib.entries[1].size
+            assert offset is not None
+            assert path.read_bytes()[offset : offset + size] == bytes(lib.entries[1].view()) == CUDA
+            validate(lib.to_json())
 
 
 def test_java_class_files_are_no_universal_files(tmp_path: Path) -> None:
