@@ -150,15 +150,26 @@ def _of_placing(library: Library) -> Iterator[Remark]:
         writable = elf_facts.is_writable(image, symbol)
         is_library = image.kind == "shared" and not elf_facts.is_program(image)
         if is_library and symbol.st_other & 3 == STV_DEFAULT and not _finds_its_own(library, image, symbol):
-            yield (
-                "interposable_blob",
-                f"{symbol.name} may be found in another library that was loaded first: link with -Wl,-Bsymbolic",
-            )
+            yield "interposable_blob", _interposed(library, image, symbol)
     elif isinstance(image, ForeignFile):
         span = image.span_of(symbol)
         writable = span is not None and span.writable
     if writable:
         yield "writable_blob", f"{symbol.name} lies in writable memory: each process has a copy of what it touches"
+
+
+def _interposed(library: Library, elf: ElfFile, symbol: Symbol) -> str:
+    """Who would take another library's blob: code that has the name in a relocation. Loaders ask the library itself,
+    so that where nothing refers to it only a search of the whole process may come to another one."""
+    contexts = {library.prefix + context for _, context in _CONTEXT_USERS.values()}
+    known = [symbol, *(s for s in elf.exports if s.name in contexts and s.st_other & 3 == STV_DEFAULT)]
+    used = " and ".join(s.name for s in known if elf_facts.is_relocated_to(elf, s))
+    if used:
+        return f"its code may find {used} in another library that was loaded first: link with -Wl,-Bsymbolic"
+    return (
+        f"what looks for {symbol.name} in the whole process may find it in another library that was loaded first; "
+        "load_module does not look so, and no code of the library does"
+    )
 
 
 def _finds_its_own(library: Library, elf: ElfFile, symbol: Symbol) -> bool:

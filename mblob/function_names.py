@@ -17,6 +17,8 @@ _PLACES = (
     "_gp", "_gp_disp", "__gnu_local_gp",
 )  # fmt: skip
 _PLACES_BEGIN = ("$", ".L", "__start_", "__stop_")  # mapping symbols, local labels, ends of sections
+# With which compilers find where code lies: objects have them, with a type, hidden and shared by all that are linked.
+_THUNKS_BEGIN = ("__x86.get_pc_thunk.", "__sparc_get_pc_thunk.", "__x86_return_thunk", "__x86_indirect_thunk")
 
 
 def function_names(image: Image) -> set[str]:
@@ -26,7 +28,9 @@ def function_names(image: Image) -> set[str]:
         return set().union(*map(function_names, image.images))
     if not isinstance(image, ElfFile):
         return {s.name for s in image.exports if s.type == STT_FUNC}
-    typed = [s for s in image.exports if s.type in (STT_FUNC, STT_GNU_IFUNC)]
+    typed = [
+        s for s in image.exports if s.type in (STT_FUNC, STT_GNU_IFUNC) and not s.name.startswith(_THUNKS_BEGIN)
+    ]  # fmt: skip
     untyped = [s for s in image.exports if s.type == STT_NOTYPE and not _is_place(s)]
     places = _code(image) if untyped else []
     found = typed + [s for s in untyped if any(_lies_in(s, place) for place in places)]

@@ -29,7 +29,8 @@ _PATTERNS = (
     (r"mblob_", "libmblob"),
     (r"_ZN3tvm3ffi|_ZNK3tvm3ffi|_ZT[IVS]N3tvm3ffi", "tvm_ffi"),
     (r"_ZN3tvm|_ZNK3tvm|_ZT[IVS]N3tvm", "TVM runtime"),
-    (r"_GLOBAL_OFFSET_TABLE_$|_DYNAMIC$|__dso_handle$|__ehdr_start$|__bss_start$|_e(nd|text|data)$", "linker"),
+    (r"_GLOBAL_OFFSET_TABLE_$|_DYNAMIC$|__dso_handle$|__ehdr_start$|__bss_start$|_e(nd|text|data)$"
+     r"|\.TOC\.$|_gp(_disp)?$|__gnu_local_gp$|_SDA2?_BASE_$", "linker"),
     (r"_fltused$|__chkstk$|__security_|_tls_index$|__imp_|__GSHandlerCheck", "MSVC runtime"),
     (r"_ITM_|__gmon_start__$|__cxa_finalize$|__TMC_END__$", "compiler"),
     (r"mem(cpy|move|set|cmp|chr|mem|rchr|ccpy|align)$"

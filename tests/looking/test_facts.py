@@ -44,7 +44,7 @@ def codes(path: Path, **arguments: Any) -> list[str]:
         ("cuLaunchKernel cuModuleLoadData", "libcuda (the driver)"), ("cudaMalloc", "libcudart"),
         ("cublasSgemm_v2 cudnnCreate", "CUDA libraries"), ("clCreateBuffer", "libOpenCL"), ("hipMalloc", "HIP runtime"),
         ("GOMP_parallel omp_get_num_threads __kmpc_fork_call", "OpenMP runtime"), ("cblas_sgemm sgemm_", "BLAS"),
-        ("_GLOBAL_OFFSET_TABLE_ __dso_handle", "linker"), ("__cxa_finalize __gmon_start__", "compiler"),
+        ("_GLOBAL_OFFSET_TABLE_ __dso_handle .TOC. _gp_disp", "linker"), ("__cxa_finalize __gmon_start__", "compiler"),
     ],
 )  # fmt: skip
 def test_names_tell_who_provides_them(names: str, provider: str) -> None:
@@ -180,6 +180,11 @@ def test_an_executable_stack_is_told_of_libraries_and_objects(cc: Callable[..., 
 
 def test_a_blob_that_another_library_may_stand_in_for(cc: Callable[..., Path], tmp_path: Path) -> None:
     assert codes(cc(DEVC, tmp_path / "m.so")) == ["interposable_blob"]
+    context = "void *__tvm_module_ctx; void *f(void) { return __tvm_module_ctx; }\n"
+    users = {"no code of the library does": "", "code may find __tvm_module_ctx in": context}
+    for text, code in users.items():
+        with mblob.open(cc(DEVC + code, tmp_path / "m.so")) as lib:
+            assert text in lib.diagnostics[0]["message"]
     protected = DEVC.replace("unsigned char __tvm", '__attribute__((visibility("protected"))) unsigned char __tvm')
     assert codes(cc(protected, tmp_path / "p.so")) == []
 

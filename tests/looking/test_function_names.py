@@ -125,3 +125,14 @@ def test_versions_that_are_not_the_default_are_found_by_nobody(cc, tmp_path: Pat
 def test_the_command_line_lists_them(assembled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(assembled), "--functions"]) == 0
     assert capsys.readouterr().out.split() == LISTED
+
+
+def test_what_compilers_find_code_with_is_no_function(tmp_path: Path) -> None:
+    """Objects for i386 have it, as a function."""
+    text = "int x; int f(void) { return x; }\n"
+    text += '__asm__(".globl __x86.get_pc_thunk.bx\\n.type __x86.get_pc_thunk.bx,@function\\n'
+    text += '__x86.get_pc_thunk.bx: ret\\n");\n'
+    (tmp_path / "f.c").write_text(text)
+    subprocess.run(["cc", "-c", "-fPIC", tmp_path / "f.c", "-o", tmp_path / "f.o"], check=True)
+    with mblob.open(tmp_path / "f.o") as lib:
+        assert [f.symbol for f in lib.host_functions] == ["f"]
