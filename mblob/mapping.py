@@ -53,7 +53,14 @@ def map_file(path: Path) -> memoryview:
         if not stat.S_ISREG(info.st_mode):
             raise FormatError(f"{path}: not a regular file", code="not_elf")
         if info.st_size == 0:
-            return memoryview(path.read_bytes())
+            return memoryview(_read(path))
         return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
     finally:
         os.close(fd)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None  # that of `read` names no file

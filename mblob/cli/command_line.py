@@ -30,6 +30,9 @@ class Parser(argparse.ArgumentParser):
         options.setdefault("formatter_class", Formatter)
         super().__init__(**options)
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (file or sys.stderr).write(message)  # the base passes over what cannot be written
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"{self.prog} --help shows what it takes")
 
@@ -42,11 +45,17 @@ class Formatter(argparse.HelpFormatter):
         more.setdefault("width", _columns() - 2)
         super().__init__(prog, indent_increment, max_help_position, **more)
 
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """As its base, but an example stays in one line: whoever copies it runs the whole of it."""
+        if text.startswith("example: "):
+            return indent + text
+        return super()._fill_text(text, width, indent)
+
 
 def _columns() -> int:
     """Of the terminal, as `shutil.get_terminal_size` finds them."""
     named = os.environ.get("COLUMNS", "")
-    if named.isascii() and named.isdigit() and int(named) > 0:
+    if named.isascii() and named.isdigit() and len(named) < 6 and int(named) > 0:
         return int(named)
     try:
         return os.get_terminal_size(1).columns or 80
@@ -110,7 +119,11 @@ def execute(argv: Sequence[str]) -> int:
     try:
         words, cflags = split_cflags(argv)
         asked = words[:1]
-        args = make_parser(asked if asked and asked[0] in VERBS else VERBS).parse_args(words)
+        try:
+            args = make_parser(asked if asked and asked[0] in VERBS else VERBS).parse_args(words)
+        except SystemExit:  # of --help
+            _flush()
+            raise
         args.cflags = cflags
         code: int = args.run(args)
         _flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ def tree_lines(library: Library) -> Iterator[str]:
     unfolded: set[int] = set()
     # (entry, its level, what stands before it, what stands before its imports); no recursion: a file may nest deep.
     stack = [(0, 0, "", "")]
+    end, branch, trunk = ("└── ", "├── ", "│   ") if _draws_lines() else ("`-- ", "|-- ", "|   ")
     while stack:
         index, depth, lead, below = stack.pop()
         entry = entries[index]
@@ -44,7 +46,16 @@ def tree_lines(library: Library) -> Iterator[str]:
         unfolded.add(index)
         for i, child in reversed(list(enumerate(entry.imports))):
             last = i == len(entry.imports) - 1
-            stack.append((child, depth + 1, below + ("└── " if last else "├── "), below + ("    " if last else "│   ")))
+            stack.append((child, depth + 1, below + (end if last else branch), below + ("    " if last else trunk)))
+
+
+def _draws_lines() -> bool:
+    """Whether what reads the standard output knows the characters of a tree."""
+    try:
+        "└├─│".encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def describe(entry: EntryView) -> str:

@@ -25,7 +25,8 @@ def test_version_is_that_of_the_distribution(pack) -> None:
 def test_the_help_of_each_verb_has_an_example(pack, verb: str) -> None:
     done = pack(verb, "--help")
     assert done.returncode == 0
-    assert f"example: mblob-pack {verb}" in done.stdout
+    (example,) = [line for line in done.stdout.splitlines() if line.startswith(f"example: mblob-pack {verb}")]
+    assert done.stdout.endswith(f"{example}\n")  # in one line, which can be copied and run
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_the_first_two_dashes_end_the_options_of_build() -> None:
 def test_a_terminal_without_unicode_still_gets_the_tree(pack, deploy: Path) -> None:
     done = pack("inspect", deploy, "--tree", env={"PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stderr) == (0, "")
-    assert "[1] about" in done.stdout
+    assert "\n`-- [1] about" in done.stdout
 
 
 def test_a_missing_file_is_exit_code_5(pack, error_line) -> None:
@@ -133,6 +134,20 @@ def test_a_reader_that_leaves_early_is_no_error(deploy: Path) -> None:
         ["sh", "-c", f"({command}; echo $? >&2) | true"], capture_output=True, text=True
     )
     assert done.stderr == "0\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["inspect", "--help"], ["--version"]])
+def test_help_that_cannot_be_written_is_exit_code_5(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-m", "mblob.cli.main", *words], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 5
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_a_file_that_cannot_be_read_is_named(pack, error_line) -> None:
+    done = pack("inspect", "/proc/self/mem")
+    assert done.returncode == 5
+    assert "/proc/self/mem: " in error_line(done)
 
 
 def test_a_full_disk_under_stdout_is_exit_code_5(deploy: Path) -> None:
