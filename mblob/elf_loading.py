@@ -233,7 +233,7 @@ def _relocations(elf: ElfFile) -> Iterator[Iterator[tuple[int, int]]]:
         if table not in tags:
             continue
         size, entry = tags[size_tag][0], words * elf.bits // 8
-        if size % entry or (entry_tag in tags and tags[entry_tag][0] != entry):  # type: ignore[index]
+        if size % entry or (entry_tag in tags and tags[entry_tag][0] != entry):
             raise _bad(elf, f"{size} bytes of relocations, each has {entry}")
         yield _records(elf, tags[table][0], size, words)
 
