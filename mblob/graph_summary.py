@@ -34,7 +34,8 @@ def summarize(raw: memoryview) -> dict[str, Any]:
     except RecursionError:
         raise GraphError("its graph nests too deep") from None
     except ValueError as error:
-        raise GraphError(f"its graph is no JSON: {error}") from None
+        known = isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
+        raise GraphError(f"its graph is no JSON: {error if known else 'a number has too many digits'}") from None
     if not isinstance(graph, dict) or not isinstance(nodes := graph.get("nodes"), list):
         raise GraphError("its graph has no list of nodes")
     if not all(isinstance(n, dict) for n in nodes):
