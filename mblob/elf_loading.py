@@ -111,7 +111,7 @@ def _check_called(elf: ElfFile) -> None:
             if not _is_loaded(elf, at, 1, code):
                 raise _bad(elf, f"a constructor at {at:#x} lies outside the code")
     for tag, size_tag, what in _ARRAYS:
-        for at, size in zip(elf.dynamic.get(tag, ()), elf.dynamic.get(size_tag, ()), strict=False):
+        for at, size in zip(elf.dynamic.get(tag, ()), elf.dynamic.get(size_tag, ())):
             if size % (elf.bits // 8) or not _is_loaded(elf, at, size):
                 raise _bad(elf, f"{size} bytes of {what} at {at:#x} lie outside the library")
 
@@ -242,6 +242,6 @@ def _records(elf: ElfFile, vaddr: int, size: int, words: int) -> Iterator[tuple[
     wide = elf.bits == 64
     numbers = elf.unpack_at(f"{size // (elf.bits // 8)}{'Q' if wide else 'I'}", vaddr, "relocations")
     own_form = elf.e_machine == EM_MIPS and wide and elf.byte_order == "<"  # the symbol comes first
-    for at, info in zip(numbers[::words], numbers[1::words], strict=True):
+    for at, info in zip(numbers[::words], numbers[1::words]):
         if info or at:  # an empty one is a place that the linker left free
             yield at, info & 0xFFFFFFFF if own_form else info >> (32 if wide else 8)
