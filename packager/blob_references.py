@@ -30,6 +30,8 @@ from mblob.elf_records import (
     Symbol,
 )
 from mblob.errors import FormatError
+from packager import android_relocations
+from packager.android_relocations import DT_ANDROID_RELR, DT_ANDROID_RELRSZ
 
 # Places in the blob that code would refer to: its start, what follows the length prefix, and the count.
 _TARGETS = (0, 8, 16)
@@ -83,6 +85,9 @@ def _addresses(elf: ElfFile) -> Iterator[tuple[int, int]]:
             if info >> 32 if wide else info >> 8:  # of a symbol: looked up by name
                 continue
             yield place, fields[2] if has_addend else _word(elf, place)
+    for place, info, addend in android_relocations.records(elf):
+        if not (info >> 32 if wide else info >> 8):
+            yield place, _word(elf, place) if addend is None else addend
     yield from relative_words(elf)
 
 
@@ -99,12 +104,16 @@ def relocation_tables(elf: ElfFile) -> Iterator[tuple[int, int, bool]]:
 
 def relative_words(elf: ElfFile) -> Iterator[tuple[int, int]]:
     """The words of a packed table (DT_RELR): an address, then bit maps of the words behind it."""
-    if DT_RELR not in elf.dynamic:
-        return
+    for table, size in ((DT_RELR, DT_RELRSZ), (DT_ANDROID_RELR, DT_ANDROID_RELRSZ)):
+        if table in elf.dynamic:
+            yield from _relative_words(elf, elf.dynamic[table][0], elf.dynamic.get(size, [0])[0])
+
+
+def _relative_words(elf: ElfFile, table: int, size: int) -> Iterator[tuple[int, int]]:
     width = elf.bits // 8
     at = 0
-    for i in range(elf.dynamic.get(DT_RELRSZ, [0])[0] // width):
-        (entry,) = elf.unpack_at("Q" if width == 8 else "I", elf.dynamic[DT_RELR][0] + i * width, "a relocation")
+    for i in range(size // width):
+        (entry,) = elf.unpack_at("Q" if width == 8 else "I", table + i * width, "a relocation")
         if not entry & 1:
             yield entry, _word(elf, entry)
             at = entry + width

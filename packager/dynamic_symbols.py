@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from mblob.elf import ElfFile
 from mblob.elf_records import EM_S390, STB_LOCAL, STV_HIDDEN, Symbol
+from packager.elf_patch import pack
 
 _BLOOM_SHIFT = 6
-VER_GLOBAL = 1  # a version index: any version, of whoever has the symbol
+VER_LOCAL, VER_GLOBAL = 0, 1  # version indices: nobody looks it up; any version, of whoever has the symbol
 
 
 @dataclass(eq=False)
@@ -56,6 +57,7 @@ class Entry:
         whatever has them, so it has none any more."""
         self.name, self.name_at = b"", None
         self.info &= 15
+        self.version = VER_LOCAL
         self.other = self.other & ~3 | STV_HIDDEN
 
 
@@ -120,9 +122,9 @@ def encode(elf: ElfFile, order: Sequence[Entry], names: Sequence[int], moved: in
     for e, name in zip(order, names):
         value = e.value + ((thread if e.info & 15 == 6 else moved) if e.joined and e.shndx else 0)
         if wide:
-            out.append(struct.pack(f"{elf.byte_order}IBBHQQ", name, e.info, e.other, e.shndx, value, e.size))
+            out.append(pack(elf, "IBBHQQ", name, e.info, e.other, e.shndx, value, e.size))
         else:
-            out.append(struct.pack(f"{elf.byte_order}IIIBBH", name, value, e.size, e.info, e.other, e.shndx))
+            out.append(pack(elf, "IIIBBH", name, value, e.size, e.info, e.other, e.shndx))
     return b"".join(out)
 
 

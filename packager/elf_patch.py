@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mblob.elf import ElfFile
 from mblob.elf_records import NT_GNU_BUILD_ID, PF_R, PT_DYNAMIC, PT_LOAD, SHF_ALLOC, SHT_NOBITS, Section, Symbol
-from mblob.errors import ToolchainError
+from mblob.errors import FormatError, ToolchainError
 from packager.elf_writer import PLACEHOLDER_SIZE
 
 
@@ -79,11 +79,11 @@ class Patch:
 
     def _put(self, at: int, wide_offset: int, narrow_offset: int, value: int) -> None:
         fmt, offset = ("Q", wide_offset) if self._wide else ("I", narrow_offset)
-        os.pwrite(self._fd, struct.pack(self._elf.byte_order + fmt, value), at + offset)
+        self.put(fmt, at + offset, value)
 
     def put(self, fmt: str, at: int, *values: int) -> None:
         """Numbers at a file offset, by `struct` letters."""
-        os.pwrite(self._fd, struct.pack(self._elf.byte_order + fmt, *values), at)
+        os.pwrite(self._fd, pack(self._elf, fmt, *values), at)
 
     def numbers(self, fmt: str, data: bytes) -> tuple[int, ...]:
         """Numbers in bytes of the file, by `struct` letters."""
@@ -131,7 +131,7 @@ class Patch:
     def section_kind(self, index: int, sh_type: int, sh_flags: int) -> None:
         """sh_type and sh_flags of a section header that has not moved."""
         at = self._elf.e_shoff + index * self._elf.e_shentsize
-        os.pwrite(self._fd, struct.pack(f"{self._elf.byte_order}I", sh_type), at + 4)
+        self.put("I", at + 4, sh_type)
         self._put(at, 8, 8, sh_flags)
 
     def symbol(self, at: int, *, size: int, value: int | None = None, section: int | None = None) -> None:
@@ -161,7 +161,7 @@ class Patch:
     def segment_flags(self, index: int, flags: int) -> None:
         """p_flags."""
         at = self._elf.e_phoff + index * self._elf.e_phentsize
-        os.pwrite(self._fd, struct.pack(f"{self._elf.byte_order}I", flags), at + (4 if self._wide else 24))
+        self.put("I", at + (4 if self._wide else 24), flags)
 
     def load_segment(self, index: int, offset: int, vaddr: int, size: int, align: int) -> None:
         """Make program header `index` a PT_LOAD, read-only, with the highest address of all.
@@ -192,11 +192,23 @@ class Patch:
                 os.pwrite(self._fd, (digest * (len(desc) // 64 + 1))[: len(desc)], at)
 
 
+def pack(elf: ElfFile, fmt: str, *values: int) -> bytes:
+    """Numbers as bytes, by `struct` letters, in a file's byte order.
+
+    Raises:
+        FormatError: one does not fit, since others in the file that it follows from are damaged.
+    """
+    try:
+        return struct.pack(elf.byte_order + fmt, *values)
+    except struct.error:
+        raise FormatError(f"{elf.name}: damaged headers: numbers that nothing can follow", code="elf_header") from None
+
+
 def segment_row(elf: ElfFile, p_type: int, flags: int, offset: int, vaddr: int, size: int, align: int) -> bytes:
     """A program header of a file's class and byte order, all of whose memory the file fills."""
     if elf.bits == 64:
-        return struct.pack(f"{elf.byte_order}IIQQQQQQ", p_type, flags, offset, vaddr, vaddr, size, size, align)
-    return struct.pack(f"{elf.byte_order}8I", p_type, offset, vaddr, vaddr, size, size, flags, align)
+        return pack(elf, "IIQQQQQQ", p_type, flags, offset, vaddr, vaddr, size, size, align)
+    return pack(elf, "8I", p_type, offset, vaddr, vaddr, size, size, flags, align)
 
 
 def section_row(
@@ -204,7 +216,7 @@ def section_row(
 ) -> bytes:
     """A section header of a file's class and byte order."""
     fmt = "IIQQQQIIQQ" if elf.bits == 64 else "10I"
-    return struct.pack(elf.byte_order + fmt, name, sh_type, flags, vaddr, offset, size, 0, 0, align, 0)
+    return pack(elf, fmt, name, sh_type, flags, vaddr, offset, size, 0, 0, align, 0)
 
 
 @contextmanager

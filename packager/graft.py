@@ -227,7 +227,6 @@ class _Symbols:
     def _bind(self, undefined: Entry, own: Entry) -> None:
         undefined.value, undefined.size, undefined.shndx = own.value, own.size, own.shndx
         undefined.info, undefined.other, undefined.joined = own.info, own.other, True
-        undefined.version = 0
         undefined.hide()
 
     def _by_address(self, e: Entry) -> Entry:
@@ -250,13 +249,20 @@ class _Symbols:
             return Bound(r, entry, of_part=True)
         if entry is None and r.type == types.relative:
             value = relocations.value_of(self._part, r)
-            entry = self._added(Entry(b"", value, 0, STT_NOTYPE, 0, variable.st_shndx, joined=True))
+            section = self._section_of(value, variable.st_shndx)
+            entry = self._added(Entry(b"", value, 0, STT_NOTYPE, 0, section, joined=True))
             entry.hide()
         elif entry is None or r.type != types.symbol:
             raise ToolchainError(f"{self._part.name}: a relocation of type {r.type} for {variable.name}")
         self._check_writable(variable)
         place = Relocation(variable.st_value, types.symbol, 0, None if r.addend is None else 0)
         return Bound(place, entry)
+
+    def _section_of(self, value: int, otherwise: int) -> int:
+        """Number of the section, in the result, of an address of the part."""
+        numbers = mapped(self._host, self._part)
+        own = self._part.sections
+        return next((new for i, new in numbers.items() if 0 <= value - own[i].sh_addr < own[i].sh_size), otherwise)
 
     def _check_writable(self, variable: Symbol) -> None:
         for s in self._host.segments:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ from mblob.elf_records import (
     SHT_RELA,
     Section,
 )
-from packager.elf_patch import Patch
+from packager.elf_patch import Patch, pack
 
 if TYPE_CHECKING:
     from packager.graft_writer import Name, Places
@@ -76,8 +75,8 @@ def put_sections(patch: Patch, host: ElfFile, part: ElfFile, places: Places, end
     patch.raw(at, bytes(names))
     table = at + len(names)
     table += -table % 16
-    fmt = host.byte_order + ("IIQQQQIIQQ" if host.bits == 64 else "10I")
-    patch.raw(table, b"".join(struct.pack(fmt, *row) for row in rows))
+    fmt = "IIQQQQIIQQ" if host.bits == 64 else "10I"
+    patch.raw(table, b"".join(pack(host, fmt, *row) for row in rows))
     patch.section_table(table, len(rows))
 
 

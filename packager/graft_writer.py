@@ -43,9 +43,9 @@ from mblob.elf_records import (
     PT_TLS,
 )
 from mblob.errors import IncompatibleError
-from packager import dynamic_symbols, relocations
+from packager import android_relocations, dynamic_symbols, relocations
 from packager.dynamic_symbols import Entry
-from packager.elf_patch import Patch, new_library, segment_row
+from packager.elf_patch import Patch, new_library, pack, segment_row
 from packager.elf_writer import PAYLOAD_ALIGN
 from packager.errors import BuildError
 from packager.front import in_the_way
@@ -147,7 +147,7 @@ def _layout(joined: Joined) -> tuple[dict[Name, bytes], bytes, Places]:
     headers = offset if front is None else host.e_phoff
     order, first_global, first_found = dynamic_symbols.in_order(joined.entries)
     strings = _Strings(joined, order)
-    places = Places(offset, vaddr - offset, headers, {}, 0, 0, 0, 0, first_global)
+    places = Places(offset, vaddr - offset, headers, {}, 0, 0, 0, offset, first_global)  # addresses, if not yet the right
     tables: dict[Name, bytes] = {}
     dynamic = b""
     for _ in range(2):
@@ -258,7 +258,8 @@ def _move_words(patch: Patch, joined: Joined, places: Places) -> None:
 
 # -- dynamic section ------------------------------------------------------------------------------------
 
-_COUNTS = (DT_RELACOUNT, DT_RELCOUNT)  # of relocations that come first, which need not be told
+# Counts of relocations that come first, which need not be told; packed ones, which are among the others now.
+_LEFT_OUT = (DT_RELACOUNT, DT_RELCOUNT, *android_relocations.TAGS)
 
 
 def _dynamic(joined: Joined, places: Places, strings: _Strings) -> bytes:
@@ -273,14 +274,14 @@ def _dynamic(joined: Joined, places: Places, strings: _Strings) -> bytes:
     for tag, name in ((DT_GNU_HASH, "gnu_hash"), (DT_HASH, "hash"), (DT_VERSYM, "versym"), (DT_JMPREL, "jmprel")):
         if name in places.tables:
             new[tag] = places.address(name)
-    rows = [(tag, value) for tag, values in host.dynamic.items() for value in values if tag not in _COUNTS]
+    rows = [(tag, value) for tag, values in host.dynamic.items() for value in values if tag not in _LEFT_OUT]
     rows = [(tag, new.pop(tag, value)) for tag, value in rows]
     missing = [(DT_NEEDED, place) for place in strings.needed]
     needed = [row for row in rows if row[0] == DT_NEEDED]
     others = [row for row in rows if row[0] != DT_NEEDED]
     rows = [*needed, *missing, *others, *new.items(), *[(DT_NULL, 0)] * 4]  # spare ones are for tools that edit
     word = "QQ" if host.bits == 64 else "II"
-    return b"".join(struct.pack(host.byte_order + word, tag, value) for tag, value in rows)
+    return b"".join(pack(host, word, tag, value) for tag, value in rows)
 
 
 # -- headers --------------------------------------------------------------------------------------------
@@ -296,8 +297,8 @@ def _headers_size(joined: Joined) -> int:
 
 def _row(elf: ElfFile, p_type: int, flags: int, offset: int, vaddr: int, filesz: int, memsz: int, align: int) -> bytes:
     raw = bytearray(segment_row(elf, p_type, flags, offset, vaddr, filesz, align))
-    fmt, at = (f"{elf.byte_order}Q", 40) if elf.bits == 64 else (f"{elf.byte_order}I", 20)
-    struct.pack_into(fmt, raw, at, memsz)
+    memory, at = (pack(elf, "Q", memsz), 40) if elf.bits == 64 else (pack(elf, "I", memsz), 20)
+    raw[at : at + len(memory)] = memory
     return bytes(raw)
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from mblob.elf import ElfFile
 from mblob.elf_records import DT_JMPREL
+from packager import android_relocations
 from packager.blob_references import relative_words, relocation_tables
+from packager.elf_patch import pack
 from packager.errors import BuildError
 
 
@@ -44,6 +46,9 @@ _TYPES = {
 }
 
 
+_NONE = 0  # on every machine
+
+
 @dataclass(frozen=True)
 class Relocation:
     """One record. `addend` is None where it stands in the word itself."""
@@ -71,7 +76,10 @@ def types_of(elf: ElfFile) -> Types:
 
 
 def read(elf: ElfFile) -> tuple[list[Relocation], list[Relocation]]:
-    """The relocations of a library, and those of calls that may be done late. Packed ones (`DT_RELR`) stay apart."""
+    """The relocations of a library, and those of calls that may be done late. Packed ones (`DT_RELR`) stay apart.
+
+    Empty records, which bfd leaves on riscv64, are left out; not those of calls, which code knows by their number.
+    """
     early: list[Relocation] = []
     late: list[Relocation] = []
     late_table = elf.dynamic.get(DT_JMPREL, [0])[0]
@@ -79,8 +87,11 @@ def read(elf: ElfFile) -> tuple[list[Relocation], list[Relocation]]:
         is_late = table == late_table
         if not is_late and table < late_table < table + size:  # some linkers count the calls among the others, too
             size = late_table - table
-        (late if is_late else early).extend(_records(elf, table, size, has_addend))
-    return early, late
+        records = _records(elf, table, size, has_addend)
+        (late if is_late else early).extend(records)
+    for place, info, addend in android_relocations.records(elf):
+        early.append(_record(elf, place, info, addend))
+    return [r for r in early if r.type != _NONE], late
 
 
 def _records(elf: ElfFile, table: int, size: int, has_addend: bool) -> Iterator[Relocation]:
@@ -90,8 +101,12 @@ def _records(elf: ElfFile, table: int, size: int, has_addend: bool) -> Iterator[
     start = elf.offset_of(table, size, "relocations")
     for i in range(size // step):
         place, info, *rest = elf.unpack(fmt, start + i * step, "a relocation")
-        kind, symbol = (info & 0xFFFFFFFF, info >> 32) if wide else (info & 0xFF, info >> 8)
-        yield Relocation(place, kind, symbol, rest[0] if has_addend else None)
+        yield _record(elf, place, info, rest[0] if has_addend else None)
+
+
+def _record(elf: ElfFile, place: int, info: int, addend: int | None) -> Relocation:
+    kind, symbol = (info & 0xFFFFFFFF, info >> 32) if elf.bits == 64 else (info & 0xFF, info >> 8)
+    return Relocation(place, kind, symbol, addend)
 
 
 def packed(elf: ElfFile, types: Types) -> list[Relocation]:
@@ -113,5 +128,5 @@ def encode(elf: ElfFile, relocations: Sequence[Relocation]) -> bytes:
     for r in relocations:
         info = r.symbol << 32 | r.type if wide else r.symbol << 8 | r.type
         fmt = ("QQq" if wide else "IIi")[: 2 if r.addend is None else 3]
-        out.append(struct.pack(elf.byte_order + fmt, r.place, info, *(() if r.addend is None else (r.addend,))))
+        out.append(pack(elf, fmt, r.place, info, *(() if r.addend is None else (r.addend,))))
     return b"".join(out)

@@ -39,6 +39,8 @@ MACHINES = [
     # 32-bit. Sizes from files are 64-bit numbers that were compared with what is there: -Wconversion cannot know.
     Machine("arm", "arm-linux-gnueabihf", "-Wall -Wextra -Werror", ("test_aot",)),
 ]
+# Compiled code there is not run by the programs in tests/c: qemu 7.2 cannot start a thread on i386.
+CONVERTED = [*MACHINES, Machine("riscv64", "riscv64-linux-gnu"), Machine("i386", "i686-linux-gnu")]
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ int main(int argc, char **argv) {
 """
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+@pytest.mark.parametrize("machine", CONVERTED, ids=lambda machine: machine.name)
 def test_a_finished_library_is_converted_there_and_back(
     machine: Machine, require: Callable[[str], str], tmp_path: Path
 ) -> None:

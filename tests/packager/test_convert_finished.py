@@ -10,7 +10,7 @@ import pytest
 
 import mblob
 from mblob.elf import ElfFile
-from mblob.elf_records import PT_LOAD, PT_TLS
+from mblob.elf_records import DT_VERSYM, PT_LOAD, PT_TLS
 from mblob.mapping import map_file
 from packager.errors import BuildError
 from tests.e2e.ffi_sources import PACKED, plain_module
@@ -255,6 +255,23 @@ def test_a_library_without_section_headers(tmp_path: Path) -> None:
     (tmp_path / "bare.so").write_bytes(data)
     mblob.convert(tmp_path / "bare.so", tmp_path / "b.so", dialect="ffi")
     calls(tmp_path / "b.so")
+
+
+def test_a_file_that_is_longer_than_its_memory(tmp_path: Path) -> None:
+    """As with what debuggers read, or with a C++ library linked in and not stripped."""
+    first = packed(tmp_path / "a.so")
+    with first.open("ab") as file:
+        file.write(bytes(1 << 20))
+    mblob.convert(first, tmp_path / "b.so", dialect="ffi")
+    calls(tmp_path / "b.so")
+
+
+def test_names_that_are_hidden_have_no_version(tmp_path: Path) -> None:
+    mblob.convert(packed(tmp_path / "a.so"), tmp_path / "b.so", dialect="ffi")
+    elf = elf_of(tmp_path / "b.so")
+    versions = elf.unpack_at(f"{len(elf.dynsym) + 1}H", elf.dynamic[DT_VERSYM][0], "versions")[1:]
+    local = [version for s, version in zip(elf.dynsym, versions) if not s.binding]
+    assert len(local) > 10 and not any(local)
 
 
 def test_what_cannot_be_joined_is_refused_by_name(tmp_path: Path) -> None:
