@@ -24,7 +24,9 @@ def records(elf: ElfFile) -> Iterator[tuple[int, int, int | None]]:
     Raises:
         FormatError: "elf_dynamic": the table is damaged.
     """
-    for table, size, has_addend in ((DT_ANDROID_REL, DT_ANDROID_RELSZ, False), (DT_ANDROID_RELA, DT_ANDROID_RELASZ, True)):
+    for table, size, has_addend in (
+        (DT_ANDROID_REL, DT_ANDROID_RELSZ, False), (DT_ANDROID_RELA, DT_ANDROID_RELASZ, True),
+    ):  # fmt: skip
         if table in elf.dynamic:
             length = elf.dynamic.get(size, [0])[0]
             start = elf.offset_of(elf.dynamic[table][0], length, "packed relocations")

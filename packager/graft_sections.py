@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mblob.elf import ElfFile
@@ -15,6 +15,9 @@ from mblob.elf_records import (
     DT_STRTAB,
     DT_SYMTAB,
     DT_VERSYM,
+    PF_W,
+    PF_X,
+    PT_LOAD,
     PT_TLS,
     SHF_ALLOC,
     SHF_EXECINSTR,
@@ -30,6 +33,7 @@ from mblob.elf_records import (
     SHT_RELA,
     Section,
 )
+from packager import unwind_table
 from packager.elf_patch import Patch, pack
 
 if TYPE_CHECKING:
@@ -70,6 +74,7 @@ def put_sections(patch: Patch, host: ElfFile, part: ElfFile, places: Places, end
             _name(names, ".rela.dyn" if host.bits == 64 else ".rel.dyn"), kind, SHF_ALLOC, places.address("rel"),
             places.offset + start, size, symbols, 0, host.bits // 8, entry,
         ])  # fmt: skip
+    rows += _left_rows(names, host, rows)
     at = end + -end % 16
     rows[host.e_shstrndx][4:6] = [at, len(names)]
     patch.raw(at, bytes(names))
@@ -102,6 +107,9 @@ def _renewed(host: ElfFile, tables: Mapping[Name, Any]) -> dict[int, Name]:
         i: places[s.sh_addr] for i, s in enumerate(host.sections)
         if s.sh_addr in places and s.sh_flags & SHF_ALLOC and s.sh_size and s.sh_type not in (SHT_PROGBITS, SHT_NOBITS)
     }  # fmt: skip
+    table = unwind_table.segment(host)
+    if table is not None and "unwind" in tables:
+        found.update({i: "unwind" for i, s in enumerate(host.sections) if s.sh_addr == table.p_vaddr and s.sh_size})
     notes = {i: s.sh_offset for i, s in enumerate(host.sections) if s.sh_type == SHT_NOTE}
     return {**found, **{i: offset for i, offset in notes.items() if offset in tables}}
 
@@ -131,6 +139,20 @@ def _host_rows(host: ElfFile, places: Places) -> list[list[int]]:
             row[3:6] = [places.dynamic + places.shift, places.dynamic, places.dynamic_size]
         rows.append(row)
     return rows
+
+
+def _left_rows(names: bytearray, host: ElfFile, rows: Sequence[list[int]]) -> list[list[int]]:
+    """Headers for segments all of whose sections are elsewhere now, as in a library that was converted before: segments
+    without sections are nothing to `strip` and `objcopy`, which would give them wrong offsets."""
+    taken = [row[3] for row in rows if row[2] & SHF_ALLOC and row[5]]
+    left = []
+    for s in host.segments:
+        if s.p_type != PT_LOAD or not s.p_filesz or any(0 <= vaddr - s.p_vaddr < s.p_memsz for vaddr in taken):
+            continue
+        flags = SHF_ALLOC | (SHF_WRITE if s.p_flags & PF_W else 0) | (SHF_EXECINSTR if s.p_flags & PF_X else 0)
+        name = _name(names, PREFIX + ".left")
+        left.append([name, SHT_PROGBITS, flags, s.p_vaddr, s.p_offset, s.p_filesz, 0, 0, 1, 0])
+    return left
 
 
 def _join_thread(host: ElfFile, part: ElfFile, rows: list[list[int]], thread: int) -> None:

@@ -36,6 +36,7 @@ from mblob.elf_records import (
     PF_W,
     PN_XNUM,
     PT_DYNAMIC,
+    PT_GNU_EH_FRAME,
     PT_GNU_PROPERTY,
     PT_LOAD,
     PT_NOTE,
@@ -43,7 +44,7 @@ from mblob.elf_records import (
     PT_TLS,
 )
 from mblob.errors import IncompatibleError
-from packager import android_relocations, dynamic_symbols, relocations
+from packager import android_relocations, dynamic_symbols, relocations, unwind_table
 from packager.dynamic_symbols import Entry
 from packager.elf_patch import Patch, new_library, pack, segment_row
 from packager.elf_writer import PAYLOAD_ALIGN
@@ -147,12 +148,13 @@ def _layout(joined: Joined) -> tuple[dict[Name, bytes], bytes, Places]:
     headers = offset if front is None else host.e_phoff
     order, first_global, first_found = dynamic_symbols.in_order(joined.entries)
     strings = _Strings(joined, order)
-    places = Places(offset, vaddr - offset, headers, {}, 0, 0, 0, offset, first_global)  # addresses, if not yet the right
+    # Addresses of the part are not yet the right ones, but addresses.
+    places = Places(offset, vaddr - offset, headers, {}, 0, 0, 0, offset, first_global)
     tables: dict[Name, bytes] = {}
     dynamic = b""
     for _ in range(2):
         tables = dict(notes)
-        tables.update(_tables(joined, order, first_found, strings, places.moved))
+        tables.update(_tables(joined, order, first_found, strings, places))
         tables = in_order_of_headers(host, tables)
         starts: dict[Name, tuple[int, int]] = {}
         at = 0 if front is not None else _headers_size(joined)
@@ -199,9 +201,11 @@ class _Strings:
         return self._new[name]
 
 
-def _tables(joined: Joined, order: list[Entry], first_found: int, strings: _Strings, moved: int) -> dict[str, bytes]:
+def _tables(
+    joined: Joined, order: list[Entry], first_found: int, strings: _Strings, places: Places
+) -> dict[str, bytes]:
     """The new tables by name."""
-    host = joined.host
+    host, moved = joined.host, places.moved
     tables = {"dynsym": dynamic_symbols.encode(host, order, strings.names, moved, joined.thread)}
     if DT_GNU_HASH in host.dynamic or DT_HASH not in host.dynamic:
         tables["gnu_hash"] = dynamic_symbols.gnu_hash(host, order, first_found)
@@ -215,7 +219,9 @@ def _tables(joined: Joined, order: list[Entry], first_found: int, strings: _Stri
     if joined.late:
         tables["jmprel"] = relocations.encode(host, [_final(b, types, moved, 0) for b in joined.late])
     tables["dynstr"] = bytes(strings.data)
-    return tables
+    address = places.address("unwind") if "unwind" in places.tables else places.offset + places.shift
+    unwind = unwind_table.joined(host, joined.part, address, moved)
+    return {**tables, "unwind": unwind} if unwind else tables
 
 
 def _final(b: Bound, types: relocations.Types, moved: int, thread: int) -> Relocation:
@@ -318,6 +324,10 @@ def _program_headers(joined: Joined, places: Places) -> list[bytes]:
             before.append(_row(host, PT_PHDR, s.p_flags, places.headers, vaddr, size, size, s.p_align))
         elif s.p_type == PT_LOAD:
             loads.append(raw)
+        elif s.p_type == PT_GNU_EH_FRAME and "unwind" in places.tables:
+            start_of, size = places.tables["unwind"]
+            at = places.offset + start_of
+            rest.append(_row(host, s.p_type, s.p_flags, at, at + shift, size, size, s.p_align))
         elif s.p_type == PT_DYNAMIC:
             size, at = places.dynamic_size, places.dynamic
             rest.append(_row(host, PT_DYNAMIC, s.p_flags, at, at + shift, size, size, s.p_align))

@@ -51,7 +51,7 @@ def test_they_are_those_that_are_not_packed(library: Path, tmp_path: Path) -> No
 
 
 def test_a_blob_that_data_refers_to_stays(library: Path, tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="data at 0x[0-9a-f]+ has its address"):
+    with pytest.raises(BuildError, match=r"data at 0x[0-9a-f]+ has its address"):
         mblob.swap(library, {"my.kind": b"x" * (1 << 17)}, tmp_path / "b.so")
     assert not (tmp_path / "b.so").exists()
 

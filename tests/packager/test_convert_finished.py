@@ -179,6 +179,18 @@ def test_tools_take_the_result(tmp_path: Path, command: list[str]) -> None:
     calls_of_kernels(edited)
 
 
+@pytest.mark.parametrize("command", [["strip", "-o"], ["objcopy", "--strip-debug"]])
+def test_tools_take_what_was_converted_twice(tmp_path: Path, command: list[str]) -> None:
+    """Nothing is left in the tables of the first time, which have a segment of their own."""
+    packed(tmp_path / "0.so")
+    mblob.convert(tmp_path / "0.so", tmp_path / "1.so", dialect="ffi")
+    mblob.convert(tmp_path / "1.so", tmp_path / "2.so", dialect="classic")
+    edited = tmp_path / "edited.so"
+    files = [edited, tmp_path / "2.so"] if command[-1] == "-o" else [tmp_path / "2.so", edited]
+    subprocess.run([*command, *files], check=True)
+    calls(edited)
+
+
 THREAD = r"""#include <stdint.h>
 typedef union { int64_t i; double f; void *p; const char *s; } value;
 static __thread INITIAL;

@@ -15,7 +15,7 @@ import pytest
 import mblob
 from mblob.cli.main import main
 from mblob.elf import ElfFile
-from mblob.elf_records import PF_X, PT_LOAD, PT_NOTE
+from mblob.elf_records import PF_X, PT_LOAD, PT_NOTE, SHT_NOBITS
 from mblob.mapping import map_file
 from packager import front, new_segment
 from packager.errors import BuildError
@@ -298,3 +298,19 @@ def test_what_moves_is_known_before_anything_is_written(golden: Path) -> None:
     pieces = front.in_the_way(elf, 56 * (len(elf.segments) + 1))
     assert pieces is not None and [p.is_note for p in pieces] == [True, False]
     assert front.in_the_way(elf, 1 << 20) is None
+
+
+def test_numbers_that_nothing_can_follow(tmp_path: Path) -> None:
+    """A section that is not loaded, behind the blob by its header, and so far that it cannot be further."""
+    root = mblob.csource_module("int f(void) { return 1; }")
+    root.import_module(mblob.blob_module("my.kind", b"hello"))
+    root.export_library(tmp_path / "a.so")
+    elf = elf_of(tmp_path / "a.so")
+    number = next(i for i, s in enumerate(elf.sections) if s.name == ".comment")
+    data = bytearray((tmp_path / "a.so").read_bytes())
+    row = elf.e_shoff + number * elf.e_shentsize
+    struct.pack_into("<IQQQ", data, row + 4, SHT_NOBITS, 0, 0, (1 << 64) - 8)  # sh_type, _flags, _addr, _offset
+    (tmp_path / "bad.so").write_bytes(data)
+    with pytest.raises(mblob.FormatError, match="damaged headers: numbers that nothing can follow") as error:
+        mblob.swap(tmp_path / "bad.so", {"my.kind": b"x" * 1000})
+    assert error.value.code == "elf_header" and (tmp_path / "bad.so").read_bytes() == data
