@@ -1,4 +1,4 @@
-"""Exceptions pass through the adapters that joined a finished library: one table of unwind information names all code."""
+"""Exceptions pass through adapters that joined a finished library: one table of unwind information names all code."""
 
 from __future__ import annotations
 
