@@ -56,6 +56,7 @@ from packager.relocations import Relocation
 
 Name = Union[str, int]
 STEP = 256 << 10  # bytes of a copy; what is zero stays a hole
+_ZEROS = bytes(STEP)
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,9 @@ def write(joined: Joined, host_path: Path, output: Path, hole: tuple[int, int] =
     host, part = joined.host, joined.part
     tables, dynamic, places = _layout(joined)
     with new_library(output, host_path) as fd:
-        _copy(fd, host.data, 0, hole)
+        start, size = hole
+        _copy(fd, host.data[:start], 0)
+        _copy(fd, host.data[start + size :], start + size)
         for name, data in tables.items():
             os.pwrite(fd, data, places.offset + places.tables[name][0])
         os.pwrite(fd, dynamic, places.dynamic)
@@ -125,13 +128,11 @@ def write(joined: Joined, host_path: Path, output: Path, hole: tuple[int, int] =
         _edit_notes(patch, host, places, bytes(part.data[-4096:]) + dynamic + b"".join(tables.values()))
 
 
-def _copy(fd: int, data: memoryview, offset: int, hole: tuple[int, int] = (0, 0)) -> None:
+def _copy(fd: int, data: memoryview, offset: int) -> None:
+    """Write `data` at an offset of a file that has nothing there."""
     for at in range(0, len(data), STEP):
-        piece = data[at : at + STEP]
-        start, end = max(hole[0] - at, 0), min(hole[0] + hole[1] - at, len(piece))
-        if start < end:
-            piece = memoryview(bytes(piece[:start]) + bytes(end - start) + bytes(piece[end:]))
-        if any(piece):
+        piece = bytes(data[at : at + STEP])
+        if piece != _ZEROS[: len(piece)]:
             os.pwrite(fd, piece, offset + at)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import mblob
 from mblob.elf import ElfFile
 from mblob.elf_records import DT_VERSYM, PT_LOAD, PT_TLS
 from mblob.mapping import map_file
+from packager import early
 from packager.errors import BuildError
 from tests.e2e.ffi_sources import PACKED, plain_module
 
@@ -242,6 +244,29 @@ def test_large_modules_are_not_there_twice(tmp_path: Path) -> None:
     data = (tmp_path / "b.so").read_bytes()
     assert data.count(b"payload ") == 1 << 17
     calls_of_kernels(tmp_path / "b.so")
+
+
+@pytest.mark.parametrize("linker", ["bfd", "gold", "lld"])
+def test_a_blob_that_was_copied_before_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, require: Callable[[str], str], linker: str
+) -> None:
+    """It lies at an offset that is larger than its address."""
+    require(f"ld.{linker}")
+    monkeypatch.setattr(early, "WORTH", 1)
+    (tmp_path / "p").write_bytes(b"hello" * 100_000 + bytes(1 << 20) + b"end")
+    root = plain_module()
+    root.import_module(mblob.blob_module("my.kind", tmp_path / "p"))
+    root.export_library(tmp_path / "a.so", options=[f"-fuse-ld={linker}"])
+    mblob.convert(tmp_path / "a.so", tmp_path / "b.so", dialect="ffi")
+    mblob.convert(tmp_path / "b.so", tmp_path / "c.so", dialect="classic")
+    with mblob.open(tmp_path / "a.so") as a:
+        assert a.blob_offset > a.elf.find("__tvm_dev_mblob").st_value
+    for name in ("b.so", "c.so"):
+        with mblob.open(tmp_path / name, verify="full") as lib:
+            assert bytes(lib.entries[1].view()) == (tmp_path / "p").read_bytes()
+        x, y = np.ones(4, "float32"), np.zeros(4, "float32")
+        mblob.load_module(tmp_path / name)["vadd"](x, x, y, 4)
+        assert y.tolist() == [2] * 4
 
 
 def test_code_that_calls_the_runtime_by_name_finds_it(tmp_path: Path) -> None:
