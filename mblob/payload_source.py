@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from mblob.errors import ChangedError, MblobError
 from mblob.sink import STEP
 
+OF_CALLER = "_mblob_of_caller"  # an attribute of errors that are no failure of the file being written
 MORE = 1 << 62  # bytes, of a file that does not say how many it has
 
 
@@ -175,7 +176,14 @@ class IterPayload:
         if self._pieces is None:
             raise MblobError("this payload came from an iterator, which was used up by an earlier export")
         pieces, self._pieces = self._pieces, None
-        for piece in pieces:
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration:
+                return
+            except OSError as error:
+                setattr(error, OF_CALLER, True)
+                raise
             yield as_bytes_view(piece)
 
 
@@ -188,5 +196,5 @@ def as_bytes_view(data: Any) -> memoryview:
     try:
         view = memoryview(data)
         return view.toreadonly().cast("B") if view.nbytes else memoryview(b"")
-    except TypeError as exc:
+    except (TypeError, ValueError) as exc:  # numpy raises either for elements that no buffer can have
         raise TypeError(f"expected contiguous bytes-like data, found {type(data).__name__}: {exc}") from None

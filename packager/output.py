@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from mblob.interrupts import at_the_end
+from mblob.payload_source import OF_CALLER
 
 _LEAST_SPACE = 64 << 10  # bytes: with less left in its folder a write failed for that
 _TRIES = 200  # of removing a folder
@@ -46,7 +47,8 @@ def replacing(path: str | os.PathLike[str], *, through_links: bool = True) -> It
                 temporary.replace(real)
         except OSError as exc:
             # A full disk is reported by write(), which does not know what it writes to.
-            if exc.errno is not None and exc.filename in (None, str(temporary)):
+            known = exc.filename not in (None, str(temporary)) or hasattr(exc, OF_CALLER)
+            if exc.errno is not None and not known:
                 raise OSError(exc.errno, f"the output cannot be written: {exc.strerror}", str(path)) from exc
             raise
 

@@ -192,6 +192,8 @@ def _payload(given: Any, who: str) -> Payload:
                 memoryview(given)  # type: ignore[arg-type]
             except TypeError:
                 return IterPayload(given)
+            except ValueError:  # a buffer of numpy, of elements that have no format
+                pass
         raise BuildError(f"{who}: expected bytes, a path or an iterable of buffers: {exc}") from None
 
 

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mblob
+from mblob import native_copy
 from packager.errors import BuildError
 
 from .conftest import VADD, VADD_C
@@ -51,6 +52,20 @@ def test_one_of_several_kernels_that_does_not_compile_is_named(old: Path, tmp_pa
     (tmp_path / "broken.c").write_text("#error no good\n")
     root.import_module(mblob.csource_module(tmp_path / "broken.c"))
     fails(mblob.ToolchainError, r"broken\.c: does not compile: .*no good", root, old)
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "Connection reset by peer"), OSError(28, "no room there")])
+def test_an_iterable_that_raises(old: Path, error: OSError) -> None:
+    """Its error is its own: nothing was wrong with the output."""
+
+    def pieces() -> Iterator[bytes]:
+        yield bytes(100_000)
+        raise error
+
+    root = mblob.csource_module(VADD_C)
+    root.import_module(mblob.blob_module("raw", pieces()))
+    assert fails(type(error), error.strerror, root, old) is error
+    assert not [p.name for p in old.parent.iterdir() if p.name.startswith(".")]
 
 
 def test_a_missing_compiler(old: Path, vadd: mblob.Module, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,6 +256,7 @@ def test_a_payload_that_changes_while_it_is_read(old: Path, tmp_path: Path, monk
     path.write_bytes(bytes(1 << 20))
     root = mblob.csource_module("int g;\n")
     root.import_module(mblob.blob_module("k", path))
+    monkeypatch.setattr(native_copy, "copy", None)  # the compiled loop cannot be watched
     write = os.write
 
     def meanwhile(fd: int, data: Any) -> int:

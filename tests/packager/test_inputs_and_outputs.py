@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import mblob
@@ -123,6 +124,8 @@ def test_arguments_of_the_wrong_type(tmp_path: Path, vadd: mblob.Module) -> None
         vadd.export_library(tmp_path / "x.so", addons="a.o")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"fcompile: expected a function .*found 'clang'; .*cc="):
         vadd.export_library(tmp_path / "x.so", fcompile="clang")
+    with pytest.raises(BuildError, match="contiguous bytes-like data, found ndarray: cannot include dtype"):
+        mblob.blob_module("raw", np.zeros(4, "M8[s]"))
     with pytest.raises(TypeError, match=r"blob_module: payload\[1\]: expected contiguous bytes-like data, found int"):
         mblob.blob_module("k", [b"x", 1])
 
