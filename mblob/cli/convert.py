@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from mblob.cli.report import UsageError
+from mblob.cli.swap import add_quiet, meter
 
 NAME = "convert"
 
@@ -31,6 +32,7 @@ def configure(verbs: Any) -> None:
     parser.add_argument("--no-index", action="store_true", help="TVM's bytes alone: no index, no digests")
     parser.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
     parser.add_argument("--target", metavar="TRIPLE", help="machine to link for, such as aarch64-linux-gnu")
+    add_quiet(parser)
     parser.set_defaults(run=run)
 
 
@@ -42,14 +44,16 @@ def run(args: argparse.Namespace) -> int:
     """
     from mblob.errors import MblobError
     from packager.convert import convert
+    from packager.progress import listening
 
     if args.output == "-":
         raise UsageError("convert: -o -: a library is written to a file, not to stdout", hint="-o converted.so")
     try:
-        convert(
-            args.file, args.output, dialect=args.dialect, objects=args.object, index=not args.no_index, cc=args.cc,
-            target=args.target,
-        )  # fmt: skip
+        with meter(args) as shown, listening(shown.advance):
+            convert(
+                args.file, args.output, dialect=args.dialect, objects=args.object, index=not args.no_index, cc=args.cc,
+                target=args.target,
+            )  # fmt: skip
     except ValueError as error:
         if isinstance(error, MblobError):
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -57,9 +58,23 @@ class Meter:
         return text
 
     def _draw(self, text: str) -> None:
-        self._stream.write("\r" + text.ljust(self._width))
-        self._stream.flush()
+        text = text[: self._columns() - 1]  # one more, and each drawing would take a line of its own
+        self._write("\r" + text.ljust(self._width))
         self._width = len(text)
+
+    def _columns(self) -> int:
+        """Of the terminal now: its window may be made narrower meanwhile."""
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or 80
+        except (OSError, ValueError):
+            return 80
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:  # the terminal is gone; the work goes on
+            self._shown = False
 
     def __enter__(self) -> Meter:
         return self
@@ -68,5 +83,4 @@ class Meter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._width:
-            self._stream.write("\r" + " " * self._width + "\r")
-            self._stream.flush()
+            self._write("\r" + " " * self._width + "\r")

@@ -43,6 +43,10 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-reuse", action="store_true",
                         help="share no blocks with FILE, where the file system could")  # fmt: skip
+    add_quiet(parser)
+
+
+def add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal")
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import pty
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,36 @@ def test_long_work_is_drawn_and_wiped() -> None:
             meter.advance(30)
     assert "60 B of 100 B, 60 B/s, 1 s left" in stream.getvalue()
     assert stream.getvalue().endswith(" \r")
+
+
+def pty_of(columns: int) -> tuple[int, io.TextIOWrapper]:
+    """A terminal so wide: what sees what is drawn, and what to draw on."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    return ours, io.TextIOWrapper(io.FileIO(theirs, "w"), write_through=True)  # type: ignore[arg-type]
+
+
+def test_a_line_fits_on_a_narrow_terminal() -> None:
+    ours, theirs = pty_of(20)
+    with theirs, Meter(100, theirs, clock=iter([0.0, 1.0, 2.0]).__next__) as meter:
+        for _ in range(3):
+            meter.advance(30)
+        drawn = os.read(ours, 65536).split(b"\r")
+    os.close(ours)
+    assert drawn[1] == b"60 B of 100 B, 60 B"
+    assert max(map(len, drawn)) < 20
+
+
+def test_work_goes_on_when_the_terminal_is_gone() -> None:
+    ours, theirs = pty_of(80)
+    with theirs:
+        with Meter(100, theirs, clock=iter([0.0, 1.0, 2.0]).__next__) as meter:
+            meter.advance(30)
+            os.close(ours)
+            meter.advance(30)
+            meter.advance(30)
+        with pytest.raises(OSError, match="Input/output error"):  # as it really was
+            os.write(theirs.fileno(), b"x")
 
 
 @pytest.mark.parametrize(("stream", "quiet"), [(io.StringIO(), False), (Terminal(), True)])
