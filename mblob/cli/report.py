@@ -50,9 +50,14 @@ def exit_code(error: BaseException) -> int | None:
         return USAGE
     if isinstance(error, OSError):
         return IO
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or _is_lack_of_threads(error):
         return INCOMPATIBLE
     return None
+
+
+def _is_lack_of_threads(error: BaseException) -> bool:
+    """Whether the system gave no thread, for a limit of processes or of memory: Python has no type for that."""
+    return isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
 
 
 def print_error(error: BaseException) -> None:
@@ -61,6 +66,8 @@ def print_error(error: BaseException) -> None:
         text = f"{error.filename}: {error.strerror}"
     elif isinstance(error, OSError) and error.strerror:
         text = error.strerror
+    elif isinstance(error, MemoryError):
+        text = str(error) or "out of memory"
     else:
         text = str(error)
     hint = getattr(error, "hint", "")

@@ -122,6 +122,21 @@ def test_an_interrupt_is_one_line_at_any_moment(moment: str) -> None:
     assert (done.returncode, done.stderr) == (130, "mblob-pack: interrupted\n")
 
 
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [(MemoryError(), "out of memory"), (RuntimeError("can't start new thread"), "can't start new thread")],
+)
+def test_a_machine_that_has_no_more_to_give_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, line: str
+) -> None:
+    def fail(_: object) -> int:
+        raise error
+
+    monkeypatch.setattr("mblob.cli.inspect.run", fail)
+    assert main(["inspect", "x.so"]) == report.INCOMPATIBLE
+    assert capsys.readouterr().err == f"mblob-pack: error: {line}\n"
+
+
 def test_the_entry_imports_nothing_that_takes_time() -> None:
     code = "import sys; before = set(sys.modules); import mblob.cli.main; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
