@@ -20,7 +20,7 @@ from mblob.module import LIBRARY, Module, Node
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, ClassVar
+    from typing import Any, ClassVar, NoReturn
 
     from loader.loaders import Loader
     from mblob.grammar import Grammars
@@ -77,6 +77,11 @@ class OpenedNode(Node):
         self._opening = False
         self._entry: _Entry | None = None
         self._offered: Loader | None = None  # of an installed distribution, where the runtime came to it
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Module of an opened library cannot be pickled or copied; load the library where it is needed"
+        )
 
     def attach(self, module: Module) -> None:
         """Tell the node which Module it is the content of."""

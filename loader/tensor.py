@@ -68,6 +68,18 @@ class Tensor(_call.TensorBase):
 
     asnumpy = numpy
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """What `numpy.asarray` takes where there is no buffer (bfloat16, memory of a device): `numpy()`.
+
+        Raises:
+            ValueError: a copy is needed, and `copy` is False. TypeError, ImportError: as of `numpy`.
+        """
+        found = self.numpy()
+        same = dtype is None or found.dtype == dtype
+        if copy is False and not (same and self.device.device_type in HOST_TYPES):
+            raise ValueError("Tensor.__array__: cannot be had without a copy, which copy=False forbids")
+        return found.astype(dtype or found.dtype, copy=bool(copy))
+
     def view(self, dtype: str) -> Tensor:
         """The same memory as elements of another type of the same size.
 

@@ -131,6 +131,20 @@ def test_types_of_ml_dtypes_go_to_numpy_and_back(dtype: str) -> None:
     assert tensor.numpy().astype("f8").tolist() == [0.5, 1, 2, 4]
 
 
+def test_numpy_takes_types_without_a_buffer_format() -> None:
+    """Where there is no buffer, numpy would make one object of the tensor."""
+    tensor = mblob.array(np.array([0.5, 1, 2], ml_dtypes.bfloat16))
+    found = np.asarray(tensor)
+    assert (found.dtype, found.tolist()) == (ml_dtypes.bfloat16, [0.5, 1, 2])
+    found[0] = 4
+    assert np.asarray(tensor, "float32").tolist() == [4, 1, 2]
+    copied = np.array(tensor)
+    copied[0] = 8
+    assert found.tolist() == [4, 1, 2]
+    with pytest.raises(ValueError, match="copy=False forbids"):
+        np.asarray(tensor, "float32", copy=False)
+
+
 def test_without_ml_dtypes_the_error_names_the_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     with pytest.raises(TypeError, match=r'no float8_e5m2; install ml_dtypes, .* t.view\("uint8"\)'):
