@@ -11,9 +11,9 @@
 
 #include "_crc32_wide.h"
 
-/* What a core's cache holds while it is read, summed and written. File systems give such writes larger pieces of memory
- * than those of 256 KiB, which take a tenth longer. */
-#define STEP ((int64_t)512 << 10)
+/* As mblob.sink.STEP: what a core's cache holds while it is read, summed and written. Steps of 512 KiB take a tenth less
+ * up to some hundred MiB, and twice as long for several GiB: the page cache then wants larger pieces of free memory. */
+#define STEP ((int64_t)256 << 10)
 #define SMALL 4096               /* bytes that are summed sooner than the lock is let go and taken again */
 #define WHILE_NS 50000000        /* a call ends after so long: between calls, signals are seen and progress is shown */
 
