@@ -169,16 +169,19 @@ def tvm_worker(bench: Bench, notes: list[str]) -> Iterator[Worker | None]:
 def alternate(
     cases: dict[str, Callable[[], Sample]], rounds: int, before: Callable[[], None] = lambda: None
 ) -> dict[str, list[Sample]]:
-    """Samples of all cases, which take turns; each is run once before.
+    """Samples of all cases, which take turns, each round with another one first: what a case leaves in memory makes the next
+    one faster or slower. Each is run once before.
 
     Args:
         before: what is done before each, and not measured.
     """
     found: dict[str, list[Sample]] = {name: [] for name in cases}
-    for _ in range(rounds + 1):
-        for name, case in cases.items():
+    names = list(cases)
+    for i in range(rounds + 1):
+        first = i % len(names)
+        for name in names[first:] + names[:first]:
             before()
-            found[name].append(case())
+            found[name].append(cases[name]())
     return {name: samples[1:] for name, samples in found.items()}
 
 
