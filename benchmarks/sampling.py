@@ -169,8 +169,9 @@ def tvm_worker(bench: Bench, notes: list[str]) -> Iterator[Worker | None]:
 def alternate(
     cases: dict[str, Callable[[], Sample]], rounds: int, before: Callable[[], None] = lambda: None
 ) -> dict[str, list[Sample]]:
-    """Samples of all cases, which take turns, each round with another one first: what a case leaves in memory makes the next
-    one faster or slower. Each is run once before.
+    """Samples of all cases, which take turns; each is run once before.
+
+    Each round begins with another one: what a case leaves in memory makes the next one faster or slower.
 
     Args:
         before: what is done before each, and not measured.
