@@ -103,6 +103,15 @@ def find_footer(blob: memoryview, expected: bool) -> Footer | None:
     return Footer(offset, size, structure)
 
 
+def place_of(blob: memoryview) -> tuple[int, int]:
+    """Offset and bytes of the index of a blob, 0 and 0 without a good footer: for those who want to fetch it early."""
+    try:
+        footer = find_footer(blob, expected=False)
+    except FormatError:
+        return 0, 0
+    return (footer.index_offset, footer.index_size) if footer is not None else (0, 0)
+
+
 def read_index(blob: memoryview, footer: Footer, dialect: str, check: bool) -> Blob:
     """The modules that the index lists.
 

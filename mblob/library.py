@@ -25,7 +25,8 @@ from mblob.ffi_names import FFI_PREFIX
 from mblob.function_names import function_names
 from mblob.grammar import GRAMMARS, Grammars
 from mblob.image import Image
-from mblob.mapping import hop, map_file
+from mblob.index import place_of
+from mblob.mapping import fetch, hop, map_file
 from mblob.model import Blob, Entry
 from mblob.module import ENTRY_NAME, LIBRARY
 from mblob.plugin_table import Plugin
@@ -137,6 +138,9 @@ class Library:
             if symbol is not None:
                 self.blob_symbol = symbol
                 offset, self._blob_data = self.image.bytes_of(symbol)
+                if self.kind == "shared" and level != "full" and self._data is not None:
+                    at, size = place_of(self._blob_data)
+                    fetch(self._data, offset + at, size)  # page by page, a cold one takes a wait for each
                 owner = self.image.owner(symbol) if isinstance(self.image, container.ObjectSet) else self.image
                 self.compressed = self.compressed or owner.format == "c"
                 return offset, self._read_blob(self._blob_data, name, level, partial, expected)

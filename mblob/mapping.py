@@ -6,6 +6,7 @@ import errno
 import mmap
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from mblob.errors import FormatError
@@ -20,8 +21,8 @@ def hop(data: memoryview, *, begin: bool) -> None:
     Without, the kernel reads megabytes around each byte of a file that it has not in memory. Headers and index, at the
     two ends, are fetched at once.
     """
-    mapping = data.obj
-    if not isinstance(mapping, mmap.mmap) or len(data) < _READ_AHEAD or not hasattr(mmap, "MADV_RANDOM"):
+    mapping = _advised(data)
+    if mapping is None:
         return
     try:
         if not begin:
@@ -33,6 +34,24 @@ def hop(data: memoryview, *, begin: bool) -> None:
         mapping.madvise(mmap.MADV_WILLNEED, start, len(data) - start)
     except OSError:
         return  # advice: file systems need not take it
+
+
+def fetch(data: memoryview, start: int, size: int) -> None:
+    """Tell the kernel that a part of what `map_file` gave is read next, all of it."""
+    mapping = _advised(data)
+    if mapping is None or not 0 <= start <= len(data) or not 0 < size <= len(data) - start:
+        return
+    begin = start // mmap.PAGESIZE * mmap.PAGESIZE
+    with suppress(OSError):
+        mapping.madvise(mmap.MADV_WILLNEED, begin, start + size - begin)
+
+
+def _advised(data: memoryview) -> mmap.mmap | None:
+    """The mapping, if advice on it is worth a call."""
+    mapping = data.obj
+    if isinstance(mapping, mmap.mmap) and len(data) >= _READ_AHEAD and hasattr(mmap, "MADV_RANDOM"):
+        return mapping
+    return None
 
 
 def map_file(path: Path) -> memoryview:

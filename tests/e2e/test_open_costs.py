@@ -7,6 +7,7 @@ import mmap
 import os
 import resource
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -141,6 +142,26 @@ def drop(path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if resident(path):
         pytest.skip("this file system keeps files in memory")
+
+
+def test_a_long_index_of_a_cold_file_is_fetched_at_once(tmp_path: Path) -> None:
+    root = mblob.csource_module("int f;")
+    for i in range(8000):
+        root.import_module(mblob.blob_module(f"a_key_of_some_length_{i:06}", bytes(400)))
+    path = tmp_path / "x.so"
+    root.export_library(path)
+    program = (
+        "import resource, sys, mblob\n"
+        "mblob.open(sys.argv[2]).close()\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt\n"
+        "with mblob.open(sys.argv[1]) as lib: assert len(lib.entries) == 8001\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before)\n"
+    )
+    mblob.csource_module("int f;").export_library(tmp_path / "small.so")
+    drop(path)
+    command = [sys.executable, "-c", program, path, tmp_path / "small.so"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(found.stdout) < 40  # of more than 200 pages
 
 
 @pytest.mark.parametrize("name", ["large.so", "bare.so"])
