@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 try:
-    from mblob._copy import IS_FAST, copy, crc32
+    from mblob._copy import IS_FAST, copy, crc32, reserve
 except ImportError:
     from zlib import crc32
 
     IS_FAST = False
     copy: Callable[..., tuple[int, int | None]] | None = None  # type: ignore[no-redef]
 
-__all__ = ["IS_FAST", "copy", "crc32"]
+    def reserve(file: int, offset: int, count: int, /) -> None:
+        """What is not reserved is found while it is written."""
+
+
+__all__ = ["IS_FAST", "copy", "crc32", "reserve"]

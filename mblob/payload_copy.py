@@ -28,14 +28,16 @@ class Copier:
     Args:
         sink: where to.
         algorithm: of the digests, a number of docs/format.md.
-        hashing: "thread", "loop", or "auto": a thread where there is another processor and the digest takes long.
+        hashing: "thread", "loop", or "auto": a thread where there is another processor and the digest takes long; but
+            for "loop", the sink may use two threads where there is another processor.
     """
 
     def __init__(self, sink: Sink, algorithm: int, hashing: str = "auto") -> None:
         self._sink = sink
         self._algorithm = algorithm
         is_quick = algorithm == ALGORITHMS["crc32"] and IS_FAST
-        threaded = hashing == "thread" or (hashing == "auto" and not is_quick and len(os.sched_getaffinity(0)) > 1)
+        self._threads = 1 if hashing == "loop" else min(2, len(os.sched_getaffinity(0)))
+        threaded = hashing == "thread" or (not is_quick and self._threads > 1)
         self._threaded = threaded and algorithm != 0
         self._least = 0 if hashing == "thread" else LARGE
         self._beside: _Beside | None = None
@@ -62,6 +64,7 @@ class Copier:
         else:
             size = 0
             for piece in payload.chunks():
+                self._sink.expect(len(piece))
                 threaded = self._threaded and len(piece) >= self._least
                 size += self._copy_buffer(memoryview(piece), value, threaded)
         return size, value.digest()
@@ -85,6 +88,7 @@ class Copier:
                 value.zeros(count)
                 self._sink.skip(count)
             else:
+                self._sink.expect(count)
                 done = self._take(file, start, count, value)
                 for piece in self._pieces(file, start + done, count - done, buffer):
                     self._pass_on(piece, value, threaded)
@@ -101,7 +105,7 @@ class Copier:
         done = 0
         if self._threaded or (self._algorithm and crc is None):
             return done
-        while done < count and (n := self._sink.take(file.fd, start + done, count - done, crc)):
+        while done < count and (n := self._sink.take(file.fd, start + done, count - done, crc, self._threads)):
             done += n
         return done
 

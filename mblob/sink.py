@@ -27,8 +27,14 @@ class Sink(Protocol):
     def skip(self, count: int, /) -> None:
         """Write `count` zero bytes, as a hole if there are such."""
 
-    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, /) -> int:
-        """Copy up to `count` bytes at `offset` of a file, and add them to `crc`; how many, 0 if that does not work."""
+    def expect(self, count: int, /) -> None:
+        """The next `count` bytes are written, none of them as a hole."""
+
+    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int, /) -> int:
+        """Copy up to `count` bytes at `offset` of a file, and add them to `crc`; how many, 0 if that does not work.
+
+        `threads`: how many may work.
+        """
 
     @property
     def room(self) -> int: ...
@@ -50,7 +56,10 @@ class PlainSink:
             self.write(_ZEROS[:count])
             count -= STEP
 
-    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, /) -> int:
+    def expect(self, count: int, /) -> None:
+        pass
+
+    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int, /) -> int:
         return 0
 
 

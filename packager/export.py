@@ -73,8 +73,9 @@ def export_library(
         index: write the index behind the modules; False leaves TVM's own bytes, in which nothing tells where a payload
             of a type key that mblob does not know ends: TVM opens such a library if it has a loader, mblob does not.
         digest: of each payload, in the index: "crc32", "sha256" or "none".
-        hashing: where digests are taken: in the "loop" that copies, on a second "thread", or "auto": on a thread where
-            there is another processor, the payload is large, and the digest takes longer than its copy.
+        hashing: where digests are taken: in the "loop" that copies, which keeps to one processor, on a second "thread",
+            or "auto": on the thread that reads what this one writes, or on one of its own if the digest takes longer
+            than the copy; in the loop where there is no other processor, and for small payloads.
         cc: the compiler command; by default $CC, cc, gcc or clang.
         target: a triple to build for.
         options: options of every compilation and of the link.

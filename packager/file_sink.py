@@ -12,6 +12,7 @@ from mblob.sink import STEP
 
 PAGE = 4096  # bytes; copy_file_range to an offset that is no multiple takes half as long again as read and write
 TAKEN = 64 << 20  # bytes per copy_file_range: an interrupt waits for one of them
+RESERVED = 1 << 20  # bytes for which blocks are reserved before they are written
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -75,8 +76,13 @@ class FileSink:
         os.lseek(self._fd, count, os.SEEK_CUR)
         self.size += count
 
-    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, /) -> int:
-        return self._refer_to(fd, offset, count, crc) or self._copy_in(fd, offset, count, crc)
+    def expect(self, count: int, /) -> None:
+        if count >= RESERVED:
+            self._check(count)
+            native_copy.reserve(self._fd, self._at, count)
+
+    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int, /) -> int:
+        return self._refer_to(fd, offset, count, crc) or self._copy_in(fd, offset, count, crc, threads)
 
     def _refer_to(self, fd: int, offset: int, count: int, crc: Crc32 | None) -> int:
         """Let the kernel copy, or share blocks."""
@@ -96,14 +102,14 @@ class FileSink:
         self.size += done
         return done
 
-    def _copy_in(self, fd: int, offset: int, count: int, crc: Crc32 | None) -> int:
+    def _copy_in(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int) -> int:
         """Read and write, summing on the way."""
         if native_copy.copy is None or (crc is not None and self._checksum):
             return 0
         if self._limit is not None:
             count = min(count, self._limit - self.size)  # nothing is taken beyond it, and writing the rest tells
         so_far = crc.value if crc is not None else self.crc if self._checksum else None
-        done, value = native_copy.copy(fd, offset, self._fd, count, so_far)
+        done, value = native_copy.copy(fd, offset, self._fd, count, so_far, threads)
         if value is not None and crc is not None:
             crc.value = value
         elif value is not None:

@@ -47,8 +47,11 @@ class _CountedSink:
         self._sink.skip(count)
         self._listener(count)
 
-    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, /) -> int:
-        done = self._sink.take(fd, offset, count, crc)
+    def expect(self, count: int, /) -> None:
+        self._sink.expect(count)
+
+    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int, /) -> int:
+        done = self._sink.take(fd, offset, count, crc, threads)
         self._listener(done)
         return done
 

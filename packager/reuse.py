@@ -176,12 +176,14 @@ class SharingSink(FileSink):
         self._flush()
         super().skip(count)
 
-    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, /) -> int:
+    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int, /) -> int:
         self._flush()
-        return super().take(fd, offset, count, crc)
+        return super().take(fd, offset, count, crc, threads)
 
-    def _copy_in(self, fd: int, offset: int, count: int, crc: Crc32 | None) -> int:
-        return super()._copy_in(fd, offset, count, crc) if self._lead is None else 0  # else it is compared, in `write`
+    def _copy_in(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int) -> int:
+        if self._lead is not None:
+            return 0  # it is compared, in `write`
+        return super()._copy_in(fd, offset, count, crc, threads)
 
     def patch(self, offset: int, data: bytes, /) -> None:
         self._flush()

@@ -176,12 +176,12 @@ def test_a_sink_refers_to_whole_pages_only(tmp_path: Path, taken: list[int], loo
     with (tmp_path / "in").open("rb") as source, (tmp_path / "out").open("wb") as file:
         file.seek(PAGE)
         sink = FileSink(file.fileno())
-        assert sink.take(source.fileno(), PAGE, 100, None) == 100
-        found = [sink.take(source.fileno(), 2 * PAGE, 100, None), sink.take(source.fileno(), 1, 50, None)]
+        assert sink.take(source.fileno(), PAGE, 100, None, 1) == 100
+        found = [sink.take(source.fileno(), 2 * PAGE, 100, None, 1), sink.take(source.fileno(), 1, 50, None, 1)]
         assert found == ([100, 50] if loop == "compiled" else [0, 0])
         sink.skip(PAGE - sink.size)
         crc = Crc32()
-        assert sink.take(source.fileno(), 0, PAGE, crc) == (PAGE if loop == "compiled" else 0)
+        assert sink.take(source.fileno(), 0, PAGE, crc, 1) == (PAGE if loop == "compiled" else 0)
         assert crc.value == (zlib.crc32(DATA[:PAGE]) if loop == "compiled" else 0)
         sink.write(b"end")
     assert taken == [100]
@@ -230,7 +230,7 @@ def test_a_payload_that_changes_meanwhile(
 
     def copied(*args: Any) -> tuple[int, int | None]:
         assert compiled is not None
-        found = compiled(*args[:3], min(args[3], 200_000), args[4])
+        found = compiled(*args[:3], min(args[3], 200_000), *args[4:])
         meanwhile()
         return found
 

@@ -15,7 +15,7 @@ import pytest
 from mblob import _copy
 from mblob.sink import STEP
 
-DATA = random.Random(3).randbytes(3 * STEP + 777)
+DATA = random.Random(3).randbytes(9 * STEP + 777)
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 63, 64, 65, 127, 128, 4096, 4097, STEP, len(DATA)])
@@ -45,12 +45,15 @@ def written(file: BinaryIO) -> bytes:
     return os.pread(file.fileno(), 1 << 30, 0)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("head", [0, 41, 2 * STEP - 1, 2 * STEP])
 @pytest.mark.parametrize("offset", [0, 5])
-def test_bytes_arrive_with_their_checksum(files: tuple[BinaryIO, BinaryIO], offset: int, head: int) -> None:
+def test_bytes_arrive_with_their_checksum(
+    files: tuple[BinaryIO, BinaryIO], offset: int, head: int, threads: int
+) -> None:
     source, out = files
     out.write(bytes(head))
-    done, crc = _copy.copy(source.fileno(), offset, out.fileno(), len(DATA) - offset, 7)
+    done, crc = _copy.copy(source.fileno(), offset, out.fileno(), len(DATA) - offset, 7, threads)
     assert (done, crc) == (len(DATA) - offset, zlib.crc32(DATA[offset:], 7))
     assert written(out) == bytes(head) + DATA[offset:]
     assert out.tell() == head + done
@@ -59,18 +62,18 @@ def test_bytes_arrive_with_their_checksum(files: tuple[BinaryIO, BinaryIO], offs
 
 def test_no_more_is_copied_than_wanted_and_none_summed_without_a_checksum(files: tuple[BinaryIO, BinaryIO]) -> None:
     source, out = files
-    assert _copy.copy(source.fileno(), 0, out.fileno(), STEP + 1, None) == (STEP + 1, None)
+    assert _copy.copy(source.fileno(), 0, out.fileno(), STEP + 1, None, 1) == (STEP + 1, None)
     assert written(out) == DATA[: STEP + 1]
-    assert _copy.copy(source.fileno(), 0, out.fileno(), 0, 9) == (0, 9)
+    assert _copy.copy(source.fileno(), 0, out.fileno(), 0, 9, 1) == (0, 9)
 
 
 def test_a_file_that_ends_and_one_that_cannot_be_read_give_fewer_bytes(files: tuple[BinaryIO, BinaryIO]) -> None:
     source, out = files
-    assert _copy.copy(source.fileno(), len(DATA) - 10, out.fileno(), 1 << 60, 0)[0] == 10
-    assert _copy.copy(source.fileno(), 1 << 40, out.fileno(), 10, 5) == (0, 5)
+    assert _copy.copy(source.fileno(), len(DATA) - 10, out.fileno(), 1 << 60, 0, 1)[0] == 10
+    assert _copy.copy(source.fileno(), 1 << 40, out.fileno(), 10, 5, 1) == (0, 5)
     folder = os.open("/", os.O_RDONLY)
     try:
-        assert _copy.copy(folder, 0, out.fileno(), 10, None) == (0, None)
+        assert _copy.copy(folder, 0, out.fileno(), 10, None, 1) == (0, None)
     finally:
         os.close(folder)
 
@@ -78,10 +81,10 @@ def test_a_file_that_ends_and_one_that_cannot_be_read_give_fewer_bytes(files: tu
 def test_what_cannot_be_written_is_an_error(files: tuple[BinaryIO, BinaryIO]) -> None:
     source, _ = files
     with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(OSError) as caught:
-        _copy.copy(source.fileno(), 0, full.fileno(), len(DATA), 0)
+        _copy.copy(source.fileno(), 0, full.fileno(), len(DATA), 0, 2)
     assert caught.value.errno == errno.ENOSPC
     with pytest.raises(OSError) as caught:
-        _copy.copy(source.fileno(), 0, source.fileno(), len(DATA), 0)
+        _copy.copy(source.fileno(), 0, source.fileno(), len(DATA), 0, 1)
     assert caught.value.errno == errno.EBADF
 
 
@@ -89,4 +92,21 @@ def test_what_cannot_be_written_is_an_error(files: tuple[BinaryIO, BinaryIO]) ->
 def test_places_that_make_no_sense_are_refused(files: tuple[BinaryIO, BinaryIO], wrong: tuple[int, int]) -> None:
     source, out = files
     with pytest.raises(ValueError, match="copy: "):
-        _copy.copy(source.fileno(), wrong[0], out.fileno(), wrong[1], None)
+        _copy.copy(source.fileno(), wrong[0], out.fileno(), wrong[1], None, 1)
+
+
+def test_what_is_reserved_does_not_show(files: tuple[BinaryIO, BinaryIO]) -> None:
+    source, out = files
+    _copy.reserve(out.fileno(), 5, len(DATA))
+    assert out.tell() == 0
+    assert os.fstat(out.fileno()).st_size == 0
+    _copy.copy(source.fileno(), 0, out.fileno(), len(DATA), None, 2)
+    assert written(out) == DATA
+
+
+@pytest.mark.parametrize("place", [(-1, 1), (0, -1), (0, 0), (1 << 62, 1 << 62)])
+def test_what_cannot_be_reserved_is_left_to_writing(files: tuple[BinaryIO, BinaryIO], place: tuple[int, int]) -> None:
+    source, out = files
+    for file in (source.fileno(), out.fileno(), -1):
+        _copy.reserve(file, *place)
+    assert os.fstat(out.fileno()).st_size == 0
