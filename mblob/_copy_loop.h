@@ -22,7 +22,7 @@
 #define SMALL_WRITE ((int64_t)64 << 10)
 #define LARGE_FILE ((int64_t)2 << 30)
 #define SLOTS 4                /* pieces between the threads; a thread that has to wait sleeps until half of them are ready */
-#define WORTH_A_THREAD (8 * STEP) /* bytes, which take ten times as long as a thread's start */
+#define WORTH_A_THREAD (8 * STEP) /* bytes left, which take ten times as long as a thread's start */
 
 struct job {
   int from, to;

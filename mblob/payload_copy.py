@@ -19,7 +19,8 @@ from mblob.sink import STEP, Sink
 
 HASHING = ("auto", "thread", "loop")
 HANDED = 1 << 20  # bytes that the second thread gets at a time: less, and handing over costs more than it saves
-LARGE = 8 << 20  # bytes from which a second thread is worth its start
+LARGE = 8 << 20  # bytes from which a second thread that hashes is worth its start
+SHARED = 96 << 20  # bytes from which two threads copy; what they save of less is a few ms, for as many of CPU time
 
 
 class Copier:
@@ -105,7 +106,8 @@ class Copier:
         done = 0
         if self._threaded or (self._algorithm and crc is None):
             return done
-        while done < count and (n := self._sink.take(file.fd, start + done, count - done, crc, self._threads)):
+        threads = self._threads if count >= SHARED else 1
+        while done < count and (n := self._sink.take(file.fd, start + done, count - done, crc, threads)):
             done += n
         return done
 

@@ -122,7 +122,7 @@ def test_a_file_system_whose_copy_file_range_copies_nothing(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-@pytest.mark.parametrize("call", ["copy_file_range", "write", "copy"])
+@pytest.mark.parametrize("call", ["copy_file_range", "write", "copy", "reserve"])
 def test_no_room_is_an_error_of_the_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, call: str
 ) -> None:
@@ -137,8 +137,8 @@ def test_no_room_is_an_error_of_the_output(
     (tmp_path / "x.so").write_bytes(b"old")
     root = mblob.csource_module("int f;")
     root.import_module(mblob.safetensors_module(weights(tmp_path / "w.safetensors")))
-    how = {"copy_file_range": {"digest": "none"}, "write": {"hashing": "thread"}, "copy": {}}[call]
-    monkeypatch.setattr(native_copy if call == "copy" else os, call, full)
+    how = {"copy_file_range": {"digest": "none"}, "write": {"hashing": "thread"}, "copy": {}, "reserve": {}}[call]
+    monkeypatch.setattr(os if hasattr(os, call) else native_copy, call, full)
     with pytest.raises(OSError, match="the output cannot be written") as caught:
         root.export_library(tmp_path / "x.so", **how)
     monkeypatch.undo()
