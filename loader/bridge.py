@@ -71,6 +71,15 @@ _handles: dict[int, Any] = {}  # what keeps the handle that C has valid
 _borrowed: dict[int, Module] = {}
 
 
+def register_global(name: str, function: Callable[..., Any], override: bool) -> int:
+    """Make a Python function a global one; the status."""
+    pointer = ffi.cast("mblob_function *", _call.callback(function))
+    try:
+        return int(lib.mblob_register_global(name.encode(), pointer, override))
+    finally:
+        lib.mblob_function_release(pointer)
+
+
 def record(key: str) -> Any:
     """The mblob_loader of a type key whose loader is written in Python."""
     return _record(_records, key, lib.mblob_py_function)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loader import _call
+from loader import _call, bridge
 from loader.loaders import loader_key, register_loader
 from loader.runtime import address_of, ffi, lib
 from loader.status import last_error
@@ -42,15 +42,11 @@ def register_func(name: str | F, f: F | None = None, override: bool = False) -> 
         if key is not None:
             register_loader(key, function)
             return function
-        pointer = ffi.cast("mblob_function *", _call.callback(function))
-        try:
-            status = lib.mblob_register_global(name.encode(), pointer, bool(override))
-            if status == lib.MBLOB_E_ARGUMENT:
-                raise ValueError(f"register_func: {name!r} is registered already; override=True replaces it")
-            if status:
-                raise last_error()
-        finally:
-            lib.mblob_function_release(pointer)
+        status = bridge.register_global(name, function, bool(override))
+        if status == lib.MBLOB_E_ARGUMENT:
+            raise ValueError(f"register_func: {name!r} is registered already; override=True replaces it")
+        if status:
+            raise last_error()
         return function
 
     return register if f is None else register(f)

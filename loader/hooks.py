@@ -8,16 +8,24 @@ from __future__ import annotations
 import sys
 
 from loader import _call, bridge, status
-from loader.functions import register_func
 from loader.opened import OpenedNode, adopt
 from loader.runtime import address_of, ffi, lib
-from loader.tensor import Tensor
-from mblob.devices import Device
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from typing import Any
+
+    from loader.tensor import Tensor
+    from mblob.devices import Device
+
+
+def _classes() -> tuple[type[Device], type[Tensor]]:
+    """Asked for with the first tensor or device: most programs that call kernels have none."""
+    from loader.tensor import Tensor
+    from mblob.devices import Device
+
+    return Device, Tensor
 
 
 def _module_handle(module: Module) -> int:
@@ -49,11 +57,10 @@ def install() -> None:
         module_class=Module,
         module_handle=_module_handle,
         wrap_module=_wrap_module,
-        device_class=Device,
-        tensor_class=Tensor,
+        classes=_classes,
         raise_status=status.raise_status,
         ffi_function=_ffi_function,
         ffi_stand_in=_ffi_stand_in,
     )
     # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).
-    register_func("mblob.python_prefix", lambda: sys.prefix, override=True)
+    status.check(bridge.register_global("mblob.python_prefix", lambda: sys.prefix, override=True))

@@ -7,11 +7,9 @@ import os
 import stat
 
 from loader import bridge
-from loader.loaders import load_entry_point
 from loader.opened import Origin, wrap_tree
 from loader.runtime import ffi, lib
 from loader.status import last_error
-from mblob.arguments import name, whole, wrong_type
 from mblob.errors import FormatError, LoaderMissingError, MblobError
 from mblob.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.module import Module
@@ -69,13 +67,15 @@ def load_module(
     _check_options(fmt, verify, missing, loaders)
     options = _options(VERIFY[verify], MISSING[missing], tuple(loaders or ()))
     if isinstance(source, bool):
-        raise wrong_type("load_module", "source", SOURCES, source)
+        raise _wrong_type("source", SOURCES, source)
     if isinstance(source, (str, os.PathLike)):
         path = os.fsdecode(source)
         if "\0" in path:
             raise ValueError(f"load_module: source: the path {path!r} has a NUL in it")
         return _load_path(path, options, loaders)
     if isinstance(source, int):
+        from mblob.arguments import whole
+
         return _load_descriptor(whole("load_module", "source", source), options, loaders)
     if hasattr(source, "fileno"):
         try:
@@ -88,18 +88,26 @@ def load_module(
 
 def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any) -> None:
     if not isinstance(fmt, str):
-        raise wrong_type("load_module", "fmt", "str", fmt)
+        raise _wrong_type("fmt", "str", fmt)
     for argument, value, known in (("verify", verify, VERIFY), ("missing", missing, MISSING)):
         if not isinstance(value, str) or value not in known:
             raise ValueError(f"load_module: {argument}: expected one of {', '.join(known)}, found {value!r}")
     if loaders is None:
         return
     if not hasattr(loaders, "items"):
-        raise wrong_type("load_module", "loaders", "a mapping of type keys to loaders", loaders)
+        raise _wrong_type("loaders", "a mapping of type keys to loaders", loaders)
+    from mblob.arguments import name
+
     for key, loader in loaders.items():
         name("load_module", "a key of loaders", key)
         if not callable(loader):
-            raise wrong_type("load_module", f"loaders[{key!r}]", "a callable", loader)
+            raise _wrong_type(f"loaders[{key!r}]", "a callable", loader)
+
+
+def _wrong_type(argument: str, expected: str, found: Any) -> TypeError:
+    from mblob.arguments import wrong_type
+
+    return wrong_type("load_module", argument, expected, found)
 
 
 def _options(verify: int, missing: int, keys: Sequence[str]) -> Any:
@@ -123,9 +131,12 @@ def _open(call: Open, options: Any, origin: Origin) -> Module:
     out = ffi.new("mblob_module **")
     while call(options[0], out):
         error = last_error()
-        if isinstance(error, LoaderMissingError) and load_entry_point(error.type_key):
-            continue  # terminates: each round registers a key that had no loader
-        raise error
+        if not isinstance(error, LoaderMissingError):
+            raise error
+        from loader.loaders import load_entry_point
+
+        if not load_entry_point(error.type_key):  # each round registers a key that had no loader
+            raise error
     try:
         return wrap_tree(out[0], origin)
     finally:
@@ -195,7 +206,7 @@ def _load_bytes(data: Any, options: Any, loaders: Mapping[str, Loader] | None) -
     except TypeError:
         if isinstance(data, memoryview) or hasattr(data, "__array_interface__"):
             raise TypeError("load_module: source: expected contiguous bytes, found elements with gaps") from None
-        raise wrong_type("load_module", "source", SOURCES, data) from None
+        raise _wrong_type("source", SOURCES, data) from None
     if linkable_kind(bytes(view[:SNIFF_SIZE])):
         from loader.link_object import temporary_file
 

@@ -11,7 +11,6 @@ from _thread import RLock, get_ident
 from _weakref import ref
 
 from loader import _call, bridge
-from loader.loaders import LoaderContext, find_loader, load_entry_point, offered_loader
 from loader.runtime import address_of, ffi, lib
 from loader.status import check, last_error, text
 from mblob.errors import LoaderMissingError, MblobError
@@ -55,6 +54,8 @@ class Origin:
         """
         if key in self._asked:
             return False
+        from loader.loaders import load_entry_point
+
         found = load_entry_point(key)
         if not found:
             self._asked.add(key)
@@ -162,6 +163,8 @@ class OpenedNode(Node):
         None where it is Python that asks, which goes on without C: its own way is shorter, and keeps exceptions.
         """
         if self._offered is None:
+            from loader.loaders import offered_loader
+
             self._offered = offered_loader(self.type_key)
         return None if _Asking.now(self) else self._open_with(self._offered).find(name)
 
@@ -204,6 +207,8 @@ class OpenedNode(Node):
     def _loader(self) -> Loader | None:
         if self.type_key == LIBRARY:
             return None
+        from loader.loaders import find_loader
+
         return find_loader(self.type_key, self.origin.loaders) or self._offered
 
     def _open_with(self, loader: Loader) -> _Entry:
@@ -292,6 +297,8 @@ def _open_entry(node: OpenedNode, loader: Loader) -> _Entry:
         MblobError: the loader raised; its exception is the cause.
         TypeError: it returned something else than a Module.
     """
+    from loader.loaders import LoaderContext
+
     module = node.module
     index = int(lib.mblob_module_index(node.handle))
     where = f"module {index} ({node.type_key!r}) of {node.origin.path or 'a library from memory'}"

@@ -31,7 +31,8 @@ typedef struct call_hooks {
   PyObject *module_class;  /* mblob.module.Module */
   PyObject *module_handle; /* f(Module) -> address of its mblob_module, with a reference */
   PyObject *wrap_module;   /* f(address) -> Module; takes over the reference */
-  PyObject *device_class;  /* mblob.device.Device(device_type, device_id) */
+  PyObject *classes;       /* f() -> the two that follow, which are not imported before there is a use for them */
+  PyObject *device_class;  /* mblob.devices.Device(device_type, device_id), NULL before that */
   PyObject *tensor_class;  /* loader.tensor.Tensor, a subclass of call_tensor_type */
   PyObject *raise_status;  /* f(status, function name): raises what mblob_last_error_info() says */
   PyObject *ffi_function;  /* f(address of an mblob_function) -> tvm_ffi.Function */
@@ -39,6 +40,12 @@ typedef struct call_hooks {
 } call_hooks;
 
 extern call_hooks call_hook;
+
+/* Have device_class and tensor_class; false with an exception set. */
+bool call_hook_classes(void);
+
+/* A Device; NULL with an exception set. */
+PyObject *call_device_object(DLDevice device);
 
 /* ---- runtime.c: TVM's own names, as libmblob defines them --------------------------------- */
 

@@ -12,24 +12,39 @@ static bool set_hook(PyObject **hook, PyObject *value) {
   return true;
 }
 
-static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"module_class", "module_handle", "wrap_module", "device_class",
-                          "tensor_class", "raise_status",  "ffi_function", "ffi_stand_in", NULL};
-  PyObject *module_class, *module_handle, *wrap_module, *device_class, *tensor_class, *raise_status, *ffi_function, *ffi_stand_in;
-  (void)module;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOO!O!OOO", names, &PyType_Type, &module_class,
-                                   &module_handle, &wrap_module, &PyType_Type, &device_class, &PyType_Type,
-                                   &tensor_class, &raise_status, &ffi_function, &ffi_stand_in)) {
-    return NULL;
+bool call_hook_classes(void) {
+  PyObject *device_class, *tensor_class;
+  if (call_hook.device_class) return true;
+  PyObject *both = PyObject_CallNoArgs(call_hook.classes);
+  if (both == NULL) return false;
+  const bool fits = PyArg_ParseTuple(both, "O!O!;classes", &PyType_Type, &device_class, &PyType_Type, &tensor_class) &&
+                    (PyType_IsSubtype((PyTypeObject *)tensor_class, &call_tensor_type) ||
+                     PyErr_Format(PyExc_TypeError, "classes: the second must derive from TensorBase"));
+  if (fits) {
+    set_hook(&call_hook.tensor_class, tensor_class);
+    set_hook(&call_hook.device_class, device_class);
   }
-  if (!PyType_IsSubtype((PyTypeObject *)tensor_class, &call_tensor_type)) {
-    return PyErr_Format(PyExc_TypeError, "set_hooks: tensor_class must derive from TensorBase");
+  Py_DECREF(both);
+  return fits;
+}
+
+PyObject *call_device_object(DLDevice device) {
+  if (!call_hook_classes()) return NULL;
+  return PyObject_CallFunction(call_hook.device_class, "ii", (int)device.device_type, (int)device.device_id);
+}
+
+static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"module_class", "module_handle", "wrap_module", "classes", "raise_status", "ffi_function", "ffi_stand_in", NULL};
+  PyObject *module_class, *module_handle, *wrap_module, *classes, *raise_status, *ffi_function, *ffi_stand_in;
+  (void)module;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOO", names, &PyType_Type, &module_class, &module_handle, &wrap_module, &classes,
+                                   &raise_status, &ffi_function, &ffi_stand_in)) {
+    return NULL;
   }
   set_hook(&call_hook.module_class, module_class);
   set_hook(&call_hook.module_handle, module_handle);
   set_hook(&call_hook.wrap_module, wrap_module);
-  set_hook(&call_hook.device_class, device_class);
-  set_hook(&call_hook.tensor_class, tensor_class);
+  set_hook(&call_hook.classes, classes);
   set_hook(&call_hook.raise_status, raise_status);
   set_hook(&call_hook.ffi_function, ffi_function);
   set_hook(&call_hook.ffi_stand_in, ffi_stand_in);

@@ -7,10 +7,6 @@ static PyObject *text_object(const char *text, size_t size) {
   return PyUnicode_DecodeUTF8(text, (Py_ssize_t)size, "surrogateescape");
 }
 
-static PyObject *device_object(DLDevice device) {
-  return PyObject_CallFunction(call_hook.device_class, "ii", (int)device.device_type, (int)device.device_id);
-}
-
 static PyObject *dtype_object(DLDataType dtype) {
   char text[48];
   call_dtype_text(dtype, text);
@@ -58,7 +54,7 @@ static PyObject *plain_object(TVMValue value, int code) {
     case kTVMDataType:
       return dtype_object(value.v_type);
     case kDLDevice:
-      return device_object(value.v_device);
+      return call_device_object(value.v_device);
     case kTVMStr:
       return text_object(value.v_str, strlen(value.v_str));
     case kTVMBytes: {

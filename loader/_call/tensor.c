@@ -75,7 +75,8 @@ static bool set_layout(call_tensor *self, const DLTensor *dl) {
 
 PyObject *call_tensor_over(const DLTensor *dl, PyObject *owner, void (*release)(void *), void *arg,
                            bool readonly) {
-  PyTypeObject *type = call_hook.tensor_class ? (PyTypeObject *)call_hook.tensor_class : &call_tensor_type;
+  if (!call_hook_classes()) return NULL;
+  PyTypeObject *type = (PyTypeObject *)call_hook.tensor_class;
   call_tensor *self = SELF(type->tp_alloc(type, 0));
   if (self == NULL) return NULL;
   if (!set_layout(self, dl)) {
@@ -237,8 +238,7 @@ static PyObject *get_dtype(PyObject *object, void *closure) {
 static PyObject *get_device(PyObject *object, void *closure) {
   (void)closure;
   if (!call_tensor_valid(SELF(object))) return NULL;
-  DLDevice device = SELF(object)->dl.device;
-  return PyObject_CallFunction(call_hook.device_class, "ii", (int)device.device_type, (int)device.device_id);
+  return call_device_object(SELF(object)->dl.device);
 }
 
 static PyObject *get_address(PyObject *object, void *closure) {

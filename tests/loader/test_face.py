@@ -65,8 +65,30 @@ print(*(m for m in set(sys.modules) - before if m.partition(".")[0] not in ("mbl
         [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": paths}
     )
     startup = {"_collections_abc", "_stat", "genericpath", "os", "os.path", "posixpath", "stat", "zipimport"}  # of site
-    few = {"__future__", "_operator", "errno"}
+    few = {"__future__", "errno"}
     assert set(done.stdout.split()) <= startup | few
+
+
+def test_what_a_first_call_does_not_need_comes_with_its_first_use(kernels: Path) -> None:
+    code = f"""
+import sys, mblob
+describe = mblob.load_module({str(kernels)!r})["describe"]
+describe(memoryview(b"ab"), 1, "text", None)
+late = ["loader.tensor", "mblob.devices", "loader.loaders", "loader.functions", "mblob.arguments"]
+assert not set(late) & set(sys.modules), sys.modules.keys()
+%s
+"""
+    uses = (
+        "from mblob.devices import cpu; assert describe(cpu(3)) == '6:1.3'",
+        "assert type(mblob.empty((2,), 'float32')).__module__ == 'loader.tensor'",
+        "mblob.register_func('take_it', lambda x: type(x).__name__); assert 'loader.functions' in sys.modules",
+        "assert mblob.get_global_func('mblob.python_prefix')() == sys.prefix",
+        "try: mblob.load_module(3.5)\nexcept TypeError as e: assert 'source: expected a path' in str(e), e",
+        "try: describe(object())\nexcept TypeError as e: assert 'found object' in str(e), e",
+    )
+    for use in uses:
+        done = subprocess.run([sys.executable, "-c", code % use], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 def test_devices_compare_hash_print_and_pickle() -> None:
