@@ -167,22 +167,25 @@ def tvm_worker(bench: Bench, notes: list[str]) -> Iterator[Worker | None]:
 
 
 def alternate(
-    cases: dict[str, Callable[[], Sample]], rounds: int, before: Callable[[], None] = lambda: None
+    cases: dict[str, Callable[[], Sample]], rounds: int, before: Callable[[], None] = lambda: None, runs: int = 1
 ) -> dict[str, list[Sample]]:
     """Samples of all cases, which take turns; each is run once before.
 
     Each round begins with another one: what a case leaves in memory makes the next one faster or slower.
 
     Args:
-        before: what is done before each, and not measured.
+        before: what is done before each run, and not measured.
+        runs: of a case in a row at each of its turns; the last one counts.
     """
     found: dict[str, list[Sample]] = {name: [] for name in cases}
     names = list(cases)
     for i in range(rounds + 1):
         first = i % len(names)
         for name in names[first:] + names[:first]:
-            before()
-            found[name].append(cases[name]())
+            for _ in range(runs):
+                before()
+                sample = cases[name]()
+            found[name].append(sample)
     return {name: samples[1:] for name, samples in found.items()}
 
 

@@ -71,6 +71,10 @@ def test_cases_take_turns() -> None:
     found = sampling.alternate({name: case(name) for name in "ab"}, 2, lambda: order.append("-"))
     assert "".join(order) == "-a-b-b-a-a-b"
     assert [s.wall for s in found["a"]] == [8, 10]  # the first turn is not counted
+    order.clear()
+    found = sampling.alternate({name: case(name) for name in "ab"}, 1, runs=2)
+    assert "".join(order) == "aabbbbaa"
+    assert [s.wall for s in found["a"]] == [8]
 
 
 def test_a_command_is_measured_with_what_it_starts(bench: sampling.Bench) -> None:
