@@ -155,6 +155,7 @@ setup(
             include_dirs=["csrc/src"],
             depends=["mblob/_copy_loop.h", "mblob/_crc32_wide.h", "csrc/src/digest.h", "csrc/src/bytes.h"],
             extra_compile_args=C_FLAGS,
+            extra_link_args=["-pthread"],
         ),
     ],
     cffi_modules=["loader/_native_build.py:ffibuilder"],

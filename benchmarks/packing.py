@@ -86,6 +86,7 @@ def _rows(bench: Bench, worker: Worker, mib: int) -> list[Row]:
 def _targets(rows: list[Row]) -> list[Target]:
     by_name = {(r.series, r.size): r for r in rows}
     floor = medians(by_name[PLAIN, 0].ours).wall if (PLAIN, 0) in by_name else None
+    floor_inside = medians(by_name[INSIDE, 0].ours).cpu if (INSIDE, 0) in by_name else None
 
     def why(size: int, whole_command: bool) -> str:
         """What the machine did to copies of that size, and what there is besides the copy."""
@@ -93,6 +94,8 @@ def _targets(rows: list[Row]) -> list[Target]:
         if whole_command:
             text += f", and while `cc` compiled {_range(by_name[BESIDE, size])}"
             text += f"; without any payload the command takes {1e3 * floor:.0f} ms" if floor else ""
+        elif floor_inside:
+            text += f"; without any payload it takes {1e3 * floor_inside:.1f} ms of CPU time"
         return text + "."
 
     targets = []

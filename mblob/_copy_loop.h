@@ -21,7 +21,7 @@
  * of a virtual machine comes from its host, page by page, which lasts longer than the copy. */
 #define SMALL_WRITE ((int64_t)64 << 10)
 #define LARGE_FILE ((int64_t)2 << 30)
-#define SLOTS 4                /* pieces between the threads; a thread that has to wait sleeps until half of them are ready */
+#define SLOTS 4 /* pieces between the threads; a reader that finds all of them full sleeps until half of them are empty */
 #define WORTH_A_THREAD (8 * STEP) /* bytes left, which take ten times as long as a thread's start */
 
 struct job {
