@@ -169,7 +169,7 @@ def tvm_worker(bench: Bench, notes: list[str]) -> Iterator[Worker | None]:
 def alternate(
     cases: dict[str, Callable[[], Sample]], rounds: int, before: Callable[[], None] = lambda: None, runs: int = 1
 ) -> dict[str, list[Sample]]:
-    """Samples of all cases, which take turns; each is run once before.
+    """Samples of all cases, which take turns; the first turn of each does not count.
 
     Each round begins with another one: what a case leaves in memory makes the next one faster or slower.
 

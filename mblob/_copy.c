@@ -1,7 +1,7 @@
 /* _copy.c - the loops of packing that pass every byte, and room for them in a file, without the interpreter lock. Each
  * step of a Python loop has to win that lock from the threads that compile and link beside it. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* fallocate */
+#define _GNU_SOURCE 1 /* fallocate; Python.h defines it as 1 */
 #endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -61,7 +61,7 @@ static PyObject *py_copy(PyObject *module, PyObject *args) {
 PyDoc_STRVAR(reserve_doc,
              "reserve(file, offset, count)\n--\n\n"
              "Reserve blocks for `count` bytes that are about to be written at `offset`, where that makes writing faster:\n"
-             "ext4 otherwise accounts for each block of 4 KiB by itself, which is a quarter of a copy. The size stays.\n\n"
+             "ext4 otherwise accounts for each block of 4 KiB by itself, which is a fifth of a copy. The size stays.\n\n"
              "Raises:\n"
              "    OSError: there is no room. All else that might be wrong, writing will tell.");
 
@@ -72,8 +72,13 @@ static PyObject *py_reserve(PyObject *module, PyObject *args) {
   (void)module;
   if (!PyArg_ParseTuple(args, "iLL:reserve", &file, &offset, &count)) return NULL;
   Py_BEGIN_ALLOW_THREADS;
-  if (!fstatfs(file, &system) && system.f_type == EXT4_SUPER_MAGIC)
-    error = fallocate(file, FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)count) ? errno : 0;
+  if (!fstatfs(file, &system) && system.f_type == EXT4_SUPER_MAGIC && count > 0) {
+    const uint64_t blocks = (uint64_t)count / (uint64_t)system.f_bsize;
+    if (blocks > (uint64_t)system.f_bfree) /* ext4 would take all that there is before it says so */
+      error = ENOSPC;
+    else if (fallocate(file, FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)count))
+      error = errno;
+  }
   Py_END_ALLOW_THREADS;
   if (error != ENOSPC && error != EDQUOT) Py_RETURN_NONE;
   errno = error;

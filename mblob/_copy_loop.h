@@ -1,7 +1,7 @@
 /* _copy_loop.h - the loop of packing that passes every byte: from file to file, with a checksum on the way.
  *
- * One thread reads, sums and writes; or a second one reads and sums what the first one writes, which takes half the time
- * where there are two processors: writing to the page cache is the larger part of a copy. */
+ * One thread reads, sums and writes; or a second one reads and sums what the first one writes, which takes little more than half
+ * the time where there are two processors: writing to the page cache is the larger part of a copy. */
 #ifndef MBLOB_COPY_LOOP_H
 #define MBLOB_COPY_LOOP_H
 #include <errno.h>
@@ -139,7 +139,7 @@ static int copy_with_a_reader(struct reading *r, uint8_t *slots) {
   struct pipe p = {.reading = r, .slots = slots, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
   pthread_t reader;
   sigset_t all, before;
-  sigfillset(&all); /* signals are for the threads that the program knows */
+  sigfillset(&all); /* signals are for the threads that the program knows; they do not end a read that hangs */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   const int failed = pthread_create(&reader, NULL, fill, &p);
   pthread_sigmask(SIG_SETMASK, &before, NULL);

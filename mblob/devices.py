@@ -33,6 +33,7 @@ class Device:
     """
 
     __slots__ = ("device_id", "device_type")
+    _is_device = True  # by which loader._call knows one without importing this
     device_id: int
     device_type: int
 

@@ -89,8 +89,9 @@ class Copier:
                 value.zeros(count)
                 self._sink.skip(count)
             else:
-                self._sink.expect(count)
-                done = self._take(file, start, count, value)
+                sure = min(count, file.size)  # some files do not say how many bytes they have
+                self._sink.expect(sure)
+                done = self._take(file, start, count, value, self._threads if sure >= SHARED else 1)
                 for piece in self._pieces(file, start + done, count - done, buffer):
                     self._pass_on(piece, value, threaded)
                     done += len(piece)
@@ -100,13 +101,12 @@ class Copier:
             copied += count
         return copied
 
-    def _take(self, file: OpenFile, start: int, count: int, value: Hasher) -> int:
+    def _take(self, file: OpenFile, start: int, count: int, value: Hasher, threads: int) -> int:
         """Let the sink do it as far as it can."""
         crc = value if isinstance(value, Crc32) else None
         done = 0
         if self._threaded or (self._algorithm and crc is None):
             return done
-        threads = self._threads if count >= SHARED else 1
         while done < count and (n := self._sink.take(file.fd, start + done, count - done, crc, threads)):
             done += n
         return done

@@ -50,6 +50,9 @@ class EarlyBlob:
         self._thread = threading.Thread(target=context.run, args=(self._work,), name="mblob-copy", daemon=True)
         try:
             self._thread.start()
+        except RuntimeError:  # there is no thread, which would close it
+            os.close(self._fd)
+            raise
         except BaseException:
             self._cancelled = True
             raise

@@ -25,7 +25,7 @@ static inline PyObject *Py_NewRef(PyObject *object) {
 /* DLTensor shapes are int64_t and buffer shapes Py_ssize_t: one array serves both. */
 _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "a 64-bit Python is needed");
 
-/* ---- module.c: Python objects that the C code needs, set once by loader/__init__.py ------ */
+/* ---- module.c: Python objects that the C code needs, set by loader/hooks.py ------------- */
 
 typedef struct call_hooks {
   PyObject *module_class;  /* mblob.module.Module */
@@ -41,7 +41,7 @@ typedef struct call_hooks {
 
 extern call_hooks call_hook;
 
-/* Have device_class and tensor_class; false with an exception set. */
+/* Have device_class and tensor_class, for results; false with an exception set. */
 bool call_hook_classes(void);
 
 /* A Device; NULL with an exception set. */

@@ -293,8 +293,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
     return set_handle(frame, i, call_function_handle(arg), kTVMPackedFuncHandle);
   if (PyObject_TypeCheck(arg, (PyTypeObject *)call_hook.module_class)) return convert_module(frame, i, arg);
   if (PyObject_CheckBuffer(arg)) return convert_buffer(frame, i, arg);
-  if (!call_hook_classes()) return false;
-  if (PyObject_TypeCheck(arg, (PyTypeObject *)call_hook.device_class)) return convert_device(frame, i, arg);
+  if (PyObject_HasAttrString((PyObject *)type, "_is_device")) return convert_device(frame, i, arg);
   if (frame->ffi && (PyList_Check(arg) || PyTuple_CheckExact(arg))) return call_convert_sequence(frame, i, arg);
   if (call_dlpack_argument(frame, i, arg, &absent)) return true;
   if (!absent) return false;

@@ -15,6 +15,10 @@ static bool set_hook(PyObject **hook, PyObject *value) {
 bool call_hook_classes(void) {
   PyObject *device_class, *tensor_class;
   if (call_hook.device_class) return true;
+  if (!call_hook.classes) {
+    PyErr_SetString(PyExc_RuntimeError, "loader is not imported");
+    return false;
+  }
   PyObject *both = PyObject_CallNoArgs(call_hook.classes);
   if (both == NULL) return false;
   const bool fits = PyArg_ParseTuple(both, "O!O!;classes", &PyType_Type, &device_class, &PyType_Type, &tensor_class) &&
@@ -45,6 +49,8 @@ static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
   set_hook(&call_hook.module_handle, module_handle);
   set_hook(&call_hook.wrap_module, wrap_module);
   set_hook(&call_hook.classes, classes);
+  Py_CLEAR(call_hook.device_class); /* those of an earlier import of the loader */
+  Py_CLEAR(call_hook.tensor_class);
   set_hook(&call_hook.raise_status, raise_status);
   set_hook(&call_hook.ffi_function, ffi_function);
   set_hook(&call_hook.ffi_stand_in, ffi_stand_in);

@@ -52,7 +52,7 @@ def configure(verbs: Any) -> None:
     how.add_argument("--embed", choices=("auto", "grow", "object", "c", "append"), help="how the blob gets in")
     how.add_argument("--digest", choices=("crc32", "sha256", "none"), help="of each payload (default: crc32)")
     how.add_argument("--hashing", choices=("auto", "thread", "loop"),
-                     help="where digests are taken: on a second thread, or in the loop that copies")  # fmt: skip
+                     help="where digests are taken; loop: where bytes are copied, on one processor")  # fmt: skip
     how.add_argument("--no-index", action="store_true",
                      help="leave TVM's bytes alone: no index, no digests; mblob then reads keys that it knows",
                      )  # fmt: skip

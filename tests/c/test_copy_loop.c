@@ -7,10 +7,14 @@
 
 #include "check.h"
 
-static int no_threads;
+static int no_threads, started, signals_blocked;
 static size_t largest; /* write */
 
 static int start(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *), void *argument) {
+  sigset_t now;
+  started++;
+  CHECK(!pthread_sigmask(SIG_SETMASK, NULL, &now)); /* which the thread has from the one that starts it */
+  signals_blocked = sigismember(&now, SIGINT) && sigismember(&now, SIGTERM);
   return no_threads ? EAGAIN : pthread_create(thread, how, run, argument);
 }
 
@@ -49,7 +53,9 @@ static void everything_arrives(int threads) {
     const int to = temporary();
     CHECK(lseek(to, (off_t)head, SEEK_SET) == (off_t)head);
     struct job job = {.from = source, .to = to, .offset = offset, .count = SIZE - offset, .end = NO_END, .sums = 1, .crc = 7};
+    started = 0;
     copy_some(&job, buffer, threads);
+    CHECK(started == (threads > 1) && signals_blocked == started);
     CHECK(job.done == SIZE - offset && !job.error);
     CHECK(job.crc == mb_crc32(7, data + offset, (uint64_t)job.done));
     CHECK(lseek(to, 0, SEEK_CUR) == (off_t)(head + job.done));
@@ -117,6 +123,17 @@ static void a_target_that_breaks(int threads) {
   close(ends[1]);
 }
 
+static void small_copies_start_no_thread(void) {
+  sigset_t now;
+  const int to = temporary();
+  struct job job = {.from = source, .to = to, .count = WORTH_A_THREAD - 1, .end = NO_END};
+  started = 0;
+  copy_some(&job, buffer, 2);
+  CHECK(job.done == WORTH_A_THREAD - 1 && !started);
+  close(to);
+  CHECK(!pthread_sigmask(SIG_SETMASK, NULL, &now) && !sigismember(&now, SIGINT));
+}
+
 static void without_a_thread(void) {
   no_threads = 1;
   everything_arrives(2);
@@ -153,6 +170,7 @@ int main(void) {
     RUN(a_target_that_breaks, threads);
     RUN(large_files_are_written_in_smaller_pieces, threads);
   }
+  RUN(small_copies_start_no_thread);
   RUN(without_a_thread);
   free(aligned);
   return 0;

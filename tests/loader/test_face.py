@@ -69,26 +69,44 @@ print(*(m for m in set(sys.modules) - before if m.partition(".")[0] not in ("mbl
     assert set(done.stdout.split()) <= startup | few
 
 
-def test_what_a_first_call_does_not_need_comes_with_its_first_use(kernels: Path) -> None:
-    code = f"""
+LATE_USES = {
+    "a device": "from mblob.devices import cpu; assert describe(cpu(3)) == '6:1.3'",
+    "a tensor": "assert type(mblob.empty((2,), 'float32')).__module__ == 'loader.tensor'",
+    "a tensor that C makes": "assert lib['call_it'](lambda t: type(t).__name__, memoryview(b'ab')) == 'Tensor'",
+    "a callback": "assert describe(print)[:1] == '1' and 'loader.tensor' not in sys.modules",
+    "a global function": "mblob.register_func('f', print); assert 'loader.functions' in sys.modules",
+    "what plug-ins look for": "assert mblob.get_global_func('mblob.python_prefix')() == sys.prefix",
+    "a wrong source": "with raises('source: expected a path'): mblob.load_module(3.5)",
+    "a wrong argument": "with raises('found object'): describe(object())",
+    "an import of everything again": """
+mblob.empty((2,), "int8")
+for name in list(sys.modules):
+    if name.partition(".")[0] in ("mblob", "loader") and name not in ("loader._call", "loader._native"):
+        del sys.modules[name]
+import mblob
+assert isinstance(mblob.empty((2,), "int8"), mblob.Tensor)
+assert mblob.load_module(sys.argv[1])["describe"](mblob.cpu(1)) == "6:1.1"
+""",
+}
+
+
+@pytest.mark.parametrize("use", LATE_USES)
+def test_what_a_first_call_does_not_need_comes_with_its_first_use(kernels: Path, use: str) -> None:
+    code = """
 import sys, mblob
-describe = mblob.load_module({str(kernels)!r})["describe"]
+class raises:
+    def __init__(self, text): self.text = text
+    def __enter__(self): pass
+    def __exit__(self, kind, error, trace): return kind is TypeError and self.text in str(error) or 1 / 0
+lib = mblob.load_module(sys.argv[1])
+describe = lib["describe"]
 describe(memoryview(b"ab"), 1, "text", None)
-late = ["loader.tensor", "mblob.devices", "loader.loaders", "loader.functions", "mblob.arguments"]
-assert not set(late) & set(sys.modules), sys.modules.keys()
-%s
+late = {"loader.tensor", "mblob.devices", "loader.loaders", "loader.functions", "mblob.arguments"}
+assert not late & set(sys.modules), late & set(sys.modules)
 """
-    uses = (
-        "from mblob.devices import cpu; assert describe(cpu(3)) == '6:1.3'",
-        "assert type(mblob.empty((2,), 'float32')).__module__ == 'loader.tensor'",
-        "mblob.register_func('take_it', lambda x: type(x).__name__); assert 'loader.functions' in sys.modules",
-        "assert mblob.get_global_func('mblob.python_prefix')() == sys.prefix",
-        "try: mblob.load_module(3.5)\nexcept TypeError as e: assert 'source: expected a path' in str(e), e",
-        "try: describe(object())\nexcept TypeError as e: assert 'found object' in str(e), e",
-    )
-    for use in uses:
-        done = subprocess.run([sys.executable, "-c", code % use], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+    words = [sys.executable, "-c", code + LATE_USES[use], kernels]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_devices_compare_hash_print_and_pickle() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,3 +141,19 @@ def test_an_iterable_waits_for_the_link(tmp_path: Path, always: list[str]) -> No
     with pytest.raises(mblob.ToolchainError):
         root.export_library(tmp_path / "x.so")
     assert (asked, always) == ([], [])  # it is still there for the next try
+
+
+def test_without_a_thread_for_the_copy_nothing_stays_open(
+    tmp_path: Path, always: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    module = library(DATA)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        module.export_library(tmp_path / "x.so")
+    monkeypatch.undo()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert [p.name for p in tmp_path.iterdir()] == ["TMPDIR"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import subprocess
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,7 +105,21 @@ def test_what_is_reserved_does_not_show(files: tuple[BinaryIO, BinaryIO]) -> Non
     assert written(out) == DATA
 
 
-@pytest.mark.parametrize("place", [(-1, 1), (0, -1), (0, 0), (1 << 62, 1 << 62)])
+def test_blocks_are_reserved_where_that_is_worth_it(files: tuple[BinaryIO, BinaryIO]) -> None:
+    _, out = files
+    kind = subprocess.run(["stat", "-f", "-c", "%T", out.name], capture_output=True, text=True, check=True).stdout
+    _copy.reserve(out.fileno(), 0, 1 << 20)
+    blocks = os.fstat(out.fileno()).st_blocks * 512
+    assert blocks >= 1 << 20 if kind.strip() == "ext2/ext3" else blocks == 0
+    if blocks:  # what does not fit takes nothing: other programs may be in need of the little that there is
+        system = os.statvfs(out.name)
+        with pytest.raises(OSError) as caught:
+            _copy.reserve(out.fileno(), 0, (system.f_bfree + (1 << 24)) * system.f_bsize)
+        assert caught.value.errno == errno.ENOSPC
+        assert os.fstat(out.fileno()).st_blocks * 512 == blocks
+
+
+@pytest.mark.parametrize("place", [(-1, 1), (0, -1), (0, 0), (1 << 62, 1)])
 def test_what_cannot_be_reserved_is_left_to_writing(files: tuple[BinaryIO, BinaryIO], place: tuple[int, int]) -> None:
     source, out = files
     for file in (source.fileno(), out.fileno(), -1):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mblob import payload_copy
 from mblob.digest import Crc32, crc32_of_zeros, hasher
 from mblob.payload_copy import HANDED, LARGE, Copier
 from mblob.payload_source import BytesPayload, FilePayload, IterPayload, Payload
@@ -29,6 +30,8 @@ class RecordingSink(BytesSink):
         self.start = start
         self.ends: list[int] = []
         self.skipped = 0
+        self.expected: list[int] = []
+        self.threads: list[int] = []
 
     @property
     def room(self) -> int:  # type: ignore[override]
@@ -37,6 +40,13 @@ class RecordingSink(BytesSink):
     def write(self, data: memoryview | bytes, /) -> None:
         super().write(data)
         self.ends.append(self.start + len(self.data))
+
+    def expect(self, count: int, /) -> None:
+        self.expected.append(count)
+
+    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int, /) -> int:
+        self.threads.append(threads)
+        return 0
 
     def skip(self, count: int, /) -> None:
         self.data += bytes(count)
@@ -171,3 +181,29 @@ def test_every_hasher_takes_zeros() -> None:
         value.zeros((1 << 20) + 5)
         value.update(b"y")
         assert value.digest() == expected(b"x" + bytes((1 << 20) + 5) + b"y", algorithm)
+
+
+@pytest.mark.parametrize(("hashing", "processors", "threads"), [("auto", 2, 2), ("auto", 1, 1), ("loop", 2, 1)])
+def test_a_sink_may_use_two_threads_for_a_large_file_where_there_are_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hashing: str, processors: int, threads: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
+    monkeypatch.setattr(payload_copy, "SHARED", len(DATA))
+    for size, allowed in ((len(DATA), threads), (len(DATA) - 1, 1)):
+        (tmp_path / "p").write_bytes(DATA[:size])
+        sink, _, _ = copy(FilePayload(tmp_path / "p"), 0, hashing)
+        assert sink.threads == [allowed]
+
+
+def test_a_sink_is_told_how_much_is_written_but_not_of_holes_and_unknown_sizes(tmp_path: Path) -> None:
+    with (tmp_path / "p").open("wb") as file:
+        file.write(DATA[: 1 << 20])
+        file.seek(2 << 20)
+        file.write(DATA[: 1 << 20])
+    sink, _, _ = copy(FilePayload(tmp_path / "p"), 0, "auto")
+    assert sink.expected == ([1 << 20, 1 << 20] if sink.skipped else [3 << 20])
+    assert copy(BytesPayload(DATA), 0, "auto")[0].expected == [len(DATA)]
+    (tmp_path / "p").write_bytes(b"")
+    for unknown in (tmp_path / "p", Path("/proc/version")):
+        sink, _, _ = copy(FilePayload(unknown), 0, "auto")
+        assert (sink.expected, sink.threads) == ([0], [1])
