@@ -1,9 +1,11 @@
 /* test_copy_loop: the copying half of mblob/_copy.c by itself, with one thread and with two, where files end, cannot be
  * written, and where no thread can be had. */
+#define _GNU_SOURCE /* memfd_create */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 
 #include "check.h"
 
@@ -36,9 +38,8 @@ static uint8_t data[SIZE], found[SIZE], *buffer;
 static int source;
 
 static int temporary(void) {
-  char path[] = "/tmp/mblob-copy-XXXXXX";
-  const int file = mkstemp(path);
-  CHECK(file >= 0 && !unlink(path));
+  const int file = memfd_create("copy", 0);
+  CHECK(file >= 0);
   return file;
 }
 
