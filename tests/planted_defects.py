@@ -1,0 +1,201 @@
+"""Whether the tests notice what is broken: forty defects, planted one at a time, and who finds each.
+
+    python tests/planted_defects.py --tree FOLDER [--tier 'make test'] [--only NUMBER ...] [--report FILE]
+
+FOLDER is a clone with its own `.venv` (make env), which this program changes and puts back. For each defect it runs
+the tests that are closest to it, and where those pass the whole tier; a defect that no test of the tier finds is
+"missed". `--check` only says whether each defect still fits the sources: a test does that.
+
+The list was written before the tests were made faster, and is not fitted to them: a defect that its tier misses
+stays, and the tier gets a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class Defect(NamedTuple):
+    """A change that breaks one thing.
+
+    Attributes:
+        file: below the tree.
+        old, new: text that is there once, and what takes its place.
+        what: what is wrong then.
+        near: files and folders of tests that are asked first.
+    """
+
+    file: str
+    old: str
+    new: str
+    what: str
+    near: tuple[str, ...]
+
+
+DEFECTS = (
+    # -- mblob: the format, looking --------------------------------------------------------------------------
+    Defect("mblob/index.py", "if size > room or offset > room - size:", "if size > room or offset > room:",
+           "a name of the index may end behind the names", ("tests/unit/test_vectors.py", "tests/unit")),
+    Defect("mblob/index.py", "        if e.offset < at:\n", "        if e.offset < 0:\n",
+           "payloads that overlap are accepted", ("tests/unit/test_vectors.py", "tests/unit")),
+    Defect("mblob/classic.py", "if size > len(data) - 8:", "if size > len(data):",
+           "a blob may say up to 8 bytes more than there are", ("tests/unit/test_vectors.py", "tests/unit")),
+    Defect("mblob/tar.py", "if total > limit:", "if total > limit << 40:",
+           "a gzip bomb is unpacked", ("tests/looking/test_containers.py", "tests/looking")),
+    Defect("mblob/npy.py", "expected = max(dtype.bits // 8, 1)", "expected = dtype.bits // 8",
+           "an array of bool in a .npy file has no bytes", ("tests/packager/test_swap.py", "tests/cli", "tests/packager")),
+    Defect("mblob/safetensors.py", "(*shape, 8 if dtype.bits == 1 else dtype.bits)", "(*shape, dtype.bits)",
+           "a bool of safetensors takes a bit", ("tests/loader/test_weights.py", "tests/packager/test_payload_modules.py")),
+    Defect("mblob/verification.py", "compared and algorithm is not None, walked)", "algorithm is not None, walked)",
+           "verify --level header says that a large payload matches", ("tests/looking", "tests/cli")),
+    Defect("mblob/stream_writer.py", "return -(self.pos + e.align_at) % e.alignment", "return -self.pos % e.alignment",
+           "the header of a small weights file is aligned in place of its data",
+           ("tests/packager/test_payload_modules.py", "tests/loader/test_weights.py", "tests/packager")),
+    Defect("mblob/mapping.py", "os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC", "os.O_RDONLY | os.O_CLOEXEC",
+           "opening a FIFO waits for ever", ("tests/looking/test_hostile.py", "tests/looking", "tests/cli")),
+    Defect("mblob/cli/arrays.py", "        Path(name).unlink(missing_ok=True)\n", "        pass\n",
+           "run leaves its temporary file when the disk is full", ("tests/cli",)),
+    Defect("mblob/library_search.py", "folders = [] if importer.runpath else list(importer.rpath)",
+           "folders = list(importer.rpath)",
+           "DT_RPATH counts beside DT_RUNPATH", ("tests/unit/test_linkage.py", "tests/looking")),
+    Defect("mblob/html/data.py", '"left_out": max(len(rows) - limit, 0)', '"left_out": len(rows)',
+           "the page says that rows are left out", ("tests/html",)),
+    Defect("mblob/_copy_loop.h", "while (p->filled == i && !p->ended)", "if (p->filled == i && !p->ended)",
+           "the writing thread does not look again when it is woken", ("tests/unit/test_native_copy.py", "tests/e2e/test_c_runtime.py")),
+    # -- packager ---------------------------------------------------------------------------------------------
+    Defect("packager/elf_writer.py", "else 0xFFFFFFFF - layout.payload_offset", "else 0xFFFFFFFF",
+           "an object for 32 bits may be too large for its own numbers", ("tests/packager/test_any_size.py", "tests/unit/test_elf.py", "tests/packager")),
+    Defect("packager/elf_writer.py", '(".note.GNU-stack", SHT_PROGBITS, 0, self', '(".note.GNU-stack", SHT_PROGBITS, 4, self',
+           "whoever links a blob gets a stack that can be executed", ("tests/unit/test_elf.py", "tests/packager/test_export.py")),
+    Defect("packager/rename.py", "out[at + 1] = out[at + 1] & ~3 | STV_HIDDEN", "out[at + 1] = out[at + 1] & ~3",
+           "renamed definitions stay visible", ("tests/packager/test_packed_forms.py", "tests/packager/test_objects.py")),
+    Defect("packager/archive_writer.py", "if len(text) <= 16:", "if len(text) <= 17:",
+           "the name of a member of an archive flows into the next field", ("tests/packager/test_system_lib.py", "tests/unit/test_archive.py", "tests/packager")),
+    Defect("packager/archive_writer.py", "at += _HEADER + length + (length & 1)", "at += _HEADER + length",
+           "the index of an archive is off behind a member of odd size", ("tests/packager/test_system_lib.py", "tests/unit/test_archive.py", "tests/packager")),
+    Defect("packager/prototypes.py", "if value > 2**63 - 1:", "if value > 2**64 - 1:",
+           "a dimension above 2^63 is accepted", ("tests/packager/test_prototypes.py",)),
+    Defect("packager/swap.py", "            if entry.index in new:\n", "            if entry.index in ():\n",
+           "swap takes the last of two payloads for one entry", ("tests/packager/test_swap.py", "tests/cli")),
+    Defect("packager/byoc/storage.py", "            mine.kept |= node.is_input\n", "",
+           "the memory of an input is written by others", ("tests/packager/test_byoc.py", "tests/packager/test_byoc_graph.py", "tests/packager")),
+    Defect("packager/byoc/merge.py", "        if needed is None:\n            return False\n", "        needed = needed or []\n",
+           "regions are joined across a node between them", ("tests/packager/test_byoc.py", "tests/packager")),
+    Defect("packager/checks.h", "largest > 0 && size > largest && size - size == 0", "largest > 0 && size >= largest && size - size == 0",
+           "the largest float is refused", ("tests/loader/test_arguments.py", "tests/packager/test_call_shape.py", "tests/loader")),
+    Defect("packager/checks.h", "if (t->shape[d] == 1) continue;", "if (t->shape[d] == 0) continue;",
+           "an odd stride of a dimension of one element is refused", ("tests/loader/test_arguments.py", "tests/loader", "tests/e2e/test_misuse.py")),
+    Defect("packager/vector_c/operations.py", 'result.type = t.as_mask() if op == "!" else t', "result.type = t",
+           "! of a vector is no mask", ("tests/vector_c",)),
+    # -- loader -----------------------------------------------------------------------------------------------
+    Defect("loader/tensor.py", "if other.shape != self.shape or not _takes(", "if not _takes(",
+           "copyfrom takes another shape", ("tests/loader/test_tensor.py",)),
+    Defect("loader/vm.py", "-(2**31) <= value < 2**31", "-(2**31) <= value <= 2**31",
+           "2^31 becomes a negative int32 input", ("tests/loader/test_vm_face.py", "tests/loader/test_virtual_machine.py")),
+    Defect("loader/_call/dlpack.c", "out->readonly = (managed->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;", "out->readonly = false;",
+           "kernels write to read-only arrays", ("tests/loader/test_read_only.py", "tests/loader/test_tensor.py", "tests/loader")),
+    Defect("loader/_call/bound.c", "if (self->has_tensors && !check_tensors(self)) return NULL;", "",
+           "a bound call uses a tensor that a callback kept", ("tests/loader/test_bind.py", "tests/loader/test_callbacks.py")),
+    # -- csrc -------------------------------------------------------------------------------------------------
+    Defect("csrc/src/index.c", "if (size > l->strings_size || offset > l->strings_size - size)", "if (size > l->strings_size || offset > l->strings_size)",
+           "a name of the index may end behind the names", ("tests/e2e/test_c_runtime.py",)),
+    Defect("csrc/src/bytes.c", "if (*out > mb_left(c) / item_size) {", "if (*out * item_size > mb_left(c)) {",
+           "a count is multiplied before it is bounded", ("tests/e2e/test_c_runtime.py",)),
+    Defect("csrc/src/graph/schedule.c", "    status = add_edge(b, b->reads[i].step, step);\n", "    (void)b->reads[i].step;\n",
+           "a node writes memory that another one still reads", ("tests/e2e/test_c_runtime.py",)),
+    Defect("csrc/src/graph/memory.c", "  if (is_counted) mb_array_retain(value);\n", "",
+           "the executor keeps an array without a reference", ("tests/e2e/test_c_runtime.py", "tests/loader/test_graph_executor.py")),
+    Defect("csrc/src/error.c", "static void thread_exit(void *s) { free_texts(s); }", "static void thread_exit(void *s) { (void)s; }",
+           "the error of a thread that ends is lost memory", ("tests/e2e/test_c_runtime.py",)),
+    Defect("csrc/src/loaders.c", "pthread_cond_broadcast(&library->opened);", "pthread_cond_signal(&library->opened);",
+           "of several threads that wait for a loader one goes on", ("tests/loader/test_threads.py", "tests/e2e/test_c_runtime.py")),
+    Defect("csrc/src/vm/reader.c", "return host < count ||", "return host <= count ||",
+           "the index of the host device may be one too large", ("tests/loader/test_vm_lies.py", "tests/loader/test_vm_executable.py", "tests/e2e/test_c_runtime.py")),
+    Defect("csrc/src/aot/executor.c", "if (!pass && end > total) total = end;", "if (!pass) total = end;",
+           "the pool of constants is as large as the last one says", ("tests/e2e/test_c_runtime.py", "tests/loader/test_aot_executor.py")),
+    Defect("csrc/plugins/opencl/cl_launch.c", "if (block > d->max_items[i])", "if (block >= d->max_items[i])",
+           "a group of the largest size is refused", ("tests/e2e/test_c_runtime.py", "tests/loader/test_opencl.py")),
+    Defect("csrc/plugins/ffi/calls.c", "    host->value_release(ret, ret_code);\n  }\n  while (made-- > 0) mb_place_release", "  }\n  while (made-- > 0) mb_place_release",
+           "what a function returned to the ffi dialect is lost memory", ("tests/e2e/test_c_runtime.py", "tests/loader/test_ffi.py")),
+    Defect("csrc/include/tvm/runtime/ndarray.h", "if (relative_byte_offset > have || want > have - relative_byte_offset)", "if (relative_byte_offset > have || want > have)",
+           "a view of a C++ host ends behind its array", ("tests/e2e/test_cxx_face.py", "tests/e2e/test_c_runtime.py")),
+)  # fmt: skip
+
+
+def problems(tree: Path) -> list[str]:
+    """Defects that do not fit the sources any more."""
+    found = []
+    for i, d in enumerate(DEFECTS, 1):
+        count = (tree / d.file).read_text().count(d.old)
+        if count != 1:
+            found.append(f"{i}: {d.file} has {count} of {d.old!r}, expected 1")
+    return found
+
+
+def run_tests(tree: Path, words: list[str]) -> tuple[bool, str]:
+    """Whether tests pass, and the first that does not."""
+    done = subprocess.run(words, cwd=tree, capture_output=True, text=True)
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return done.returncode == 0, failed[0] if failed else done.stdout[-300:] + done.stderr[-300:]
+
+
+def ask(tree: Path, d: Defect, tier: list[str]) -> dict[str, object]:
+    """Plant a defect, build, look who finds it, and put everything back."""
+    source = tree / d.file
+    good = source.read_text()
+    started = time.monotonic()
+    python = str(tree / ".venv" / "bin" / "python")
+    compiled = source.suffix in (".c", ".h")
+    row: dict[str, object] = {"file": d.file, "what": d.what}
+    try:
+        source.write_text(good.replace(d.old, d.new))
+        built = subprocess.run(["make", "env"], cwd=tree, capture_output=True, text=True) if compiled else None
+        if built is not None and built.returncode:
+            return {**row, "found": True, "by": "the build"}
+        near = [p for p in d.near if (tree / p).exists()]
+        passed, by = run_tests(tree, [python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tier[1:], *near])
+        if passed:
+            passed, by = run_tests(tree, [python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tier[1:]])
+        return {**row, "found": not passed, "by": "" if passed else by, "seconds": round(time.monotonic() - started)}
+    finally:
+        source.write_text(good)
+        if compiled:
+            subprocess.run(["make", "env"], cwd=tree, capture_output=True, check=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--tree", type=Path, help="a clone with a .venv, which is changed and put back")
+    parser.add_argument("--tier", default="test", help="words for pytest that choose the tier, behind its name")
+    parser.add_argument("--only", type=int, nargs="*", help="numbers of defects, counted from 1")
+    parser.add_argument("--report", type=Path, help="a file that gets a line of JSON for each")
+    parser.add_argument("--check", action="store_true", help="only say whether each defect fits the sources")
+    args = parser.parse_args()
+    if args.check or args.tree is None:
+        for line in problems(args.tree or ROOT):
+            print(line)
+        return bool(problems(args.tree or ROOT))
+    missed = 0
+    for i, d in enumerate(DEFECTS, 1):
+        if args.only and i not in args.only:
+            continue
+        row = {"number": i, **ask(args.tree, d, args.tier.split())}
+        missed += not row["found"]
+        print(f"{i:2} {'found' if row['found'] else 'MISSED'} {d.file}: {d.what}: {row['by']}", flush=True)
+        if args.report:
+            with args.report.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+    print(f"{missed} missed")
+    return bool(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
