@@ -19,6 +19,11 @@ from typing import Any
 
 import pytest
 
+from tests.built_once import built_once
+from tests.e2e.programs import make_c_tests
+
+pytest_plugins = ("tests.own_process", "tests.tidy")
+
 ROOT = Path(__file__).resolve().parents[1]
 MAY_SKIP = ("no GPU", "no golden")
 # Programs that only tests run: mblob needs a shell, make and a C compiler with its assembler, linker and ar.
@@ -117,6 +122,33 @@ def processes_with() -> Callable[[str], list[str]]:
 def root() -> Path:
     """The project's folder."""
     return ROOT
+
+
+def _install(folder: Path) -> None:
+    for prefix, compat in (("prefix", 0), ("compat", 1)):
+        words = [f"BUILD={folder}/build", f"PREFIX={folder / prefix}", f"COMPAT={compat}"]
+        done = subprocess.run(
+            ["make", "-s", "-j2", "-C", str(ROOT / "csrc"), "install", *words], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="session")
+def installed() -> Path:
+    """A prefix with the C runtime, installed from this tree: include/, lib/, lib/pkgconfig/. Do not change it."""
+    return built_once("c-install", _install) / "prefix"
+
+
+@pytest.fixture(scope="session")
+def compat(installed: Path) -> Path:
+    """A prefix where TVM's names are installed, too."""
+    return installed.parent / "compat"
+
+
+@pytest.fixture(scope="session")
+def sanitized() -> Path:
+    """The folder with all C test programs under AddressSanitizer and UBSan (address/), and their libraries (lib/)."""
+    return built_once("c-address", lambda folder: make_c_tests("address-programs", f"BUILD={folder}"))
 
 
 @pytest.fixture(scope="session")

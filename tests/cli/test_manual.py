@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -67,11 +68,12 @@ def test_text_is_shown_as_it_is_written(require, tmp_path: Path, text: str) -> N
     assert text in re.sub(r".\x08", "", done.stdout).splitlines()[-3].strip()
 
 
-def test_an_installation_has_the_page_and_the_completions(root: Path, tmp_path: Path) -> None:
+def test_an_installation_has_the_page_and_the_completions(root: Path, installed: Path, tmp_path: Path) -> None:
     from mblob.cli import shell_files
 
     words = ["make", "-s", "-j2", "install", f"PREFIX={tmp_path}/usr", f"PYTHON={sys.executable}"]
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True)
+    compiled = {**os.environ, "BUILD": str(installed.parent / "build")}
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, env=compiled)
     assert done.returncode == 0, done.stderr
     share = tmp_path / "usr" / "share"
     assert {str(p.relative_to(share)) for p in share.rglob("*") if p.is_file()} == set(shell_files.FILES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,12 +36,3 @@ def blocks():
     return read_blocks
 
 
-@pytest.fixture(scope="session")
-def prefix(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The C runtime, built away from the tree and installed: include/, lib/, lib/pkgconfig/."""
-    folder = tmp_path_factory.mktemp("prefix")
-    subprocess.run(
-        ["make", "-s", "-C", str(root / "csrc"), f"BUILD={folder / 'build'}", f"PREFIX={folder}", "install"],
-        check=True,
-    )
-    return folder

@@ -191,6 +191,7 @@ def test_a_run_that_is_stopped_leaves_nothing(root: Path, tmp_path: Path, number
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_suite_measures_reports_and_cleans_up(root: Path, tmp_path: Path) -> None:
     folder, output = tmp_path / "folder", tmp_path / "output"
     folder.mkdir()

@@ -29,7 +29,7 @@ def test_its_links_lead_somewhere(root: Path) -> None:
     assert [t for t in targets if not (root / "docs" / t).exists()] == []
 
 
-def test_the_commands_of_the_example(root: Path, prefix: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_example(root: Path, installed: Path, tmp_path: Path) -> None:
     """examples/byoc/README.md: the block of commands, in a copy of the folder."""
     folder = tmp_path / "byoc"
     shutil.copytree(root / "examples" / "byoc", folder)
@@ -38,7 +38,7 @@ def test_the_commands_of_the_example(root: Path, prefix: Path, tmp_path: Path) -
     commands = text.split("```sh\n")[1].split("```")[0]
     environment = {
         **os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig"), "LD_LIBRARY_PATH": str(prefix / "lib"),
+        "PKG_CONFIG_PATH": str(installed / "lib/pkgconfig"), "LD_LIBRARY_PATH": str(installed / "lib"),
     }  # fmt: skip
     done = subprocess.run(["sh", "-ec", commands], cwd=folder, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr

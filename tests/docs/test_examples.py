@@ -37,7 +37,7 @@ def digits(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def build(prefix: Path, tmp_path_factory: pytest.TempPathFactory, require: Callable[[str], str]) -> Build:
+def build(installed: Path, tmp_path_factory: pytest.TempPathFactory, require: Callable[[str], str]) -> Build:
     """`build(source, *flags)`: a program linked with the installed libmblob.so."""
     folder = tmp_path_factory.mktemp("programs")
 
@@ -49,14 +49,14 @@ def build(prefix: Path, tmp_path_factory: pytest.TempPathFactory, require: Calla
             else [os.environ.get("CC") or "cc", "-std=c11"]
         )
         program = folder / f"{source.parent.name}_{source.stem}"
-        libraries = [f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib", "-lmblob", "-ldl"]
+        libraries = [f"-L{installed}/lib", f"-Wl,-rpath,{installed}/lib", "-lmblob", "-ldl"]
         subprocess.run(
             [
                 *compiler,
                 "-O1",
                 "-g",
                 *WARNINGS,
-                f"-I{prefix}/include",
+                f"-I{installed}/include",
                 str(source),
                 "-o",
                 str(program),
@@ -97,7 +97,7 @@ def test_the_dlopen_host_finds_the_plain_function(root: Path, build: Build, depl
 
 
 def test_the_commands_of_the_examples_page_run(
-    blocks, root: Path, prefix: Path, require, tmp_path: Path
+    blocks, root: Path, installed: Path, require, tmp_path: Path
 ) -> None:
     require("pkg-config")
     work = tmp_path / "examples"
@@ -108,8 +108,8 @@ def test_the_commands_of_the_examples_page_run(
     env = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig",
-        "LD_LIBRARY_PATH": f"{prefix}/lib",
+        "PKG_CONFIG_PATH": f"{installed}/lib/pkgconfig",
+        "LD_LIBRARY_PATH": f"{installed}/lib",
     }
     done = subprocess.run(["sh", "-euc", text], cwd=work, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -197,17 +197,15 @@ def test_valgrind_reports_nothing_on_the_cxx_host(root: Path, build: Build, depl
 
 
 def test_address_and_undefined_sanitizers_report_nothing(
-    root: Path, digits: Path, images: Path, tmp_path: Path
+    root: Path, sanitized: Path, digits: Path, images: Path, tmp_path: Path
 ) -> None:
     """The runtime's own sources are instrumented too."""
-    csrc = root / "csrc"
-    sources = [root / "examples/digits/classify.c", *sorted((csrc / "src").rglob("*.c"))]
     program = tmp_path / "classify"
     subprocess.run(
         [
-            os.environ.get("CC") or "cc", "-std=gnu11", "-O1", "-g", "-DMBLOB_HOST",
-            "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
-            f"-I{csrc}/include", f"-I{csrc}/src", *map(str, sources), "-o", str(program),
+            os.environ.get("CC") or "cc", "-std=gnu11", "-O1", "-g",
+            "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{root}/csrc/include",
+            str(root / "examples/digits/classify.c"), str(sanitized / "address" / "libmblob.a"), "-o", str(program),
             "-pthread", "-ldl", "-lm",
         ],
         check=True,

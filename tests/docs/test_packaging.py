@@ -62,6 +62,7 @@ def test_the_source_archive_holds_the_whole_tree(unpacked: Path) -> None:
     assert os.access(unpacked / ".ci" / "run", os.X_OK)
 
 
+@pytest.mark.slow
 def test_a_wheel_of_the_source_archive_packs_and_loads(unpacked: Path, tmp_path: Path) -> None:
     (tmp_path / "dist").mkdir()
     (tmp_path / "site").mkdir()

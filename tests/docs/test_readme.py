@@ -90,6 +90,7 @@ def test_every_link_leads_to_a_file(root: Path) -> None:
             assert "://" in target or (page.parent / target).exists(), f"{page}: {target}"
 
 
+@pytest.mark.slow
 def test_pip_install_gives_a_working_command_outside_the_clone(blocks, root: Path, tmp_path: Path) -> None:
     (command,) = [b.text for b in blocks(root / "README.md") if b.info == "wheel"]
     ignored = shutil.ignore_patterns(

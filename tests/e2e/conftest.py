@@ -6,20 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.programs import ROOT, make_c_tests, run
+from tests.built_once import built_once
+from tests.e2e.programs import make_c_tests
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the C test programs (plain/) and their libraries (lib/)."""
-    build = tmp_path_factory.mktemp("c_tests")
-    make_c_tests("programs", f"BUILD={build}")
-    return build
+def built(installed: Path) -> Path:
+    """The folder with the programs that tests of libraries run (plain/), and with the libraries of the C tests (lib/)."""
+    archive = installed / "lib" / "libmblob.a"
+    return built_once("c-tools", lambda folder: make_c_tests("tools", f"BUILD={folder}", f"ARCHIVE={archive}"))
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A prefix with the runtime installed."""
-    base = tmp_path_factory.mktemp("c_install")
-    run("make", "-s", "-j2", "-C", ROOT / "csrc", "install", f"BUILD={base}/build", f"PREFIX={base}/prefix")
-    return base / "prefix"
+def programs() -> Path:
+    """The folder with all C test programs, without sanitizers (plain/), and their libraries (lib/)."""
+    return built_once("c-programs", lambda folder: make_c_tests("programs", f"BUILD={folder}"))

@@ -12,7 +12,12 @@ import pytest
 from tests.e2e.programs import ROOT, run
 from tests.e2e.test_undefined_runtime import compile_library
 
-ORDERS = ["mblob,tvm", "tvm,mblob", "tvm_ffi,mblob,tvm"]
+# Starting TVM takes seconds: one order is enough to see a mistake, the others are the slow tier's.
+ORDERS = ["mblob,tvm", *(pytest.param(o, marks=pytest.mark.slow) for o in ("tvm,mblob", "tvm_ffi,mblob,tvm"))]
+GLOBAL = [
+    "mblob,tvm,global",
+    *(pytest.param(o, marks=pytest.mark.slow) for o in ("global,tvm,mblob", "tvm,global,mblob")),
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +51,11 @@ def test_nothing_enters_the_global_scope(names: str, order: str) -> None:
     together(names, order, "nothing")
 
 
-@pytest.mark.parametrize("environment", [{}, {"LD_BIND_NOW": "1"}], ids=["lazy", "LD_BIND_NOW"])
-@pytest.mark.parametrize("order", [*ORDERS, "global,tvm,mblob", "tvm,global,mblob", "mblob,tvm,global"])
+@pytest.mark.parametrize(
+    "environment",
+    [pytest.param({}, id="lazy"), pytest.param({"LD_BIND_NOW": "1"}, id="LD_BIND_NOW", marks=pytest.mark.slow)],
+)
+@pytest.mark.parametrize("order", [*ORDERS, *GLOBAL])
 def test_kernels_of_each_run_on_their_own_runtime(
     names: str, order: str, environment: dict[str, str], kernels: Path
 ) -> None:

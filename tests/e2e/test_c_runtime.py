@@ -143,15 +143,36 @@ def test_the_programs_of_the_c_tests_are_what_the_assembler_writes() -> None:
 # -- the runtime --------------------------------------------------------------------------------------------
 
 
-def test_everything_passes_under_sanitizers(tmp_path: Path) -> None:
-    make_c_tests("check", f"BUILD={tmp_path}")
-
-
 TESTS = sorted(p.stem for p in (ROOT / "tests" / "c").glob("test_*.c"))
 
 
 @pytest.mark.parametrize("program", [*TESTS, "test_face"])
-def test_valgrind_finds_nothing(built: Path, require: Callable[[str], str], program: str) -> None:
+def test_a_program_passes_under_address_and_undefined_behaviour_sanitizers(
+    sanitized: Path, require: Callable[[str], str], program: str
+) -> None:
+    if program == "test_face":
+        require("c++")
+    run(sanitized / "address" / program, sanitized / "lib")
+
+
+def test_the_host_abi_holds_when_all_symbols_are_bound_at_once(sanitized: Path) -> None:
+    program = sanitized / "address" / "test_host_abi"
+    run(program, sanitized / "lib", env={**os.environ, "LD_BIND_NOW": "1"})
+
+
+def test_damaged_blobs_end_in_errors_under_sanitizers(sanitized: Path) -> None:
+    vectors = sorted((ROOT / "tests" / "vectors" / "good").glob("*.bin"))
+    run(sanitized / "address" / "fuzz_reader", 300, *vectors)
+
+
+@pytest.mark.slow
+def test_every_program_with_threads_passes_under_thread_sanitizer(tmp_path: Path) -> None:
+    make_c_tests("thread", f"BUILD={tmp_path}")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("program", [*TESTS, "test_face"])
+def test_valgrind_finds_nothing(programs: Path, require: Callable[[str], str], program: str) -> None:
     valgrind = require("valgrind")
     if program == "test_face":
         require("c++")
@@ -159,7 +180,7 @@ def test_valgrind_finds_nothing(built: Path, require: Callable[[str], str], prog
         valgrind, "--quiet", "--error-exitcode=9", "--leak-check=full",
         "--errors-for-leak-kinds=definite", "--fair-sched=yes",
         f"--suppressions={ROOT}/tests/c/valgrind.supp",
-        built / "plain" / program, built / "lib", timeout=300, env={**os.environ, "MBLOB_TEST_FAILING_STEP": "7"},
+        programs / "plain" / program, programs / "lib", timeout=300, env={**os.environ, "MBLOB_TEST_FAILING_STEP": "7"},
     )  # fmt: skip
 
 
@@ -171,23 +192,18 @@ def test_what_tvm_compiled_runs_from_c(built: Path, golden: Path) -> None:
     run(built / "plain" / "golden_host", golden)
 
 
-@pytest.mark.parametrize("variant", ["plain", "address"])
-def test_executors_of_tvm_libraries_give_tvms_numbers_from_c(
-    built: Path, golden: Path, tmp_path: Path, variant: str
-) -> None:
+def test_executors_of_tvm_libraries_give_tvms_numbers_from_c(sanitized: Path, golden: Path, tmp_path: Path) -> None:
     np = pytest.importorskip("numpy")
-    program = built / variant / "golden_executors"
-    make_c_tests(program, f"BUILD={built}")
+    program = sanitized / "address" / "golden_executors"
     with np.load(golden / "mlp_llvm.npz") as known:
         (tmp_path / "data").write_bytes(known["data"].tobytes())
         (tmp_path / "out").write_bytes(known["out"].tobytes())
     run(program, golden, tmp_path / "data", tmp_path / "out")
 
 
-def test_every_lie_in_the_graph_of_a_model_of_tvm_is_refused_or_runs(built: Path, golden: Path, tmp_path: Path) -> None:
+def test_every_lie_in_the_graph_of_a_model_of_tvm_is_refused_or_runs(sanitized: Path, golden: Path, tmp_path: Path) -> None:
     """Under ASan, over the kernels that TVM compiled."""
-    program = built / "address" / "test_graph_lies"
-    make_c_tests(program, f"BUILD={built}")
+    program = sanitized / "address" / "test_graph_lies"
     graph = mblob.load_module(golden / "mlp_llvm.so")["get_graph_json"]()
     (tmp_path / "graph.json").write_text(graph)
     run(program, golden / "mlp_llvm.so", tmp_path / "graph.json")

@@ -27,15 +27,6 @@ STRICT = ("-Wall", "-Wextra", "-Wconversion", "-Wpedantic", "-Werror")
 Require = Callable[[str], str]
 
 
-@pytest.fixture(scope="module")
-def compat(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A prefix where TVM's names are installed too."""
-    base = tmp_path_factory.mktemp("compat")
-    environment = {**os.environ, "BUILD": f"{base}/build"}
-    run("make", "-s", "-j2", "install", f"PREFIX={base}/prefix", "COMPAT=1", cwd=ROOT, env=environment)
-    return base / "prefix"
-
-
 def in_prefix(prefix: Path) -> dict[str, str]:
     return {**os.environ, "LD_LIBRARY_PATH": str(prefix / "lib")}
 

@@ -178,10 +178,9 @@ def test_two_libraries_of_one_prefix_do_not_link(runtime: Path, tmp_path: Path) 
     assert "multiple definition of `one___tvm_dev_mblob'" in done.stderr
 
 
-def test_sanitizers_report_nothing(tmp_path: Path) -> None:
+def test_sanitizers_report_nothing(sanitized: Path, tmp_path: Path) -> None:
     """Kernels, what announces them, and the runtime are instrumented."""
-    archive = tmp_path / "build" / "address" / "libmblob.a"
-    run("make", "-s", "-j2", "-C", ROOT / "tests" / "c", f"BUILD={tmp_path / 'build'}", archive)
+    archive = sanitized / "address" / "libmblob.a"
     inputs = libraries(tmp_path, ".o", SANITIZE)
     prints_fine(program(tmp_path, inputs, archive, *SANITIZE))
 

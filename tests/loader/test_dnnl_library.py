@@ -51,6 +51,7 @@ def test_libraries_that_do_not_fit(source: str, text: str, tmp_path: Path) -> No
     assert text in done.stderr
 
 
+@pytest.mark.slow
 def test_the_other_version(onednn: str) -> None:
     """All operators again on the other major version, where both are installed."""
     if "OTHER_ONEDNN" in os.environ:

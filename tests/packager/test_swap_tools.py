@@ -154,7 +154,11 @@ def test_a_payload_of_tvm_grew(golden: Path, tmp_path: Path, require, size: int)
     check_tools(tmp_path / "a.so", installed(require))
 
 
-@pytest.mark.parametrize("size", [None, 5000, 1 << 20, 70 << 20], ids=["index", "5k", "1m", "70m"])
+@pytest.mark.parametrize(
+    "size",
+    [None, 5000, 1 << 20, pytest.param(70 << 20, marks=pytest.mark.slow)],
+    ids=["index", "5k", "1m", "70m"],
+)
 @pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
 def test_libraries_of_each_linker(tmp_path: Path, require, linker: str, size: int | None) -> None:
     require(f"ld.{linker}")

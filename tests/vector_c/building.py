@@ -6,9 +6,12 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import mblob
 
-COMPILERS = ("gcc", "g++", "clang", "clang++")
+# One for each language is enough to see a mistake; all of them are the slow tier's.
+COMPILERS = ("gcc", "g++", *(pytest.param(name, marks=pytest.mark.slow) for name in ("clang", "clang++")))
 ADD4 = """#include <stdint.h>
 void add4(float *a, const float *b) {
   float4 v = *(float4*)a + *(float4*)(b);

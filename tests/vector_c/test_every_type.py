@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import mblob
+from tests.vector_c.building import COMPILERS
 from tests.vector_c.features import DTYPES, WIDTHS, features, source
 
 GUARD = 0xA5
@@ -23,9 +24,9 @@ SOME_WIDTHS = (2, 3, 4, 8, 16)
 CONVERTED = ("half", "float", "double", "int8_t", "int32_t", "int64_t", "uint64_t")
 BUILDS = [
     pytest.param("gcc", "c", id="gcc"),
-    pytest.param("clang", "c", id="clang"),
     pytest.param("g++", "cc", id="g++"),
-    pytest.param("clang++", "cc", id="clang++"),
+    pytest.param("clang", "c", id="clang", marks=pytest.mark.slow),
+    pytest.param("clang++", "cc", id="clang++", marks=pytest.mark.slow),
 ]
 OPTIONS = ["-g0", "-Wall", "-Wextra", "-Wno-parentheses", "-Werror"]
 Require = Callable[[str], str]
@@ -88,6 +89,7 @@ def export(
     first.export_library(path, cc=compiler, options=options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("compiler", "fmt"), BUILDS)
 def test_every_operation_on_every_vector_is_numpys(tmp_path: Path, require: Require, compiler: str, fmt: str) -> None:
     require(compiler)
@@ -98,9 +100,12 @@ def test_every_operation_on_every_vector_is_numpys(tmp_path: Path, require: Requ
             check(library, scalar, n)
 
 
-@pytest.mark.parametrize(("compiler", "fmt"), BUILDS[:2])
-def test_optimized_it_is_the_same(tmp_path: Path, require: Require, compiler: str, fmt: str) -> None:
+@pytest.mark.parametrize("compiler", ["gcc", pytest.param("g++", marks=pytest.mark.slow), COMPILERS[2]])
+def test_every_operation_on_some_vectors_is_numpys_when_optimized(
+    tmp_path: Path, require: Require, compiler: str
+) -> None:
     require(compiler)
+    fmt = "cc" if "++" in compiler else "c"
     export(tmp_path / "x.so", compiler, fmt, ["-O1", *OPTIONS], SOME_TYPES, SOME_WIDTHS)
     library = ctypes.CDLL(str(tmp_path / "x.so"))
     for scalar in SOME_TYPES:
@@ -137,6 +142,7 @@ for scalar in SOME_TYPES:
 """
 
 
+@pytest.mark.slow
 def test_sanitizers_find_nothing(tmp_path: Path, root: Path, require: Require) -> None:
     flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O0", "-g0"]
     export(tmp_path / "x.so", require("gcc"), "c", flags, SOME_TYPES, SOME_WIDTHS)

@@ -81,7 +81,7 @@ def check(library: ctypes.CDLL, scalar: str, n: int) -> None:
             assert folded[k // n, i].tolist() == wanted, text
 
 
-@pytest.mark.parametrize("level", ["-O0", "-O2"])
+@pytest.mark.parametrize("level", [pytest.param("-O0", marks=pytest.mark.slow), "-O2"])
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_no_operation_overflows_traps_or_is_folded_to_something_else(
     tmp_path: Path, require: Require, compiler: str, level: str

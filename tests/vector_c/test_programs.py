@@ -17,7 +17,13 @@ from tests.vector_c.programs import Program
 Require = Callable[[str], str]
 PUBLIC = '#include <stdint.h>\n#ifdef __cplusplus\n#define PUBLIC extern "C"\n#else\n#define PUBLIC\n#endif\n'
 # The seed with the compiler: each sees other programs.
-BUILDS = [("gcc", "-O2", 1), ("g++", "-O1", 2), ("clang", "-O1", 3), ("clang++", "-O0", 4), ("gcc", "-O0", 5)]
+BUILDS = [
+    ("gcc", "-O0", 5),
+    *(
+        pytest.param(*build, marks=pytest.mark.slow)
+        for build in (("gcc", "-O2", 1), ("g++", "-O1", 2), ("clang", "-O1", 3), ("clang++", "-O0", 4))
+    ),
+]
 
 
 def programs(seed: int) -> list[Program]:

@@ -67,7 +67,7 @@ FORMS: dict[str, object] = {
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("level", ["-O0", "-O3"])
+@pytest.mark.parametrize("level", [pytest.param("-O0", marks=pytest.mark.slow), "-O3"])
 def test_every_form_means_what_tvm_means(tmp_path: Path, require: Require, compiler: str, level: str) -> None:
     require(compiler)
     bodies = "".join(f"  if (form == {i}) {{ {form} }}\n" for i, form in enumerate(FORMS))

@@ -1,0 +1,87 @@
+"""What a run of the tests leaves behind: nothing, in the tree, in the home folder, or in the temporary one.
+
+The whole run gets a home folder and a temporary folder of its own. At its end both must be empty, and the tree must have
+no file that it did not have before; what is there is named, and the run fails. Folders that pytest gives to tests lie
+elsewhere (pytest keeps those of the last runs), and `build/tests` is where compiled programs are kept on purpose.
+
+The order of the tests is random. At its end a run tells the seed, and for each failure the command that repeats it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = {".git", ".venv", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
+SHOWN = 10  # leftovers, and commands that repeat failures
+
+
+def files_of(tree: Path) -> set[str]:
+    """What is in a checkout, without what tools and `built_once` keep there."""
+    found = set()
+    for folder, folders, files in os.walk(tree):
+        here = Path(folder).relative_to(tree)
+        folders[:] = [f for f in folders if f not in KEPT and (here / f).as_posix() != "build/tests"]
+        found.update((here / name).as_posix() for name in (*folders, *files))
+    return found
+
+
+class Tidy:
+    """Of the process that the user started; its workers inherit the folders."""
+
+    def __init__(self, tree: Path) -> None:
+        self.tree = tree
+        self.before = files_of(tree)
+        self.folder = Path(tempfile.mkdtemp(prefix="mblob-tests-"))
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+        for variable, name in (("HOME", "home"), ("TMPDIR", "tmp")):
+            (self.folder / name).mkdir()
+            os.environ[variable] = str(self.folder / name)
+        tempfile.tempdir = None
+        self.left: list[str] = []
+
+    def look(self) -> list[str]:
+        """What was left; the folders are removed."""
+        for name in ("home", "tmp"):
+            self.left += [f"{name}: {p.name}" for p in sorted((self.folder / name).iterdir())]
+        self.left += [f"tree: {name}" for name in sorted(files_of(self.tree) - self.before)]
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return self.left
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput") and not config.option.collectonly:
+        config.pluginmanager.register(Watch(Tidy(config.rootpath)))
+
+
+class Watch:
+    def __init__(self, tidy: Tidy) -> None:
+        self.tidy = tidy
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.tidy.look() and not session.exitstatus:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        line = terminalreporter.write_line
+        for left in self.tidy.left[:SHOWN]:
+            line(f"left behind: {left}", red=True)
+        if len(self.tidy.left) > SHOWN:
+            line(f"left behind: {len(self.tidy.left) - SHOWN} more")
+        seed = config.getoption("randomly_seed", None)
+        if seed is None:
+            return
+        line(f"order: -p randomly --randomly-seed={seed}")
+        failed = terminalreporter.stats.get("failed", []) + terminalreporter.stats.get("error", [])
+        for node in list(dict.fromkeys(report.nodeid for report in failed))[:SHOWN]:
+            words = [sys.executable, "-m", "pytest", "-m", "", f"--randomly-seed={seed}", node]
+            line(f"repeat: {shlex.join(words)}")
