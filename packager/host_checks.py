@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -48,7 +49,15 @@ def warn_of_executors(module: Module, dialect: Dialect, rows: Sequence[Row] | No
             problem = tvm_executor.read_problem(node.type_key, node.payload(), GRAMMARS)
             why = problem and f"TVM's graph executor cannot run its graph: {problem}"
         if why:
-            warnings.warn(f"{node.type_key}: {why}", PortabilityWarning, stacklevel=4)
+            warnings.warn(f"{node.type_key}: {why}", PortabilityWarning, stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """The stack level, for a function that warns, of the code that called this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in ("packager", "mblob"):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _facts(node: PayloadNode) -> Mapping[str, Any]:
