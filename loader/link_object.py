@@ -10,7 +10,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from mblob.interrupts import Patience
 from mblob.mapping import map_file
 from mblob.paths import include_dir
 from mblob.starting import Starting
+from mblob.temporary import temporary_folder
 from mblob.tool_output import first_error
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ def linked(path: str, shown: str) -> Iterator[str]:
         ToolchainError: no compiler here, or it failed.
     """
     name = shown or "a file in memory"
-    with Patience(), tempfile.TemporaryDirectory(prefix="mblob-") as folder:
-        inputs = _inputs(Path(path), name, Path(folder))
-        library = str(Path(folder) / "linked.so")
+    with Patience(), temporary_folder() as folder:
+        inputs = _inputs(Path(path), name, folder)
+        library = str(folder / "linked.so")
         _link(inputs, library, name)
         yield library
 
@@ -59,8 +59,8 @@ def linked(path: str, shown: str) -> Iterator[str]:
 @contextmanager
 def temporary_file(data: memoryview) -> Iterator[str]:
     """The bytes as a file; it goes with the block."""
-    with Patience(), tempfile.TemporaryDirectory(prefix="mblob-") as folder:
-        path = Path(folder) / "source"
+    with Patience(), temporary_folder() as folder:
+        path = folder / "source"
         path.write_bytes(data)
         yield str(path)
 

@@ -31,6 +31,7 @@ _HOME = {
     "LoaderMissingError": "mblob.errors:LoaderMissingError",
     "ToolchainError": "mblob.errors:ToolchainError",
     "KernelError": "mblob.errors:KernelError",
+    "PortabilityWarning": "mblob.errors:PortabilityWarning",
     "UnreadableWarning": "mblob.errors:UnreadableWarning",
     # devices
     "Device": "mblob.devices:Device",

@@ -28,6 +28,7 @@ from mblob.errors import IncompatibleError as IncompatibleError
 from mblob.errors import KernelError as KernelError
 from mblob.errors import LoaderMissingError as LoaderMissingError
 from mblob.errors import MblobError as MblobError
+from mblob.errors import PortabilityWarning as PortabilityWarning
 from mblob.errors import ToolchainError as ToolchainError
 from mblob.errors import UnreadableWarning as UnreadableWarning
 from mblob.library import Library as Library

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from mblob import classic, elf_facts, ffi_dialect, note, plugin_table
+from mblob import classic, elf_facts, ffi_dialect, note, plugin_table, tvm_executor
 from mblob.container import ObjectSet
 from mblob.elf import ElfFile
 from mblob.elf_object import ElfObject
@@ -58,7 +58,7 @@ def diagnose(library: Library) -> list[dict[str, Any]]:
     """All remarks: {"code", "severity", "message"}; what kept a part from being read comes first, as an error."""
     remarks = [
         {"code": code, "severity": "warning", "message": text}
-        for part in (_of_linking, _of_blobs, _of_names, _of_entries, _of_plugins)
+        for part in (_of_linking, _of_blobs, _of_names, _of_entries, _of_executors, _of_plugins)
         for code, text in part(library)
     ]
     if library.problem is not None:
@@ -224,6 +224,28 @@ def _of_entries(library: Library) -> Iterator[Remark]:
         shown = ", ".join(map(str, places[:8])) + (", ..." if len(places) > 8 else "")
         what = f"entry {shown}" if len(places) == 1 else f"{len(places)} entries ({shown})"
         yield "no_runtime", f"{what} of type {key}: nothing of mblob runs it, it needs {_RUNTIMES[key]}"
+
+
+def _of_executors(library: Library) -> Iterator[Remark]:
+    """Whether TVM's executors can read the graphs, and call what they find; mblob's can."""
+    yield from unreadable_graphs(library)
+    if library.dialect != "classic":
+        return
+    plain = [f.name for f in library.host_functions if f.abi == "plain" and f.symbol == f.name]
+    for e in library.entries if plain else ():
+        why = tvm_executor.crash(tvm_executor.called_functions(e.type_key, e.content.facts), plain)
+        if why is not None:
+            yield "plain_operators", f"entry {e.index} ({e.type_key}): {why}"
+
+
+def unreadable_graphs(library: Library) -> Iterator[Remark]:
+    """Graphs that mblob may run, and TVM's graph executor does not read, or reads wrongly."""
+    for e in library.entries:
+        if e.type_key in tvm_executor.GRAPHS and e.offset is not None and e.content.problem is None:
+            problem = tvm_executor.read_problem(e.type_key, e.view(), library.grammars)
+            if problem is not None:
+                what = f"TVM's graph executor cannot run its graph: {problem}"
+                yield "tvm_graph", f"entry {e.index} ({e.type_key}): {what}"
 
 
 def _of_plugins(library: Library) -> Iterator[Remark]:

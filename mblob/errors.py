@@ -129,3 +129,7 @@ class KernelError(MblobError):
 
 class UnreadableWarning(UserWarning):
     """A library is written that mblob itself cannot open."""
+
+
+class PortabilityWarning(UserWarning):
+    """A library is written that mblob runs and TVM does not; or what was given is changed so that TVM does."""

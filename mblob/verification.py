@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob import contents
-from mblob.diagnostics import damaged_sections
+from mblob.diagnostics import damaged_sections, unreadable_graphs
 from mblob.digest import ALGORITHMS
 from mblob.elf_facts import is_program
 from mblob.elf_loading import check_linking
@@ -57,7 +57,8 @@ class Verification(NamedTuple):
         has_index: the blob has a trailer. Without one nothing tells damaged bytes of payloads from sound ones.
         entries: what was held against what.
         linkage: who provides its undefined symbols, None if nobody asked.
-        warnings: code and text of damage that keeps nobody from loading the library.
+        warnings: code and text of what keeps nobody from loading the library: damage, and ("full") graphs that TVM's
+            executor does not run.
         has_blob: it has one.
     """
 
@@ -140,7 +141,7 @@ def describe(
     linkage = None if against is None else _linkage(library, against, os.fspath(root))
     has_blob = blob is not None
     has_index = blob is not None and blob.index_offset is not None
-    warnings = tuple(damaged_sections(library.image))
+    warnings = (*damaged_sections(library.image), *(unreadable_graphs(library) if level == "full" else ()))
     return Verification(str(library.path), level, library.dialect, has_index, entries, linkage, warnings, has_blob)
 
 

@@ -14,6 +14,7 @@ from mblob.errors import UnreadableWarning
 from mblob.interrupts import Patience
 from mblob.module import Module
 from mblob.payload_copy import HASHING
+from mblob.tvm_executor import GRAPHS
 from packager import output
 from packager.blob import contents_of
 from packager.dialects import DIALECTS
@@ -99,6 +100,7 @@ def export_library(
 
     Warns:
         UnreadableWarning: mblob cannot open what it writes: index=False, and a type key that it does not know.
+        PortabilityWarning: an executor that TVM cannot run, for its graph, or for the plain C functions that it calls.
         UserWarning: a carried plug-in that opens no module of the tree.
 
     Raises:
@@ -130,6 +132,7 @@ def export_library(
     carried = (node for nodes in request.carry for node in nodes)
     check_output(path, [*files_of(mod), *(("an addon", addon) for addon in request.addons), *files_in(carried)])
     _warn_of_unreadable(request)
+    _warn_of_graphs(request)
     with Patience():
         return _write(request, path, fcompile, kwargs, workspace_dir, reuse)
 
@@ -170,6 +173,13 @@ def _warn_of_unreadable(request: Request) -> None:
             UnreadableWarning,
             stacklevel=3,
         )
+
+
+def _warn_of_graphs(request: Request) -> None:
+    if any(module.type_key in GRAPHS for module in request.module.walk()):
+        from packager.host_checks import warn_of_executors
+
+        warn_of_executors(request.module, request.dialect, None)
 
 
 def _check(dialect: str, embed: str, digest: str, hashing: str) -> None:

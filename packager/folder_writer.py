@@ -6,11 +6,11 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 
-from mblob.interrupts import at_the_end
+from mblob.temporary import temporary_folder
 
 CHUNK = 1 << 18  # bytes written at a time
 
@@ -32,11 +32,10 @@ class FolderWriter:
     def __init__(self, folder: Path, kept: tuple[int, int] | None = None) -> None:
         self._folder = folder
         self._kept = kept
-        # One name for all: it exists only while a file is written, and is known before it exists.
-        self._temporary = f".mblob-{os.urandom(8).hex()}"
+        self._temporary: Path | None = None  # where a file is written
         folder.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        at_the_end(self._discard)
+        self._within = ExitStack()
 
     def __enter__(self) -> FolderWriter:
         return self
@@ -44,15 +43,21 @@ class FolderWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            self._discard()
-        os.close(self._fd)
-        self._fd = -1
+        try:
+            if self._temporary is not None:
+                with suppress(OSError):
+                    self._temporary.parent.rmdir()
+            self._within.close()
+        finally:
+            os.close(self._fd)
+            self._fd = -1
 
-    def _discard(self) -> None:
-        if self._fd >= 0:
-            with suppress(OSError):
-                os.unlink(self._temporary, dir_fd=self._fd)
+    def _place(self) -> Path:
+        """The file that is written before it gets its name: one for all, in a temporary folder in the folder."""
+        if self._temporary is None:
+            made = self._within.enter_context(temporary_folder(Path(f"/proc/self/fd/{self._fd}"), ".mblob."))
+            self._temporary = made / "new"
+        return self._temporary
 
     def write(self, name: str, pieces: Sequence[memoryview]) -> None:
         """Write one file; what is there is replaced when the new one is whole, and keeps its mode.
@@ -66,8 +71,9 @@ class FolderWriter:
         """
         try:
             mode = self._mode_of(name)
-            self._write(pieces, mode)
-            os.rename(self._temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            temporary = self._place()
+            _write(temporary, pieces, mode)
+            os.rename(temporary, name, dst_dir_fd=self._fd)
         except OSError as error:
             what = f"the output cannot be written: {error.strerror}"
             raise OSError(error.errno, what, str(self._folder / name)) from None
@@ -86,21 +92,19 @@ class FolderWriter:
             raise OSError(errno.EEXIST, "it is the library, which would be lost")
         return found.st_mode & 0o7777
 
-    def _write(self, pieces: Sequence[memoryview], mode: int | None) -> None:
-        fd = os.open(
-            self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666,
-            dir_fd=self._fd,
-        )  # fmt: skip
-        try:
-            if sum(map(len, pieces)) <= CHUNK:
-                pieces = [memoryview(b"".join(pieces))]
-            for piece in pieces:
-                for start in range(0, len(piece), CHUNK):
-                    _write_all(fd, piece[start : start + CHUNK])
-            if mode is not None:
-                os.fchmod(fd, mode)
-        finally:
-            os.close(fd)
+
+def _write(path: Path, pieces: Sequence[memoryview], mode: int | None) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        if sum(map(len, pieces)) <= CHUNK:
+            pieces = [memoryview(b"".join(pieces))]
+        for piece in pieces:
+            for start in range(0, len(piece), CHUNK):
+                _write_all(fd, piece[start : start + CHUNK])
+        if mode is not None:
+            os.fchmod(fd, mode)
+    finally:
+        os.close(fd)
 
 
 def _write_all(fd: int, piece: memoryview) -> None:

@@ -3,19 +3,67 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from mblob import tvm_executor
+from mblob.contents import read_content
+from mblob.errors import PortabilityWarning
 from mblob.functions_table import Row
+from mblob.grammar import GRAMMARS
+from mblob.graph_summary import summarize
 from mblob.library import Library
+from mblob.module import Module
 from packager import signatures
 from packager.compile import HostFile
+from packager.dialects import Dialect
 from packager.errors import BuildError
+from packager.nodes import PayloadNode, node_of
 from packager.objects import Contents
 from packager.rename import rename_symbols
 from packager.slot_shims import SLOTS
 from packager.wrappers import Wrapped
+
+
+def warn_of_executors(module: Module, dialect: Dialect, rows: Sequence[Row] | None) -> None:
+    """Tell of executors in a tree that TVM cannot run: of their graphs, or of functions that they call.
+
+    Args:
+        rows: of the library's table of functions, which executors look up by their symbols; None before it is known:
+            the graphs are read then.
+    """
+    plain = {row.name for row in rows or () if row.abi == "plain" and row.symbol == row.name}
+    if dialect.is_ffi or (rows is not None and not plain):
+        return
+    for node in map(node_of, module.walk()):
+        if not isinstance(node, PayloadNode) or node.type_key not in tvm_executor.EXECUTORS:
+            continue
+        why = None
+        if rows is not None:
+            why = tvm_executor.crash(tvm_executor.called_functions(node.type_key, _facts(node)), plain)
+        elif node.text is None:  # others were read when they were made
+            problem = tvm_executor.read_problem(node.type_key, node.payload(), GRAMMARS)
+            why = problem and f"TVM's graph executor cannot run its graph: {problem}"
+        if why:
+            warnings.warn(f"{node.type_key}: {why}", PortabilityWarning, stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """The stack level, for a function that warns, of the code that called this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in ("packager", "mblob"):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _facts(node: PayloadNode) -> Mapping[str, Any]:
+    if node.text is not None and node.type_key in tvm_executor.GRAPHS:
+        return {"graph": summarize(memoryview(node.text.encode()))}
+    return read_content(node.type_key, node.payload(), GRAMMARS).facts
 
 
 def check_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]]) -> None:

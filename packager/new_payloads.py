@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mblob import contents, npy, safetensors
+from mblob import contents, npy, safetensors, tvm_executor
 from mblob.dtype import DataType
-from mblob.errors import FormatError
+from mblob.errors import FormatError, PortabilityWarning
 from mblob.grammar import Grammars
 from mblob.library import EntryView, Library
 from mblob.mapping import map_file
@@ -56,6 +57,10 @@ def check_new(entry: EntryView, payload: Payload, grammars: Grammars, dialect: s
     data = _bytes_of(payload)
     if dialect == "ffi" and not len(data):
         raise BuildError(f"{name}: empty, which TVM's loader of the ffi dialect takes for a damaged file")
+    problem = tvm_executor.read_problem(entry.type_key, data, grammars)
+    if problem is not None:
+        what = f"{name}: TVM's graph executor cannot run its graph: {problem}"
+        warnings.warn(what, PortabilityWarning, stacklevel=3)
     try:
         contents.check(entry.type_key, data, grammars)
     except FormatError as error:

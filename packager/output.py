@@ -5,17 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from mblob.interrupts import at_the_end
 from mblob.payload_source import OF_CALLER
+from mblob.temporary import folder_beside, temporary_folder
 
 _LEAST_SPACE = 64 << 10  # bytes: with less left in its folder a write failed for that
-_TRIES = 200  # of removing a folder
 
 
 @contextmanager
@@ -37,7 +34,7 @@ def replacing(path: str | os.PathLike[str], *, through_links: bool = True) -> It
     if real.exists() and not real.is_file():
         code = errno.EISDIR if real.is_dir() else errno.EINVAL
         raise OSError(code, "the output is not a regular file", str(path))
-    with _temporary_folder(real.parent, f".{os.fsdecode(os.fsencode(real.name)[:100])}.", str(path)) as folder:
+    with _beside(real, str(path)) as folder:
         temporary = folder / real.name
         try:
             yield temporary
@@ -54,46 +51,18 @@ def replacing(path: str | os.PathLike[str], *, through_links: bool = True) -> It
 
 
 @contextmanager
-def _temporary_folder(parent: Path, prefix: str, output: str | None = None) -> Iterator[Path]:
-    """A new folder, which is gone when the block ends, at whatever moment a signal arrives.
-
-    It has its name before it exists, and is removed once more at the end of what makes it: an exception that a signal
-    raises may come before the first statement of a function that removes it. (Nor is it a TemporaryDirectory, whose
-    finalizer keeps state at interpreter exit that an interrupt can trip over.)
+def _beside(real: Path, output: str) -> Iterator[Path]:
+    """A temporary folder beside an output.
 
     Args:
-        output: what is written there, for errors.
+        output: how errors call the output.
     """
-    folder = parent / (prefix + os.urandom(8).hex())
-    at_the_end(partial(_remove, folder))
-    try:
+    with ExitStack() as stack:
         try:
-            folder.mkdir(0o700)
+            folder = stack.enter_context(folder_beside(real))
         except OSError as exc:
-            if output is None:
-                raise
             raise OSError(exc.errno, f"the output cannot be written: {exc.strerror}", output) from None
         yield folder
-    finally:
-        _remove(folder)
-
-
-def _place_of_temporary_files() -> Path:
-    """What `tempfile.gettempdir` finds, without the file that it writes to see whether it can: signals leave it."""
-    named = [os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
-    for place in (*named, "/tmp", "/var/tmp"):
-        if place and Path(place).is_dir() and os.access(place, os.W_OK | os.X_OK):
-            return Path(place).absolute()
-    return Path.cwd()
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder of ours, if it is there."""
-    for _ in range(_TRIES):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            break
-        time.sleep(0.01)  # a compiler that was just ended may have written another file
 
 
 @contextmanager
@@ -104,7 +73,7 @@ def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
         path.mkdir(parents=True, exist_ok=True)
         yield path
         return
-    with _temporary_folder(_place_of_temporary_files(), "mblob-") as made:
+    with temporary_folder() as made:
         try:
             yield made
         except OSError as exc:

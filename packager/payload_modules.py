@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mblob import safetensors
-from mblob.errors import FormatError
+from mblob import safetensors, tvm_executor
+from mblob.errors import FormatError, PortabilityWarning
+from mblob.graph_summary import GraphError
 from mblob.mapping import map_file
 from mblob.module import Module
 from mblob.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
@@ -53,12 +55,17 @@ def graph_executor_factory(
             bytes of `save_param_dict`. Written in the order given, behind up to 63 blanks that align what they can.
         name: of the function that makes an executor, `mod["default"](device)`.
 
+    Warns:
+        PortabilityWarning: the text was changed, for TVM's executor could not have read it: storage ids that skip
+            numbers, escapes such as `\\u`, the key `metadata` before others.
+
     Raises:
-        BuildError: text that is no JSON, or a name that nobody could ask for: empty, with a NUL, or that of a function
-            which factories have themselves. FormatError: bytes that are no parameter dictionary.
+        BuildError: text that is no JSON, a graph that no executor can run, or a name that nobody could ask for: empty,
+            with a NUL, or that of a function which factories have themselves. FormatError: bytes that are no parameter
+            dictionary.
     """
     _check_model_name(name)
-    text = _json_text(graph_json, "graph_executor_factory")
+    text = _graph_text(graph_json)
     if params is None:
         params = {}
     elif not isinstance(params, Mapping):
@@ -167,6 +174,47 @@ def _check_model_name(name: Any) -> None:
             f"{who}: {name!r} is a function that the factory has itself, so the model could not be made; "
             f"other names than {', '.join(FACTORY_FUNCTIONS)} are free"
         )
+
+
+def _graph_text(given: str | Mapping[str, Any]) -> str:
+    """The text of a graph that TVM's executor can read, and ours, changed where it is certain how.
+
+    Raises:
+        BuildError: it cannot be read, and why.
+    """
+    who = "graph_executor_factory"
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    changed: list[str] = []
+    try:
+        graph = tvm_executor.parse(text)
+        if (escape := tvm_executor.unknown_escape(text)) is not None:
+            changed.append(f"the escape {escape} became the character")
+        if isinstance(graph, dict) and "metadata" in graph and next(reversed(graph)) != "metadata":
+            graph["metadata"] = graph.pop("metadata")
+            changed.append("the key 'metadata' became the last")
+        tvm_executor.check_graph(graph)
+    except GraphError as exc:
+        raise BuildError(f"{who}: {exc}") from None
+    if (skipped := tvm_executor.skipped_id(graph)) is not None:
+        ids = graph["attrs"]["storage_id"]
+        graph["attrs"]["storage_id"] = [ids[0], tvm_executor.dense_ids(ids[1])]
+        changed.append(f"storage_id, which skipped {skipped}, was numbered anew")
+    if changed:
+        text = json.dumps(graph, ensure_ascii=False)
+        warnings.warn(f"{who}: for TVM's executor {', and '.join(changed)}", PortabilityWarning, stacklevel=3)
+    if tvm_executor.unknown_escape(text) is not None:
+        raise BuildError(f"{who}: a text has a control character, which TVM's reader of JSON does not know")
+    if not _is_utf8(text):
+        raise BuildError(f"{who}: a text has half of a surrogate pair, which is no character")
+    return text
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _json_text(graph: str | Mapping[str, Any], who: str) -> str:

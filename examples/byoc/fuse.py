@@ -92,7 +92,7 @@ def model(plain: bool = False) -> mblob.Module:
     binary, unary = "const float a[1000], const float b[1000], float y[1000]", "const float a[1000], float y[1000]"
     functions = [f"void multiply({binary})", f"void add({binary})", f"void relu({unary})",
                  "void sum(const float a[1000], float y[1])"]  # fmt: skip
-    kernels = mblob.csource_module(HERE / "kernels.c", functions=functions)
+    kernels = mblob.csource_module(HERE / "kernels.c", functions=functions, packed="name")
     return mblob.partition_graph(graph(), params, kernels, {} if plain else {"fuse": is_elementwise})
 
 

@@ -130,7 +130,7 @@ class Network:
 
     def host(self, options: str = "-O3") -> mblob.Module:
         """The kernels."""
-        return mblob.csource_module("\n".join(self.code), "c", functions=self.functions, options=options)
+        return mblob.csource_module("\n".join(self.code), "c", functions=self.functions, packed="name", options=options)
 
 
 def _dims(shape: tuple[int, ...]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import UsageError
+from mblob.interrupts import Patience
+from mblob.temporary import folder_beside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -186,14 +186,8 @@ def write_outputs(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> No
 def _write_beside(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
     np = load_numpy()
     arrays: dict[str, Any] = {name: with_bits(array) for name, array in outputs.items()}
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
+    with Patience(), folder_beside(path) as folder:
+        temporary = folder / path.name
+        with temporary.open("wb") as file:
             np.savez(file, **arrays)
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        temporary.replace(path)

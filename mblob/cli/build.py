@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.cli.progress import Meter
-from mblob.cli.report import UsageError, print_warning
+from mblob.cli.progress import Meter, remarks
+from mblob.cli.report import UsageError
 
 if TYPE_CHECKING:
     from packager.build import BuildPlan
@@ -64,7 +63,7 @@ def configure(verbs: Any) -> None:
                      help="share no blocks with the library that is there, where the file system could")  # fmt: skip
     how.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
     how.add_argument("--target", metavar="TRIPLE", help="machine to build for, such as aarch64-linux-gnu")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal, no warnings")
     parser.add_argument("--json", action="store_true", help="one JSON object, schema mblob/build/1, on stdout")
     parser.usage = "mblob-pack build [model.toml] -o deploy.so [options] [-- CFLAGS...]"
     parser.set_defaults(run=run)
@@ -75,7 +74,7 @@ SWITCH_INTERVAL = 5e-5  # seconds: half of what a step of the copy takes
 
 def run(args: argparse.Namespace) -> int:
     """Make a plan of manifest and flags, and carry it out."""
-    from mblob.errors import MblobError, UnreadableWarning
+    from mblob.errors import MblobError
     from packager.build import build
     from packager.progress import listening
 
@@ -85,9 +84,7 @@ def run(args: argparse.Namespace) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL)
     meter = Meter(total_size(plan), sys.stderr, quiet=args.quiet)
     try:
-        with warnings.catch_warnings(), meter, listening(meter.advance):
-            warnings.simplefilter("always", UnreadableWarning)
-            warnings.showwarning = print_warning
+        with remarks(quiet=args.quiet), meter, listening(meter.advance):
             build(plan)
     except ValueError as error:
         if isinstance(error, MblobError):

@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.interrupts import Patience
+from mblob.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from loader.plugins import PluginInfo
@@ -239,8 +239,8 @@ def trial(options: list[str], embed: str = "auto") -> tuple[str, str]:
     """
     import mblob
 
-    with Patience(), tempfile.TemporaryDirectory(prefix="mblob-doctor-") as folder:
-        path = Path(folder) / "trial.so"
+    with Patience(), temporary_folder() as folder:
+        path = folder / "trial.so"
         module = mblob.csource_module(TRIAL_SOURCE, functions=[TRIAL_PROTOTYPE])
         module.import_module(mblob.blob_module("mblob.doctor", b"payload"))
         mblob.export_library(module, path, options=options, embed=embed, cache=False)
@@ -256,8 +256,8 @@ def registered_loaders() -> tuple[str, str]:
     """Type keys that modules can be loaded for, as the error about an unknown one lists them."""
     import mblob
 
-    with Patience(), tempfile.TemporaryDirectory(prefix="mblob-doctor-") as folder:
-        path = Path(folder) / "unknown.so"
+    with Patience(), temporary_folder() as folder:
+        path = folder / "unknown.so"
         module = mblob.csource_module(TRIAL_SOURCE)
         module.import_module(mblob.json_module("mblob.doctor.unknown", "x", '{"nodes": []}', []))
         mblob.export_library(module, path, cache=False)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TextIO
 
-from mblob.cli.report import human_size
+from mblob.cli.report import human_size, print_warning
 
 DELAY = 0.5  # seconds before anything is shown; what is done by then needs no progress
 INTERVAL = 0.1  # seconds between two lines
@@ -84,3 +86,17 @@ class Meter:
     ) -> None:
         if self._width:
             self._write("\r" + " " * self._width + "\r")
+
+
+@contextmanager
+def remarks(*, quiet: bool) -> Iterator[None]:
+    """Print what packing warns of, each time; nothing with `quiet`."""
+    from mblob.errors import PortabilityWarning, UnreadableWarning
+
+    with warnings.catch_warnings():
+        for category in (PortabilityWarning, UnreadableWarning):
+            warnings.simplefilter("always", category)
+        if quiet:
+            warnings.simplefilter("ignore")
+        warnings.showwarning = print_warning
+        yield

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mblob.cli.progress import Meter
+from mblob.cli.progress import Meter, remarks
 from mblob.cli.report import UsageError
 
 NAME = "swap"
@@ -47,7 +47,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal, no warnings")
 
 
 def meter(args: argparse.Namespace) -> Meter:
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"--entry: {key!r} is named twice")
         changes[key] = file
     weights = weights_of(args.weights)
-    with meter(args) as shown, listening(shown.advance):
+    with remarks(quiet=args.quiet), meter(args) as shown, listening(shown.advance):
         swap(args.file, changes, args.output, weights=weights, reuse=not args.no_reuse)
     return 0
 

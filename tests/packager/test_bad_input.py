@@ -219,7 +219,7 @@ def test_a_shared_library_is_not_packed(old: Path, tmp_path: Path, vadd: mblob.M
 
 
 def test_an_opened_library_is_neither_linked_nor_serialized(old: Path, vadd: mblob.Module) -> None:
-    factory = mblob.graph_executor_factory("{}", {})
+    factory = mblob.graph_executor_factory('{"nodes": []}', {})
     factory.import_module(vadd)
     vadd.import_module(mblob.Module("library"))
     fails(BuildError, r"root\.imported_modules\[0\]\.imported_modules\[0\] is a 'library'", factory, old)

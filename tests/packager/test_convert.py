@@ -168,7 +168,7 @@ def test_what_cannot_be_converted_is_refused_by_name(tmp_path: Path, golden: Pat
     with pytest.raises(BuildError, match="the output is also the input"):
         mblob.convert(tmp_path / "d.so", tmp_path / "d.so", dialect="ffi")
     with pytest.raises(BuildError, match="'GraphExecutorFactory' is not a kind of the ffi dialect"):
-        factory = mblob.graph_executor_factory("{}")
+        factory = mblob.graph_executor_factory('{"nodes": []}')
         factory.import_module(mblob.csource_module(""))
         factory.export_library(tmp_path / "g.so")
         mblob.convert(tmp_path / "g.so", out, dialect="ffi")

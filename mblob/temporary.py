@@ -1,0 +1,191 @@
+"""Folders for temporary files. A folder that a killed run left behind is removed by the next run.
+
+A process that uses a folder holds its lock (`flock`), which ends with the process however that ends. Name, owner and
+mode say that a folder is ours. The mode has the sticky bit, which nobody else gives to a folder that only its owner can
+enter; it is there from the moment at which the folder is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
+
+from mblob.interrupts import at_the_end
+
+MODE = stat.S_ISVTX | 0o700
+_NAME = re.compile(r"(?:\..*[.-]|mblob-)[0-9a-f]{16}", re.DOTALL)
+_TRIES = 200  # of removing a folder
+# File systems of one machine, by the f_type of statfs(2): ext4, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs,
+# ramfs, JFS. Whoever can use a folder there sees its lock; on NFS a lock may be known to one machine alone.
+_LOCAL = {
+    0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630, 0x2FC12FC1, 0xF2F52010, 0xCA451A4E, 0x858458F6, 0x3153464A,
+}  # fmt: skip
+
+# Device and inode of the folders that were looked through since the outermost block began.
+_cleared: ContextVar[set[tuple[int, int]] | None] = ContextVar("mblob_cleared", default=None)
+
+
+@contextmanager
+def temporary_folder(parent: Path | None = None, prefix: str = "mblob-") -> Iterator[Path]:
+    """A new folder, which is gone when the block ends, at whatever moment a signal arrives.
+
+    It has its name before it exists, and is removed once more at the end of what makes it: an exception that a signal
+    raises may come before the first statement of a function that removes it. (Nor is it a TemporaryDirectory, whose
+    finalizer keeps state at interpreter exit that an interrupt can trip over.)
+
+    Folders that killed runs left in `parent` go first. `parent` is listed once, however many such blocks nest.
+
+    Args:
+        parent: where; by default the place of temporary files.
+        prefix: of its name, starts and ends with `.`; or `mblob-`.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    place = _place_of_temporary_files() if parent is None else parent
+    known = _cleared.get()
+    _cleared.set(set() if known is None else known)
+    try:
+        _clear(place)
+        folder = place / (prefix + os.urandom(8).hex())
+        lock = _Lock()
+        at_the_end(partial(_remove, folder, lock))
+        try:
+            lock.make(folder)
+            yield folder
+        finally:
+            _remove(folder, lock)
+    finally:
+        _cleared.set(known)
+
+
+def folder_beside(path: Path) -> AbstractContextManager[Path]:
+    """A temporary folder for what takes the place of `path` when it is whole."""
+    return temporary_folder(path.parent, f".{os.fsdecode(os.fsencode(path.name)[:100])}.")
+
+
+def _place_of_temporary_files() -> Path:
+    """What `tempfile.gettempdir` finds, without the file that it writes to see whether it can: signals leave it."""
+    named = [os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
+    for place in (*named, "/tmp", "/var/tmp"):
+        if place and Path(place).is_dir() and os.access(place, os.W_OK | os.X_OK):
+            return Path(place).absolute()
+    return Path.cwd()
+
+
+# -- the folder of this process -------------------------------------------------------------------------
+
+
+class _Lock:
+    """A folder and the descriptor that holds its lock. Programs that this process starts do not inherit it."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+
+    def make(self, folder: Path) -> None:
+        """Make the folder and lock it.
+
+        Between the two another run may take the folder for one that was left. It removes the folder, in which there is
+        nothing yet, and here the folder is made again.
+        """
+        while True:
+            folder.mkdir(MODE)
+            with suppress(FileNotFoundError):
+                self._fd = _opened(folder)
+                try:
+                    fcntl.flock(self._fd, fcntl.LOCK_EX)
+                except OSError:  # there are no locks here: let nobody take the folder for one that was left
+                    folder.chmod(0o700)
+                folder.lstat()
+                return
+            self.free()
+
+    def free(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def _opened(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _remove(folder: Path, lock: _Lock) -> None:
+    """Remove a folder of this process, if it is there."""
+    for attempt in range(_TRIES):
+        if not folder.exists():
+            break
+        if attempt:
+            time.sleep(0.01)  # a compiler that was just ended may have written another file
+        import shutil  # slow, and not needed for a folder that its user has removed
+
+        shutil.rmtree(folder, ignore_errors=True)
+    lock.free()
+
+
+# -- folders of others ----------------------------------------------------------------------------------
+
+
+def _clear(place: Path) -> None:
+    """Remove the folders that killed runs left in `place`, unless that was just done."""
+    done = _cleared.get()
+    with suppress(OSError):
+        info = place.stat()
+        key = (info.st_dev, info.st_ino)
+        if done is None or key in done:
+            return
+        done.add(key)
+        for name in os.listdir(place):  # noqa: PTH208  (half the time of iterdir)
+            if name[0] in ".m" and _NAME.fullmatch(name):
+                _remove_left(place / name)
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove a folder that was left, if it is certain that it is one, and that nobody uses it."""
+    with suppress(OSError):
+        if not _is_ours(folder.lstat()):
+            return
+        fd = _opened(folder)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_ours(os.fstat(fd)) and _is_local(fd):
+                _empty(fd)
+                folder.rmdir()
+        finally:
+            os.close(fd)
+
+
+def _is_ours(info: os.stat_result) -> bool:
+    return info.st_mode == stat.S_IFDIR | MODE and info.st_uid == os.geteuid()
+
+
+def _is_local(fd: int) -> bool:
+    """Whether the file system is one of this machine, so that no other can use what is in it."""
+    import ctypes  # only where a folder was left
+
+    answer = ctypes.create_string_buffer(512)  # larger than any struct statfs
+    try:
+        failed = ctypes.CDLL(None).fstatfs(fd, answer)
+    except AttributeError:
+        return False
+    return not failed and ctypes.c_long.from_buffer(answer).value & 0xFFFFFFFF in _LOCAL
+
+
+def _empty(fd: int) -> None:
+    """Remove what is in an open folder. Links are removed, never followed."""
+    for _, folders, files, at in os.fwalk(".", topdown=False, dir_fd=fd):
+        for name in files:
+            os.unlink(name, dir_fd=at)
+        for name in folders:
+            try:
+                os.rmdir(name, dir_fd=at)
+            except NotADirectoryError:
+                os.unlink(name, dir_fd=at)

@@ -1,0 +1,255 @@
+"""What TVM's executors cannot run is refused, mended or told when it is packed, and told of finished libraries."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob import graph_executor
+from mblob.tvm_executor import dense_ids
+from mblob.wire import encode_string, encode_strings, encode_u64
+
+KERNEL = "void twice(const float *x, float *y) { for (int i = 0; i < 4; ++i) y[i] = 2 * x[i]; }\n"
+PROTOTYPE = "void twice(const float x[4], float y[4])"
+CALL = {"func_name": "twice", "num_inputs": "1", "num_outputs": "1", "flatten_data": "0"}
+
+
+def graph(storage: list[int] | None = None, function: str = "twice", **keys: Any) -> dict[str, Any]:
+    """x -> function -> a -> twice -> b."""
+    return {
+        "nodes": [
+            {"op": "null", "name": "x", "inputs": []},
+            {"op": "tvm_op", "name": "a", "attrs": {**CALL, "func_name": function}, "inputs": [[0, 0, 0]]},
+            {"op": "tvm_op", "name": "b", "attrs": dict(CALL), "inputs": [[1, 0, 0]]},
+        ],
+        "arg_nodes": [0], "heads": [[2, 0, 0]], "node_row_ptr": [0, 1, 2, 3],
+        "attrs": {
+            "dltype": ["list_str", ["float32"] * 3], "storage_id": ["list_int", storage or [0, 1, 2]],
+            "shape": ["list_shape", [[4]] * 3],
+        },
+        **keys,
+    }  # fmt: skip
+
+
+def model(text: Any = None, packed: Any = None, **options: Any) -> mblob.Module:
+    factory = mblob.graph_executor_factory(graph() if text is None else text)
+    factory.import_module(mblob.csource_module(KERNEL, functions=[PROTOTYPE], packed=packed, **options))
+    return factory
+
+
+def raw(text: Any) -> mblob.Module:
+    """The factory as any bytes."""
+    strings = encode_u64(0) + encode_strings([]) + encode_string("default")
+    return mblob.blob_module("GraphExecutorFactory", encode_string(json.dumps(text)) + strings)
+
+
+def run(library: Path) -> list[float]:
+    made = graph_executor.GraphModule(mblob.load_module(library)["default"](mblob.cpu(0)))
+    made.run(x=np.ones(4, "float32"))
+    return list(made.get_output(0).numpy())
+
+
+def pack_verb(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mblob.cli.main", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def codes(library: Path) -> set[str]:
+    with mblob.open(library) as lib:
+        return {d["code"] for d in lib.diagnostics} & {"plain_operators", "tvm_graph"}
+
+
+# -- plain functions ------------------------------------------------------------------------------------
+
+
+def test_plain_operators_are_told_when_packing_and_when_looking(tmp_path: Path) -> None:
+    with pytest.warns(mblob.PortabilityWarning, match=r"twice is a plain C function.*packed=\"name\"") as found:
+        model().export_library(tmp_path / "m.so")
+    assert [w.filename for w in found] == [__file__]
+    assert codes(tmp_path / "m.so") == {"plain_operators"}
+    assert run(tmp_path / "m.so") == [4.0] * 4
+
+
+@pytest.mark.parametrize("suffix", [".tar", ".so"])
+def test_a_callers_link_and_a_tar_tell_it_too(tmp_path: Path, suffix: str) -> None:
+    def fcompile(path: str, files: list[str], options: list[str]) -> None:
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", path, *files, *options], check=True)
+
+    with pytest.warns(mblob.PortabilityWarning, match="twice is a plain"):
+        model().export_library(tmp_path / f"m{suffix}", fcompile if suffix == ".so" else None)
+
+
+def test_what_tvm_can_call_is_not_told(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model(packed="name").export_library(tmp_path / "packed.so")
+        model().export_library(tmp_path / "system.a", system_lib=True, prefix="m_")
+        unused = mblob.csource_module(KERNEL, functions=[PROTOTYPE])
+        unused.import_module(mblob.blob_module("raw", b"x"))
+        unused.export_library(tmp_path / "kernel.so")
+        unused = mblob.csource_module(KERNEL, functions=[PROTOTYPE])
+        unused.export_library(tmp_path / "ffi.so", dialect="ffi")
+    assert codes(tmp_path / "packed.so") == codes(tmp_path / "kernel.so") == set()
+    assert run(tmp_path / "packed.so") == [4.0] * 4
+
+
+def test_other_executors_call_by_name_too(tmp_path: Path) -> None:
+    payload = encode_u64(0) + encode_strings([]) + encode_string("default")
+    for name, told in (("default___tvm_main__", 1), ("other", 0)):
+        factory = mblob.blob_module("AotExecutorFactory", payload)
+        source = KERNEL.replace("twice", name)
+        factory.import_module(mblob.csource_module(source, functions=[PROTOTYPE.replace("twice", name)]))
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            factory.export_library(tmp_path / "m.so")
+        assert len(found) == told
+        assert len(codes(tmp_path / "m.so")) == told
+
+
+def test_build_says_it_in_one_line_unless_quiet(tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text(KERNEL)
+    (tmp_path / "g.json").write_text(json.dumps(graph([0, 1, 5])))
+    words = ["build", "--kernel", tmp_path / "k.c", "--function", PROTOTYPE, "--graph", tmp_path / "g.json"]
+    done = pack_verb(*words, "-o", tmp_path / "m.so")
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2
+    assert "storage_id, which skipped 2, was numbered anew" in lines[0]
+    assert 'packed="name"' in lines[1]
+    assert pack_verb(*words, "-o", tmp_path / "q.so", "--quiet").stderr == ""
+    (tmp_path / "m.toml").write_text(
+        f'output = "t.so"\nkernels = ["k.c"]\ngraph = "g.json"\nfunctions = ["{PROTOTYPE}"]\npacked = ["name"]\n'
+    )
+    assert "packed" not in pack_verb("build", tmp_path / "m.toml").stderr
+
+
+def test_the_demo_is_packed_for_tvm_too(tmp_path: Path, root: Path) -> None:
+    done = pack_verb("build", root / "examples/digits/digits.toml", "-o", tmp_path / "digits.so")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert codes(tmp_path / "digits.so") == set()
+
+
+# -- graphs ---------------------------------------------------------------------------------------------
+
+
+def test_storage_ids_that_skip_numbers_are_numbered_anew(tmp_path: Path) -> None:
+    assert dense_ids([7, 0, 7, 3, 2]) == [3, 0, 3, 2, 1]
+    with pytest.warns(mblob.PortabilityWarning, match="storage_id, which skipped 1, was numbered anew"):
+        module = model(json.dumps(graph([0, 2, 9])), packed="name")
+    module.export_library(tmp_path / "m.so")
+    stored = json.loads(mblob.load_module(tmp_path / "m.so")["get_graph_json"]())
+    assert stored["attrs"]["storage_id"] == ["list_int", [0, 1, 2]]
+    assert codes(tmp_path / "m.so") == set()
+    assert run(tmp_path / "m.so") == [4.0] * 4
+
+
+def test_a_sound_graph_stays_as_it_was_written(tmp_path: Path) -> None:
+    text = json.dumps(graph(metadata={"any": [1.5]}), indent=3)
+    assert model(text).get_source() == text
+
+
+def test_escapes_and_the_place_of_metadata_are_mended() -> None:
+    odd = graph(function="größe")
+    odd = {"metadata": {}, **odd}
+    with pytest.warns(mblob.PortabilityWarning, match=r"escape \\u .*and the key 'metadata' became the last"):
+        source = mblob.graph_executor_factory(json.dumps(odd)).get_source()
+    assert "größe" in source
+    assert list(json.loads(source))[-1] == "metadata"
+    assert "größe" in mblob.graph_executor_factory(graph(function="größe")).get_source()
+
+
+def put(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(found: dict[str, Any]) -> None:
+        *folders, last = [int(w) if w.isdigit() else w for w in path.split("/")]
+        at: Any = found
+        for word in folders:
+            at = at[word]
+        if value is None:
+            del at[last]
+        else:
+            at[last] = value
+
+    return change
+
+
+WRONG = [
+    ("heads", None, "no 'heads'"), ("version", 1, "unknown key 'version'"),
+    ("nodes/1/op", "call", "node 1 'a': op: expected 'null' or 'tvm_op', found 'call'"),
+    ("nodes/1/attrs/func_name", None, "node 1 'a': attrs: no 'func_name'"),
+    ("nodes/1/attrs/func_name", "", "node 1 'a': func_name is empty"),
+    ("nodes/1/attrs/num_inputs", 1, "num_inputs: expected a text, found 1"),
+    ("nodes/1/attrs/num_outputs", "one", "num_outputs: expected a number in quotes, found 'one'"),
+    ("nodes/1/attrs/num_inputs", "2", "num_inputs is 2, inputs has 1"),
+    ("nodes/1/attrs/num_outputs", "2", r"node_row_ptr: expected \[0, 1, 3, 4\], found \[0, 1, 2, 3\]"),
+    ("nodes/0/attrs", {"dtype": "x"}, "node 0 'x': attrs: no 'func_name'"),
+    ("nodes/1/inputs/0", [1, 0, 0], r"of a node before it, found \[1, 0, 0\]"),
+    ("nodes/1/inputs/0", [0, 1], r"found \[0, 1\]"), ("nodes/1/inputs/0", [0, -1], r"found \[0, -1\]"),
+    ("nodes/1/color", "red", "unknown key 'color'"), ("nodes/1/name", "x", "node 1 'x': node 0 has the same name"),
+    ("arg_nodes", [1], "arg_nodes: expected an input node, found 1"),
+    ("arg_nodes", [], "arg_nodes lacks node 0 'x'"), ("arg_nodes", [0, 0], "listed twice"),
+    ("heads/0", [3, 0, 0], "heads: expected"), ("node_row_ptr", [0, 1, 2], "node_row_ptr"),
+    ("attrs/storage_id", None, "no 'storage_id'"), ("attrs/storage_id/0", "list_str", "expected type 'list_int'"),
+    ("attrs/storage_id/1", [0, 1], "storage_id: 2 items, the nodes have 3 values"),
+    ("attrs/storage_id/1/2", -1, "node 2 'b', output 0: storage_id: expected a number from 0 on, found -1"),
+    ("attrs/storage_id/1/2", 2**31, "found 2147483648"), ("attrs/shape/1/0/0", -4, "shape: expected numbers from 0"),
+    ("attrs/shape/1/0", [2**40, 2**40], "more than 2\\^62 bytes"), ("attrs/dltype/1/0", "flaot32", "no element type"),
+    ("attrs/dltype/1/0", "int4x3", "12 bits; expected whole bytes, 1 or 4 bits"),
+    ("attrs/dltype/1/0", 1, "expected texts"),
+    ("attrs/device_index", ["list_int", [1, 1]], "device_index: 2 items"),
+    ("attrs/device_index", ["list_int", [1, 0, 1]], "expected a device type, found 0"),
+    ("attrs/colors", ["list_str", ["red"]], "attrs: colors: unknown, and neither"),
+    ("attrs/storage_scope", ["list_str", ["global"]], "storage_scope: 1 items"),
+    ("nodes/1/attrs/func_name", "__nop", "__nop from storage 0 to 1, which nothing fills"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value", "message"), WRONG)
+def test_a_graph_that_tvm_stops_at_or_reads_wrongly_is_refused_by_name(path: str, value: Any, message: str) -> None:
+    wrong = copy.deepcopy(graph())
+    put(path, value)(wrong)
+    for given in (wrong, json.dumps(wrong)):
+        with pytest.raises(mblob.MblobError, match=f"graph_executor_factory: .*{message}"):
+            mblob.graph_executor_factory(given)
+
+
+def test_one_storage_is_on_one_device() -> None:
+    wrong = graph([0, 1, 1])
+    wrong["attrs"]["device_index"] = ["list_int", [1, 1, 2]]
+    with pytest.raises(mblob.MblobError, match="'b', output 0: storage 1 is on device type 1, and here on 2"):
+        mblob.graph_executor_factory(wrong)
+
+
+def test_a_key_that_stands_twice_is_refused() -> None:
+    text = json.dumps(graph()).replace('"arg_nodes": [0]', '"arg_nodes": [0], "arg_nodes": [0]')
+    with pytest.raises(mblob.MblobError, match="the key 'arg_nodes' stands twice"):
+        mblob.graph_executor_factory(text)
+
+
+def test_finished_libraries_and_given_bytes_are_told_of(tmp_path: Path) -> None:
+    module = raw(graph([0, 2, 3]))
+    module.import_module(mblob.csource_module(KERNEL, functions=[PROTOTYPE], packed="name"))
+    with pytest.warns(mblob.PortabilityWarning, match="cannot run its graph: storage_id skips 1"):
+        module.export_library(tmp_path / "m.so")
+    assert codes(tmp_path / "m.so") == {"tvm_graph"}
+    found = mblob.verify(tmp_path / "m.so").warnings
+    assert [code for code, _ in found] == ["tvm_graph"]
+    assert "storage_id skips 1" in found[0][1]
+    assert "skips 1 [tvm_graph]" in pack_verb("inspect", tmp_path / "m.so").stdout
+    assert run(tmp_path / "m.so") == [4.0] * 4  # mblob's executor numbers them itself
+    with pytest.warns(mblob.PortabilityWarning, match="skips 0"):
+        mblob.swap(tmp_path / "m.so", {0: bytes(raw(graph([1, 2, 3])).payload)}, tmp_path / "n.so")
+
+
+def test_libraries_of_tvm_are_told_nothing_of(golden: Path) -> None:
+    for library in golden.glob("**/*.so"):
+        assert codes(library) == set(), library
