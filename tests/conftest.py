@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tracemalloc
@@ -24,6 +25,10 @@ ROOT = Path(__file__).resolve().parents[1]
 MAY_SKIP = ("no GPU", "no golden")
 # Programs that only tests run: mblob needs a shell, make and a C compiler with its assembler, linker and ar.
 OPTIONAL = ("bash", "c++", "g++", "nm", "objcopy", "objdump", "patchelf", "readelf", "strip", "tar")
+
+# Programs that tests interrupt inherit what SIGINT does; a shell's background job ignores it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(hookwrapper=True)
