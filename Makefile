@@ -1,4 +1,5 @@
-# Everything here works from a fresh clone with Python >= 3.9 (with venv), make and a C compiler.
+# Everything here works from a fresh clone with Python >= 3.9 (with venv and headers), make and a C compiler:
+# README.md names the packages, `make env` says what is missing.
 #   make PYTHON=python3.12 env     another Python
 #   make CC=clang demo             another C compiler
 
@@ -16,11 +17,11 @@ MYPY := mypy==2.4.1
 include csrc/sources.mk
 
 # What the compiled parts are made of: a change of any of these rebuilds them.
-ENV_SOURCES := pyproject.toml setup.py csrc/flags.mk loader/_native_build.py \
+ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk loader/_native_build.py \
   $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob,%.c %.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test lint check bench install clean runtime stale
+.PHONY: help env demo test lint check nightly bench install clean runtime stale
 
 help: ## list the targets
 	@while IFS= read -r line; do case $$line in [a-z]*:*'## '*) \
@@ -37,8 +38,13 @@ else ifeq ($(wildcard loader/_lib/libmblob.so*),)
 $(VENV)/ready: stale
 endif
 $(VENV)/ready: $(ENV_SOURCES)
+	@command -v $(PYTHON) >/dev/null || { echo 'make env: $(PYTHON) is not installed: see README.md' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 9) and "make env: $(PYTHON) is Python %d.%d; \
+	mblob needs 3.9 or later: set PYTHON=" % sys.version_info[:2])'
+	@$(PYTHON) prerequisites.py
 	@echo "making $(VENV)"
 	@test "$$(cat $@ 2>/dev/null)" = '$(CURDIR)' || $(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) install 'pip>=21.3'  # the first that installs an editable package by pyproject.toml
 	@$(PIP) install --editable '.[test]'
 	@$(BIN)/python -m compileall -q mblob packager loader  # as an installed package has it
 	@printf '%s\n' '$(CURDIR)' > $@
@@ -61,12 +67,15 @@ test: env ## every test, those of the C runtime too
 	@$(BIN)/python -m pytest -q
 
 lint: $(VENV)/lint-ready ## ruff and mypy --strict
-	@$(BIN)/ruff check mblob packager loader tests examples benchmarks setup.py
+	@$(BIN)/ruff check mblob packager loader tests examples benchmarks prerequisites.py setup.py
 	@$(BIN)/mypy --strict mblob packager loader
 
 $(VENV)/lint-ready: $(VENV)/ready Makefile
 	@$(PIP) install $(RUFF) $(MYPY) types-cffi tomli
 	@touch $@
+
+nightly: ## make demo and make test in fresh Debian roots: needs root and mmdebstrap
+	@tests/fresh_machine
 
 check: ## what CI calls: lint, then test
 	@$(MAKE) --no-print-directory lint

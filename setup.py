@@ -6,6 +6,7 @@ Nothing but a C compiler is needed. Metadata is in pyproject.toml.
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,9 @@ class BuildExt(build_ext):
     """
 
     def build_extensions(self) -> None:
+        needs = runpy.run_path(str(ROOT / "prerequisites.py"))
+        if lost := needs["missing"]():
+            raise SystemExit(f"mblob cannot be built: {needs['sentence'](lost)}")
         folder = Path(self.get_ext_fullpath("loader._call")).parent / "_lib"
         folder.mkdir(parents=True, exist_ok=True)
         self._build_runtime(folder)

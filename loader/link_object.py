@@ -137,7 +137,7 @@ def _link(inputs: Sequence[str], library: str, name: str) -> None:
         raise ToolchainError(f"{name}: {command[0]} does not run: {exc}", command=command) from None
     if status:
         raise ToolchainError(
-            f"{name}: {command[0]} could not link it: {first_error(output) or f'exit status {status}'}",
+            f"{name}: {command[0]} could not link it: {first_error(output, command) or f'exit status {status}'}",
             command=command,
             output=output,
         )

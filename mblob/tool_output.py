@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # The word, not a part of a path.
 _TELLING = re.compile(
-    r"(?<![\w/.-])error(?![\w/.-])|undefined reference|cannot find|multiple definition|relocation", re.IGNORECASE
+    r"(?<![\w/.-])(?:error|fatal)(?![\w/.-])|undefined reference|cannot find|multiple definition|relocation\b"
+    r"|format not recognized",
+    re.IGNORECASE,
 )
+# A driver repeats that a program failed which has said why, or says how many errors there were.
+_REPEATS = re.compile(
+    r"returned \d+ exit status$|command failed (?:with exit code|due to signal)|lto-wrapper failed$"
+    r"|^compilation terminated\.?$|^\d+ (?:warnings?|errors?)(?: and \d+ errors?)? generated\.?$|^use the --help option"
+)
+# A line's first label says what it is. Lines that end so name only the place that the next one is about.
+_LABEL = re.compile(r"(?:^|\s)(error|fatal|warning|note|remark|info)(?: error)?:", re.IGNORECASE)
+_REMARKS = ("warning", "note", "remark", "info")
+_PLACE = re.compile(r"[:,]$|^In file included from |^\d* ?\|")
 
 
-def first_error(output: str) -> str:
-    """The line of a tool's output that says most; "" if it printed nothing."""
+def _is_remark(line: str) -> bool:
+    label = _LABEL.search(line)
+    return _PLACE.search(line) is not None if label is None else label[1].lower() in _REMARKS
+
+
+def first_error(output: str, command: Sequence[str] = ()) -> str:
+    """The line of a tool's output that says most; "" if it printed nothing.
+
+    Args:
+        command: what was run; gcc does not say which linker it did not find.
+    """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    # The compiler driver only repeats that the linker failed.
-    own = [line for line in lines if not line.startswith("collect2:")]
-    return next((line for line in own if _TELLING.search(line)), next(iter([*own, *lines]), ""))
+    own = [line for line in lines if not _REPEATS.search(line)]
+    said = [line for line in own if not _is_remark(line)]
+    line = next((line for line in said if _TELLING.search(line)), next(iter([*said, *own, *lines]), ""))
+    linkers = [word.split("=", 1)[1] for word in command if word.startswith("-fuse-ld=")]
+    if linkers and line.endswith("cannot find 'ld'"):
+        line = f"{line}: -fuse-ld={linkers[-1]} needs ld.{linkers[-1]}, which is not installed"
+    return line

@@ -158,7 +158,7 @@ def run_all(
             check_space(job.command, output, cwd)
             output = job.words(output)
             raise ToolchainError(
-                f"{job.culprit}: does not compile: {failure(output, status)}",
+                f"{job.culprit}: does not compile: {failure(output, status, job.command)}",
                 command=job.command,
                 output=output,
             )
@@ -229,9 +229,9 @@ def check_written(command: Sequence[str], output: str, cwd: Path, culprit: str) 
     return target
 
 
-def failure(output: str, status: int) -> str:
+def failure(output: str, status: int, command: Sequence[str]) -> str:
     """What a tool that failed said, in one line."""
-    return first_error(output) or (f"ended by signal {-status}" if status < 0 else f"exit status {status}")
+    return first_error(output, command) or (f"ended by signal {-status}" if status < 0 else f"exit status {status}")
 
 
 _FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)

@@ -80,7 +80,8 @@ class Toolchain:
         status, output = Processes().run(command, cwd)
         if status:
             check_space(command, output, cwd)
-            raise ToolchainError(f"the link failed: {failure(output, status)}", command=command, output=output)
+            said = failure(output, status, command)
+            raise ToolchainError(f"the link failed: {said}", command=command, output=output)
         written = check_written(command, output, cwd, "the link failed")
         if written is not None and written.suffix == ".so":
             with written.open("rb") as file:
@@ -247,7 +248,7 @@ def _dumpmachine(command: Command) -> str:
         words = output.split()
         if status or not words:
             raise ToolchainError(
-                f"{' '.join(command)}: is no working C compiler: -dumpmachine says {failure(output, status)}",
+                f"{' '.join(command)}: is no working C compiler: -dumpmachine says {failure(output, status, command)}",
                 command=(*command, "-dumpmachine"), output=output,
             )  # fmt: skip
         return words[-1]

@@ -1,8 +1,9 @@
 """Fixtures for all tests, and the rule that CI skips nothing.
 
 `require("valgrind")` gives the tool's path. Where it is missing the test is skipped, by name; so is a test that
-runs one of `OPTIONAL` without asking. With CI set a skip is a failure, except one whose reason starts with
-"no GPU" or "no golden" (TVM's own libraries, which are not part of this repository).
+runs one of `OPTIONAL`, a linker by `-fuse-ld=` or a C++ compiler without asking. With CI set a skip is a failure,
+except one whose reason starts with "no GPU" or "no golden" (TVM's own libraries, which are not part of this
+repository).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tracemalloc
@@ -29,16 +31,31 @@ MAY_SKIP = ("no GPU", "no golden")
 # Programs that only tests run: mblob needs a shell, make and a C compiler with its assembler, linker and ar.
 OPTIONAL = ("bash", "c++", "g++", "nm", "objcopy", "objdump", "patchelf", "readelf", "strip", "tar")
 
+# Programs that tests interrupt inherit what SIGINT does; a shell's background job ignores it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     outcome: Any = yield
     report = outcome.get_result()
     error = call.excinfo.value if call.excinfo else None
-    if isinstance(error, FileNotFoundError) and error.filename in OPTIONAL and shutil.which(error.filename) is None:
+    if error is not None and (tool := _missing_tool(error)):
         report.outcome = "skipped"
-        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {error.filename} is not installed")
+        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {tool} is not installed")
     _refuse_skip(report)
+
+
+def _missing_tool(error: BaseException) -> str | None:
+    """The optional program for whose lack a test failed; None if that is not why."""
+    needed = [error.filename] if isinstance(error, FileNotFoundError) and error.filename in OPTIONAL else []
+    command = getattr(error, "command", None) or getattr(error, "cmd", None) or ()  # ToolchainError, CalledProcessError
+    words = command.split() if isinstance(command, str) else [str(word) for word in command]
+    needed += [f"ld.{word.split('=', 1)[1]}" for word in words if word.startswith("-fuse-ld=")]
+    if "no C++ compiler found" in str(error):
+        needed.append("c++")
+    return next((tool for tool in needed if shutil.which(tool) is None), None)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -98,6 +115,16 @@ def require() -> Callable[[str], str]:
         return path
 
     return find
+
+
+@pytest.fixture(scope="session")
+def terminals() -> None:
+    """Tests that open a pseudo-terminal ask for this."""
+    try:
+        for end in os.openpty():
+            os.close(end)
+    except OSError as error:
+        pytest.skip(f"no pseudo-terminals here: {error.strerror}")
 
 
 @pytest.fixture(scope="session")

@@ -138,6 +138,13 @@ class Helpers:
     def _by_lane(self, t: Type, value: str) -> str:
         return f"for (int i = 0; i < {t.lanes}; ++i) {_lane(t, 'r')} = ({scalar(t)})({value});"
 
+    def _of(self, t: Type, values: Sequence[str]) -> str:
+        """The lanes are these values. A vector is set whole: of one set by lanes gcc 14 says that it is not."""
+        cast = [f"({self.scalar(t)})({value})" for value in values]
+        if _has_simd(t):
+            return f"{_whole(t, 'r')} = ({self.simd(t)}){{{', '.join(cast)}}};"
+        return " ".join(f"r.lane[{i}] = {value};" for i, value in enumerate(cast))
+
     # -- operators --------------------------------------------------------------------------------------
 
     def binary(self, op: str, t: Type) -> str:
@@ -259,25 +266,17 @@ class Helpers:
         """`T f(scalar)`: every lane is it. In a mask every lane is -1 if it is not zero."""
         self.type(t)
         if t.mask:
-            return self._define(f"{t.name}_flag", t, "int x", self._by_lane(t, "-(x != 0)"))
-        values = ", ".join(["x"] * t.lanes)
-        simd = f"{_whole(t, 'r')} = ({self.simd(t)}){{{values}}};"
-        body = simd if _has_simd(t) else self._by_lane(t, "x")
-        return self._define(f"{t.name}_all", t, f"{self.parameter(t)} x", body)
+            return self._define(f"{t.name}_flag", t, "int x", self._of(t, ["-(x != 0)"] * t.lanes))
+        return self._define(f"{t.name}_all", t, f"{self.parameter(t)} x", self._of(t, ["x"] * t.lanes))
 
     def construct(self, t: Type, items: Sequence[Type | None]) -> str:
         """`T f(items...)`: the lanes of all items in a row; None is a scalar."""
-        lane = self.scalar(t)
         parameters = [f"{self.value(item) if item else self.parameter(t)} x{i}" for i, item in enumerate(items)]
         values: list[str] = []
         for i, item in enumerate(items):
-            values += [f"({lane}){_lane(item, f'x{i}', k)}" for k in range(item.lanes)] if item else [f"x{i}"]
-        if _has_simd(t):
-            body = f"{_whole(t, 'r')} = ({self.simd(t)}){{{', '.join(values)}}};"
-        else:
-            body = " ".join(f"r.lane[{i}] = ({lane})({value});" for i, value in enumerate(values))
+            values += [_lane(item, f"x{i}", k) for k in range(item.lanes)] if item else [f"x{i}"]
         suffix = "of" if not any(items) else "from_" + "_".join(str(i) if i else "x" for i in items)
-        return self._define(f"{t.name}_{suffix}", t, ", ".join(parameters), body)
+        return self._define(f"{t.name}_{suffix}", t, ", ".join(parameters), self._of(t, values))
 
     def convert(self, source: Type, t: Type) -> str:
         """`T f(S)`: each lane converted. Of a mask that becomes no mask, true is 1, as for TVM's bool."""
@@ -302,5 +301,5 @@ class Helpers:
     def swizzle(self, t: Type, lanes: Sequence[int]) -> str:
         """`T' f(T)`: the lanes of these numbers."""
         result = Type(t.scalar, len(lanes), t.mask)
-        body = " ".join(f"{_lane(result, 'r', i)} = {_lane(t, 'a', lane)};" for i, lane in enumerate(lanes))
+        body = self._of(result, [_lane(t, "a", lane) for lane in lanes])
         return self._define(f"{t.name}_s{''.join(f'{i:x}' for i in lanes)}", result, f"{self.value(t)} a", body)

@@ -58,7 +58,9 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def typed(require: Callable[[str], str], pack, place: Path, tmp_path: Path) -> Callable[..., list[str]]:
+def typed(
+    require: Callable[[str], str], terminals: None, pack, place: Path, tmp_path: Path
+) -> Callable[..., list[str]]:
     """`typed(shell, lines, keys)`: what is on the command line when these keys were pressed behind each line."""
 
     def run(name: str, lines: Sequence[str], keys: str = "\t") -> list[str]:

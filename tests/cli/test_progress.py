@@ -53,6 +53,7 @@ def pty_of(columns: int) -> tuple[int, io.TextIOWrapper]:
     return ours, io.TextIOWrapper(io.FileIO(theirs, "w"), write_through=True)  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("terminals")
 def test_a_line_fits_on_a_narrow_terminal() -> None:
     ours, theirs = pty_of(20)
     with theirs, Meter(100, theirs, clock=iter([0.0, 1.0, 2.0]).__next__) as meter:
@@ -64,6 +65,7 @@ def test_a_line_fits_on_a_narrow_terminal() -> None:
     assert max(map(len, drawn)) < 20
 
 
+@pytest.mark.usefixtures("terminals")
 def test_work_goes_on_when_the_terminal_is_gone() -> None:
     ours, theirs = pty_of(80)
     with theirs:
@@ -84,6 +86,7 @@ def test_no_terminal_or_quiet_shows_nothing(stream: io.StringIO, quiet: bool) ->
     assert stream.getvalue() == ""
 
 
+@pytest.mark.usefixtures("terminals")
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_build_draws_on_a_terminal_unless_quiet(tmp_path: Path, quiet: bool) -> None:
     """DELAY is set to nothing, so that a small payload is long work."""

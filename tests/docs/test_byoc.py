@@ -29,8 +29,11 @@ def test_its_links_lead_somewhere(root: Path) -> None:
     assert [t for t in targets if not (root / "docs" / t).exists()] == []
 
 
-def test_the_commands_of_the_example(root: Path, installed: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_example(
+    root: Path, installed: Path, tmp_path: Path, require: Callable[[str], str]
+) -> None:
     """examples/byoc/README.md: the block of commands, in a copy of the folder."""
+    require("pkg-config")
     folder = tmp_path / "byoc"
     shutil.copytree(root / "examples" / "byoc", folder)
     np.save(folder / "x.npy", (np.arange(1000) % 10 - 4).astype("float32"))

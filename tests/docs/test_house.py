@@ -23,6 +23,9 @@ def run_without_path(tool):
     os.environ["PATH"] = "/nowhere"
     subprocess.run([tool])
 
+def fails_to_link(linker):
+    raise subprocess.CalledProcessError(1, ["cc", f"-fuse-ld={{linker}}"])
+
 def test_it(require):
     {statement}
 """
@@ -39,6 +42,9 @@ def test_it(require):
         ("run_without_path('readelf')", "", "1 skipped"),
         ("run_without_path('readelf')", "true", "1 failed"),
         ("run_without_path('no-such-tool')", "", "1 failed"),
+        ("fails_to_link('none')", "", "1 skipped"),
+        ("fails_to_link('none')", "true", "1 failed"),
+        ("fails_to_link('bfd')", "", "1 failed"),
     ],
 )
 def test_in_ci_only_a_gpu_and_the_golden_libraries_may_be_missing(
@@ -56,7 +62,7 @@ def test_in_ci_only_a_gpu_and_the_golden_libraries_may_be_missing(
 def test_make_help_lists_every_target_for_people(root: Path) -> None:
     done = subprocess.run(["make", "-s", "help"], cwd=root, capture_output=True, text=True, check=True)
     listed = {line.split()[1] for line in done.stdout.splitlines()}
-    assert listed == {"help", "env", "demo", "test", "lint", "check", "bench", "install", "clean"}
+    assert listed == {"help", "env", "demo", "test", "lint", "check", "nightly", "bench", "install", "clean"}
 
 
 def test_make_env_does_nothing_when_it_is_fresh(root: Path) -> None:

@@ -193,9 +193,8 @@ static int open_it(const mblob_host *host, const mblob_module_info *info, void *
   return host->set_error(MBLOB_E_NOT_FOUND, "no model Q");
 }
 static int find(void *self, const char *name, void **function) { return (void)self, (void)name, *function = NULL, 0; }
-static int call(void *self, void *function, const TVMValue *args, const int *codes, int count, TVMValue *value,
-                int *code) {
-  return (void)self, (void)function, (void)args, (void)codes, (void)count, (void)value, (void)code, 0;
+static int call(void *self, void *function, const TVMValue *args, const int *codes, int count, void *ret) {
+  return (void)self, (void)function, (void)args, (void)codes, (void)count, (void)ret, 0;
 }
 static void end(void *self) { (void)self; }
 static const mblob_runtime runtimes[] = {{"looks_key", open_it, find, call, NULL, end}};

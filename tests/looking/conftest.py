@@ -67,10 +67,11 @@ def clang(require: Callable[[str], str]) -> Callable[..., Path]:
     def compile_object(source: str, output: Path, target: str) -> Path:
         text = output.with_suffix(".c")
         text.write_text(source)
-        command = [compiler, f"--target={target}", "-c", "-O1", "-fPIC", "-ffreestanding", "-o", output, text]
+        # For some targets clang calls `as`, which is this machine's.
+        command = [compiler, f"--target={target}", "-fintegrated-as", "-c", "-O1", "-fPIC", "-ffreestanding"]
         if "windows" in target:
             command.remove("-fPIC")
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run([*command, "-o", output, text], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return output
 

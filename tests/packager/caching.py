@@ -20,6 +20,7 @@ class Tool:
     """A compiler that notes what it was asked to compile."""
 
     def __init__(self, folder: Path, real: str) -> None:
+        self.real = real
         self.log = folder / "calls"
         self.path = folder / f"counted-{real}"
         for path, name in ((self.path, real), (folder / f"counted-{cxx_of(real)}", cxx_of(real))):

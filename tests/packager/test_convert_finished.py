@@ -15,6 +15,7 @@ from mblob.elf_records import DT_VERSYM, PT_LOAD, PT_TLS
 from mblob.mapping import map_file
 from packager import early
 from packager.errors import BuildError
+from packager.options import linkers_named
 from tests.e2e.ffi_sources import PACKED, plain_module
 
 BY_NAME = r"""#include <stdint.h>
@@ -89,7 +90,11 @@ def calls(path: Path) -> None:
 @pytest.mark.parametrize(
     "options", [[], ["-Wl,-z,now"], ["-fuse-ld=gold"], ["-fuse-ld=lld"], ["-Wl,--hash-style=sysv"]]
 )
-def test_there_and_back_and_there_again(tmp_path: Path, options: list[str]) -> None:
+def test_there_and_back_and_there_again(
+    tmp_path: Path, require: Callable[[str], str], options: list[str]
+) -> None:
+    for linker in linkers_named(options):
+        require(f"ld.{linker}")
     first = packed(tmp_path / "0.so", options=options)
     calls(first)
     for i, dialect in enumerate(("ffi", "classic", "ffi")):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import mblob
 from packager import compile_key, toolchain
-from tests.packager.caching import COMPILERS, KERNEL, Tool, export
+from tests.packager.caching import COMPILERS, KERNEL, Tool, cxx_of, export
 
 
 @pytest.fixture(params=COMPILERS)
@@ -29,9 +30,13 @@ def test_nothing_is_compiled_twice_and_the_bytes_are_the_same(tmp_path: Path, to
     assert plain.read_bytes() == first.read_bytes() == again.read_bytes()
 
 
-def test_packed_forms_rewritten_vectors_and_cxx_are_kept_too(tmp_path: Path, tool: Tool, folder: Path) -> None:
+def test_packed_forms_rewritten_vectors_and_cxx_are_kept_too(
+    tmp_path: Path, tool: Tool, folder: Path, require: Callable[[str], str]
+) -> None:
     vectors = "void twice(float *x) { float4 v = *(float4 *)x; *(float4 *)x = v + v; }\n"
     for text, fmt in ((KERNEL, "c"), (vectors, "c"), ('extern "C" int f(int x) { return x; }\n', "cc")):
+        if fmt == "cc":
+            require(cxx_of(tool.real))
         prototype = "void twice(float *x)" if "twice" in text else "int f(int x)"
 
         def make(text: str = text, fmt: str = fmt, prototype: str = prototype) -> None:

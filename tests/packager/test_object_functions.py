@@ -116,7 +116,7 @@ def test_forms_of_debug_information(tmp_path: Path, flags: str) -> None:
 
 @pytest.mark.parametrize("target", ["aarch64", "arm", "i386", "mips64", "powerpc64le", "riscv64", "s390x", "x86_64"])
 def test_every_machine(tmp_path: Path, require: Callable[[str], str], target: str) -> None:
-    flags = ["-g", f"--target={target}-linux-gnu", "-ffreestanding"]
+    flags = ["-g", f"--target={target}-linux-gnu", "-fintegrated-as", "-ffreestanding"]
     made = compiled(tmp_path, "p", "__thread int t;\nfloat f(float *a, int n) { return a[n + t]; }\n", *flags,
                     cc=require("clang"))  # fmt: skip
     assert [(f.name, f.types) for f in functions(memoryview(made.read_bytes()))] == [("f", "float *, int")]

@@ -81,7 +81,7 @@ def test_our_own_reader_finds_note_and_symbol(tmp_path: Path) -> None:
 def test_assemblers_write_the_note_of_a_table(tmp_path: Path, require: Callable[[str], str], name: str) -> None:
     rows = [Row("f", "f", "plain", 0, "int")]
     (tmp_path / "a.c").write_text(announcement(rows))
-    command = [require("clang"), f"--target={name}-linux-gnu", "-c", "a.c"]
+    command = [require("clang"), f"--target={name}-linux-gnu", "-fintegrated-as", "-c", "a.c"]
     subprocess.run(command, cwd=tmp_path, check=True)
     elf = ElfFile(memoryview((tmp_path / "a.o").read_bytes()))
     assert note.announced(elf) == (note.HAS_TABLE, checksum(encode(rows)))
