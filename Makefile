@@ -11,6 +11,9 @@ COMPAT ?= 0
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+# Tests run in a random order, whose seed is printed at the end, on as many workers as there are cores.
+WORKERS ?= auto
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations=10
 RUFF := ruff==0.17.5
 MYPY := mypy==2.4.1
 
@@ -21,7 +24,7 @@ ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk loader/_na
   $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob,%.c %.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test lint check nightly bench install clean runtime stale
+.PHONY: help env demo test test-all lint check nightly bench install clean runtime stale
 
 help: ## list the targets
 	@while IFS= read -r line; do case $$line in [a-z]*:*'## '*) \
@@ -63,8 +66,11 @@ demo: env runtime ## pack the digits network, run it from Python and from C, com
 runtime:
 	@$(MAKE) --no-print-directory -s -C csrc
 
-test: env ## every test, those of the C runtime too
-	@$(BIN)/python -m pytest -q
+test: env ## the quick tests, at most 5 minutes on two cores; WORKERS=4 takes more of them
+	@$(PYTEST)
+
+test-all: env ## the slow tests, which make test leaves out: at most 20 minutes more
+	@$(PYTEST) -m slow
 
 lint: $(VENV)/lint-ready ## ruff and mypy --strict
 	@$(BIN)/ruff check mblob packager loader tests examples benchmarks prerequisites.py setup.py
@@ -74,12 +80,14 @@ $(VENV)/lint-ready: $(VENV)/ready Makefile
 	@$(PIP) install $(RUFF) $(MYPY) types-cffi tomli
 	@touch $@
 
-nightly: ## make demo and make test in fresh Debian roots: needs root and mmdebstrap
+nightly: env ## hours: exhaustive tests, then demo and test in fresh Debian roots (needs root and mmdebstrap)
+	@$(PYTEST) -m nightly
 	@tests/fresh_machine
 
-check: ## what CI calls: lint, then test
+check: ## what CI calls: lint, then test, then test-all
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-all
 
 bench: env ## measure against cp, TVM, linkers, numpy; QUICK=1 two minutes, FOLDER= for 12 GiB
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(FOLDER),--folder '$(FOLDER)')

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mblob
+from tests import built_once as built_once_module
+
+def run_tests(root: Path, folder: Path, text: str, *words: str, **environment: str) -> Any:
+    """Run a file of tests in a folder that has our conftest.py: the finished process."""
+    folder.mkdir(exist_ok=True)
+    shutil.copy(root / "tests" / "conftest.py", folder)
+    (folder / "test_it.py").write_text(text)
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_XDIST", "PYTEST_CURRENT"))}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", *words, "test_it.py"],
+        cwd=folder, env={**inherited, "PYTHONPATH": str(root), **environment}, capture_output=True, text=True,
+    )  # fmt: skip
+
 
 SKIPPING = """
 import os
@@ -50,19 +65,13 @@ def test_it(require):
 def test_in_ci_only_a_gpu_and_the_golden_libraries_may_be_missing(
     root: Path, tmp_path: Path, statement: str, ci: str, outcome: str
 ) -> None:
-    shutil.copy(root / "tests" / "conftest.py", tmp_path)
-    (tmp_path / "test_it.py").write_text(SKIPPING.format(statement=statement))
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"],
-        cwd=tmp_path, env={**os.environ, "CI": ci}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert outcome in done.stdout, done.stdout
+    assert outcome in run_tests(root, tmp_path, SKIPPING.format(statement=statement), CI=ci).stdout
 
 
 def test_make_help_lists_every_target_for_people(root: Path) -> None:
     done = subprocess.run(["make", "-s", "help"], cwd=root, capture_output=True, text=True, check=True)
     listed = {line.split()[1] for line in done.stdout.splitlines()}
-    assert listed == {"help", "env", "demo", "test", "lint", "check", "nightly", "bench", "install", "clean"}
+    assert listed == {"help", "env", "demo", "test", "test-all", "lint", "check", "nightly", "bench", "install", "clean"}
 
 
 def test_make_env_does_nothing_when_it_is_fresh(root: Path) -> None:
@@ -106,9 +115,125 @@ def test_make_links_no_library_of_nothing(bare: Path, lost: str, message: str) -
     assert not (bare / "csrc" / "build").exists()
 
 
-def test_make_check_is_lint_then_test(root: Path) -> None:
+def test_make_check_is_lint_then_both_tiers(root: Path) -> None:
     done = subprocess.run(["make", "-n", "check"], cwd=root, capture_output=True, text=True, check=True)
-    assert done.stdout.index("lint") < done.stdout.index("pytest")
+    quick, slow = [line for line in done.stdout.splitlines() if "-m pytest" in line]
+    assert done.stdout.index("ruff") < done.stdout.index(quick)
+    assert "-m slow" in slow and "-m slow" not in quick
+    assert "--dist" in quick and "--durations=10" in quick  # parallel, and the slowest ten are told
+
+
+# -- how tests run: tests/tidy.py, tests/own_process.py -----------------------------------------------------
+
+LEAVING = {
+    "home": "from pathlib import Path\ndef test_it(): (Path.home() / 'left').mkdir()",
+    "tmp": "import tempfile\ndef test_it(): tempfile.mkstemp(prefix='left')",
+    "tree": "from pathlib import Path\ndef test_it(): Path(__file__).with_name('left').touch()",
+}
+
+
+@pytest.mark.parametrize("place", LEAVING)
+def test_a_file_that_a_test_leaves_behind_fails_the_run_and_is_named(root: Path, tmp_path: Path, place: str) -> None:
+    done = run_tests(root, tmp_path / "it", LEAVING[place])
+    assert re.search(rf"^left behind: {place}: left", done.stdout, re.MULTILINE), done.stdout
+    assert "1 passed" in done.stdout and done.returncode == 1
+
+
+def test_a_run_that_leaves_nothing_passes_and_tells_its_seed(root: Path, tmp_path: Path) -> None:
+    done = run_tests(root, tmp_path / "it", "def test_it(): pass", "-p", "randomly", "-p", "no:xdist")
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^order: -p randomly --randomly-seed=\d+$", done.stdout, re.MULTILINE)
+
+
+def test_a_failure_tells_the_command_that_repeats_it(root: Path, tmp_path: Path) -> None:
+    text = "import random\ndef test_a(): assert random.random() < 0\ndef test_b(): pass"
+    done = run_tests(root, tmp_path / "it", text, "--randomly-seed=7")
+    (command,) = re.findall(r"^repeat: (.*)$", done.stdout, re.MULTILINE)
+    words = shlex.split(command)
+    assert words[-2:] == ["--randomly-seed=7", "test_it.py::test_a"]
+    again = subprocess.run(
+        words, cwd=tmp_path / "it", env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True
+    )
+    (said,) = set(re.findall(r"assert 0\.\d+ < 0", done.stdout)) & set(re.findall(r"assert 0\.\d+ < 0", again.stdout))
+    assert said
+
+
+OWN_PROCESS = """
+import os, pytest
+HERE = os.getpid()
+
+@pytest.mark.own_process
+def test_one():
+    os.environ["SPOILT"] = "1"
+    assert os.getppid() == HERE
+
+@pytest.mark.own_process
+def test_two():
+    assert os.getppid() == HERE and "SPOILT" not in os.environ
+
+@pytest.mark.own_process
+def test_three():
+    os.kill(os.getpid(), 11)
+
+@pytest.mark.own_process
+def test_four():
+    pytest.skip("no GPU here")
+
+def test_five():
+    assert os.getpid() == HERE and "SPOILT" not in os.environ
+"""
+OWN_FILE = """
+import os, pytest
+HERE = os.getpid()
+pytestmark = pytest.mark.own_process
+
+@pytest.fixture(scope="module")
+def kept():
+    return [os.getpid()]
+
+def test_one(kept):
+    kept.append(1)
+    assert os.getppid() == HERE and kept[0] == os.getpid()
+
+def test_two(kept):
+    kept.append(1)
+    assert os.getppid() == HERE and kept[0] == os.getpid()
+
+def test_three(kept):
+    assert len(kept) == 1
+"""
+
+
+def test_a_marked_test_has_a_process_of_its_own_whose_death_is_told(root: Path, tmp_path: Path) -> None:
+    done = run_tests(root, tmp_path / "it", OWN_PROCESS)
+    assert "the process of this test ended with SIGSEGV" in done.stdout
+    assert "1 failed, 3 passed, 1 skipped" in done.stdout, done.stdout
+
+
+def test_a_marked_file_has_one_process_that_keeps_its_fixtures(root: Path, tmp_path: Path) -> None:
+    done = run_tests(root, tmp_path / "it", OWN_FILE, "-p", "no:randomly")
+    assert "assert 3 == 1" in done.stdout  # the list that the first two have lengthened
+    assert "1 failed, 2 passed" in done.stdout, done.stdout
+
+
+def test_the_defects_to_plant_fit_the_sources(root: Path) -> None:
+    done = subprocess.run([sys.executable, root / "tests/planted_defects.py", "--check"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_program_is_compiled_again_only_when_its_sources_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(built_once_module, "FOLDER", tmp_path / "kept")
+    made: list[Path] = []
+    for flag in ("-O1", "-O1", "-O2", "-O1"):
+        folder = built_once_module.built_once("x", made.append, flag)
+        assert (folder / "complete").exists()
+    assert len(made) == 3 and made[0] == made[2] != made[1]
+    with pytest.raises(ZeroDivisionError):
+        built_once_module.built_once("x", lambda folder: 1 // 0, "-O3")
+    built_once_module.built_once("x", made.append, "-O3")
+    assert len(made) == 4
 
 
 def test_ci_calls_make_check(root: Path) -> None:
