@@ -182,6 +182,7 @@ static int read_array(struct call *c, size_t i, const struct part *part, va_list
   t->device = (DLDevice){kDLCPU, 0};
   t->shape = &c->shapes[i * NDIM_LIMIT];
   if (!mb_dtype_parse(part->word, part->word_size, &t->dtype)) return wrong_word(c, i, part);
+  if (c->is_ffi) t->dtype = mb_dtype_for_ffi(t->dtype);
   int status = read_dims(c, i, part, args);
   if (status != MBLOB_OK) return status;
   t->data = va_arg(*args, void *);
@@ -264,7 +265,11 @@ static int align_arrays(struct call *c, uint32_t alignment) {
   for (size_t i = 0; i < c->count; ++i) {
     DLTensor *t = &c->tensors[i];
     size_t needed = alignment ? alignment : (t->dtype.bits + 7u) / 8u;
-    if (!t->shape || !c->sizes[i] || !needed || (uintptr_t)t->data % needed == 0) continue;
+    if (!t->shape || !needed || (uintptr_t)t->data % needed == 0) continue;
+    if (!c->sizes[i]) { /* nobody reads there, but kernels look at the address */
+      t->data = (void *)((uintptr_t)t->data - (uintptr_t)t->data % needed);
+      continue;
+    }
     void *original = t->data, *copy = NULL;
     for (size_t k = 0; k < i && !copy; ++k) {
       if (c->originals[k] == original && c->sizes[k] == c->sizes[i]) copy = c->tensors[k].data;

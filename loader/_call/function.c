@@ -71,6 +71,7 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
   frame->parameters = self->parameters;
   frame->alignment = self->alignment;
   frame->ffi = self->ffi;
+  frame->dlpack = self->ffi;
   frame->gaps = self->ffi && self->parameters == NULL;
   for (Py_ssize_t i = 0; i < count; ++i)
     if (!call_convert_argument(frame, (int)i, args[i])) return false;
