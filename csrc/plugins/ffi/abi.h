@@ -5,7 +5,6 @@
 #define MB_FFI_ABI_H
 
 #include <dlpack/dlpack.h>
-#include <mblob/plugin.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -89,8 +88,10 @@ static inline int32_t mb_era_type(enum mb_era era, int32_t type) {
  * uint1 there (here, too, up to 0.21), and float8_e3m4 has a code of its own.
  *
  * What the caller of a function describes, a DLTensor or a DLDataType, already has the codes of the callee, or one of those two. */
+#define MB_FLOAT8_E3M4 128 /* MBLOB_FLOAT8_E3M4 of mblob.h */
+
 static inline DLDataType mb_dtype_of_era(enum mb_era era, DLDataType dtype) {
-  if (dtype.code == MBLOB_FLOAT8_E3M4) dtype.code = kDLFloat8_e3m4;
+  if (dtype.code == MB_FLOAT8_E3M4) dtype.code = kDLFloat8_e3m4;
   bool is_flag = era == MB_ERA_0_22 && dtype.code == kDLUInt && dtype.bits == 1;
   return is_flag ? (DLDataType){kDLBool, 8, dtype.lanes} : dtype;
 }
@@ -104,7 +105,7 @@ static inline DLDataType mb_dtype_to_era(enum mb_era era, DLDataType dtype) {
 }
 
 static inline DLDataType mb_dtype_of_runtime(enum mb_era era, DLDataType dtype) {
-  if (dtype.code == kDLFloat8_e3m4) dtype.code = MBLOB_FLOAT8_E3M4;
+  if (dtype.code == kDLFloat8_e3m4) dtype.code = MB_FLOAT8_E3M4;
   return era == MB_ERA_0_22 && dtype.code == kDLBool ? (DLDataType){kDLUInt, 1, dtype.lanes} : dtype;
 }
 

@@ -28,6 +28,8 @@ int mb_any_set_text(enum mb_era era, struct mb_any *out, bool is_text, const cha
   return mb_any_set_object(era, out, type, mb_object_text(era, type, data, size));
 }
 
+_Static_assert(MB_FLOAT8_E3M4 == MBLOB_FLOAT8_E3M4, "one number");
+
 static void release_array(void *array) { mb_plugin_host()->array_release(array); }
 
 static int array_object(enum mb_era era, struct mb_any *out, DLTensor *array) {
