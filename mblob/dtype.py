@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex", 6: "e4m3_float", 7: "e5m2_float"}
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)  # bits of one element
 
-# DLPack's 6 and 7, which libraries of the ffi dialect write, are bool (uint1 here) and this type, which has a code of its own here
-# and in the runtime (MBLOB_FLOAT8_E3M4 of mblob.h).
+# DLPack's 6 and 7, which libraries of the ffi dialect write, are bool (uint1 here) and this type, which has a code of
+# its own here and in the runtime (MBLOB_FLOAT8_E3M4 of mblob.h).
 FLOAT8_E3M4 = 128
 
 # Elements by their text without lanes: code and bits. The names of small floats say their bits (DLPack 1.1, from 8 on).

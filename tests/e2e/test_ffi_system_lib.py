@@ -113,7 +113,8 @@ int main(void) {
   static const char *const prefixes[] = {"own_", "classic_"};
   for (int i = 0; i < 2; i++) {
     mblob_module *module;
-    if (mblob_system_lib(prefixes[i], &module) || mblob_call(module, "odd", "int", 3)) return puts(mblob_last_error()), 1;
+    if (mblob_system_lib(prefixes[i], &module) || mblob_call(module, "odd", "int", 3))
+      return puts(mblob_last_error()), 1;
     mblob_module_release(module);
   }
   return puts("fine") < 0;
@@ -159,14 +160,15 @@ def test_an_extension_that_lost_libmblob_is_found_all_the_same(
     out = tmp_path / "extension.so"
     run("cc", "-shared", f"-fuse-ld={linker}", "-Wl,--as-needed", "-o", out, packed[0], plugin, native)
     assert native.name not in run("readelf", "-d", out).stdout
-    opens = "import ctypes; ctypes.CDLL(%r)" % str(out)
+    opens = f"import ctypes; ctypes.CDLL({str(out)!r})"
     lines = ["import mblob", opens] if order == "mblob first" else [opens, "import mblob"]
     script = "\n".join([*lines, "print(mblob.system_lib('own_')['half'](5))"])
     assert run(sys.executable, "-c", script, cwd=ROOT).stdout == "2.5\n"
 
 
 def test_what_is_not_linked_in_is_told_how_to_link_it() -> None:
-    with pytest.raises(mblob.MblobError, match=r"prefix 'nobody_': .* with -lmblob \(of the ffi dialect: -lmblob-ffi -lmblob\)"):
+    told = r"prefix 'nobody_': .* with -lmblob \(of the ffi dialect: -lmblob-ffi -lmblob\)"
+    with pytest.raises(mblob.MblobError, match=told):
         mblob.system_lib("nobody_")
 
 

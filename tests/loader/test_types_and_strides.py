@@ -44,7 +44,8 @@ KERNEL(sends) {
   (void)n;
   uint8_t memory[64] = {0};
   int64_t shape[1] = {2}, strides[1] = {1};
-  DLTensor t = {memory, {1, 0}, 1, {(uint8_t)args[1].u.i64, (uint8_t)args[2].u.i64, (uint16_t)args[3].u.i64}, shape, strides, 0};
+  DLDataType type = {(uint8_t)args[1].u.i64, (uint8_t)args[2].u.i64, (uint16_t)args[3].u.i64};
+  DLTensor t = {memory, {1, 0}, 1, type, shape, strides, 0};
   struct mb_any view = {MB_ANY_TENSOR_VIEW, 0, {.pointer = &t}}, back = {0};
   if (TVMFFIFunctionCall(args[0].u.pointer, &view, 1, &back)) return -1;
   if (back.type == MB_ANY_NONE) return 0;
@@ -77,7 +78,8 @@ CLASSIC = r"""
 KERNEL(takes) {
   (void)codes, (void)n, (void)ret, (void)ret_code, (void)self;
   DLTensor *t = args[0].v_handle;
-  if (t->dtype.code == args[1].v_int64 && t->dtype.bits == args[2].v_int64 && t->dtype.lanes == args[3].v_int64) return 0;
+  if (t->dtype.code == args[1].v_int64 && t->dtype.bits == args[2].v_int64 && t->dtype.lanes == args[3].v_int64)
+    return 0;
   TVMAPISetLastError("another type");
   return -1;
 }
@@ -137,7 +139,8 @@ class Producer:
 
     def __init__(self, code: int, bits: int, versioned: bool) -> None:
         self.memory, self.shape, self.versioned = ctypes.create_string_buffer(64), (ctypes.c_int64 * 1)(2), versioned
-        tensor = DLTensor(ctypes.addressof(self.memory), (1, 0), 1, code, bits, 1, ctypes.addressof(self.shape), None, 0)
+        data, shape = ctypes.addressof(self.memory), ctypes.addressof(self.shape)
+        tensor = DLTensor(data, (1, 0), 1, code, bits, 1, shape, None, 0)
         head = bytes((1, 0, 0, 0, 1, 0, 0, 0)) + bytes(24)  # version 1.1, manager, deleter, flags
         raw = bytes(tensor)
         self.store = ctypes.create_string_buffer(head + raw if versioned else raw)
@@ -252,7 +255,7 @@ def test_a_plain_c_function_takes_bools_for_bools_only(tmp_path: Path, dialect: 
         assert np.asarray(flag).tolist() == [True]
     for name in CODES:
         if name not in ("bool", "uint1"):
-            with pytest.raises((TypeError, mblob.KernelError), match="expected .*bool, found"):
+            with pytest.raises((TypeError, mblob.KernelError), match=r"expected .*bool, found"):
                 lib["invert"](mblob.empty((1,), name))
 
 
@@ -330,6 +333,6 @@ def test_strides_that_dlpack_cannot_say_are_refused_by_name(ffi: mblob.Module, o
 
 
 def test_a_strided_tensor_of_dlpack_is_refused_with_the_remedy() -> None:
-    with pytest.raises(ValueError, match="from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray"):
+    with pytest.raises(ValueError, match=r"from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray"):
         mblob.from_dlpack(placed((4, 6), 0)[:, ::2])
     np.testing.assert_array_equal(mblob.array(placed((4, 6), 4).T).numpy(), placed((4, 6), 0).T)
