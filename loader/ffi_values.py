@@ -48,7 +48,9 @@ def stand_in(value: Any) -> Any:
 
 
 def _runtime_dtype(code: int, bits: int, lanes: int) -> tuple[int, int, int]:
-    return (1, 1, lanes) if code == 6 else (code, bits, lanes)  # flags are uint1 here; libmblob-ffi.so renames them
+    from mblob.dtype import DataType
+
+    return tuple(DataType(code, bits, lanes).of_ffi())  # as the runtime numbers them; libmblob-ffi.so renames them
 
 
 def _is_numpy_dtype(value: Any) -> bool:

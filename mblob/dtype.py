@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-# DLDataTypeCode of dlpack.h; 6 and 7 are TVM's (v0.14), custom types start at 129.
+# DLDataTypeCode of dlpack.h; 6 and 7 are those of TVM 0.15 to 0.19, custom types start at 129.
 NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex", 6: "e4m3_float", 7: "e5m2_float"}
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)  # bits of one element
 
-# Elements by their text without lanes: code and bits. The names of small floats say their bits (DLPack 1.1, from 8
-# on; its 6 and 7 are TVM's above).
+# DLPack's 6 and 7, which libraries of the ffi dialect write, are bool (uint1 here) and this type, which has a code of
+# its own here and in the runtime (MBLOB_FLOAT8_E3M4 of mblob.h).
+FLOAT8_E3M4 = 128
+
+# Elements by their text without lanes: code and bits. The names of small floats say their bits (DLPack 1.1, from 8 on).
 _ELEMENTS = {f"{name}{bits}": (code, bits) for code, name in NAMES.items() if name != "handle" for bits in WIDTHS}
 _ELEMENTS |= {
     "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8), "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8),
     "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8), "float8_e8m0fnu": (14, 8), "float6_e2m3fn": (15, 6),
-    "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4),
+    "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4), "float8_e3m4": (FLOAT8_E3M4, 8),
 }  # fmt: skip
 _TEXTS = {element: text for text, element in _ELEMENTS.items()}
 
@@ -54,6 +57,12 @@ class DataType(NamedTuple):
     def from_bytes(cls, raw: Any) -> DataType:
         """From the 4 bytes of a DLDataType."""
         return cls(raw[0], raw[1], raw[2] | raw[3] << 8)
+
+    def of_ffi(self) -> DataType:
+        """The type that a library of the ffi dialect stores by these numbers, which are DLPack's."""
+        if self.code == 6 and self.bits == 8:
+            return DataType(1, 1, self.lanes)
+        return DataType(FLOAT8_E3M4, 8, self.lanes) if self.code == 7 and self.bits == 8 else self
 
     @classmethod
     def from_format(cls, fmt: str, itemsize: int) -> DataType:

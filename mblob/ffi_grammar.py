@@ -18,7 +18,8 @@ def function_map(c: Cursor, what: str) -> dict[str, grammar.FunctionInfo]:
     for _ in range(c.count(what, 40)):
         info = function_info(c, what)
         extra = tuple(c.i32(f"{what}.arg_extra_tags") for _ in range(c.count(f"{what}.arg_extra_tags", 4)))
-        functions[info.name] = info._replace(arg_extra_tags=extra)
+        types = tuple(t.of_ffi() for t in info.arg_types)
+        functions[info.name] = info._replace(arg_types=types, arg_extra_tags=extra)
     return functions
 
 

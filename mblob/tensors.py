@@ -24,7 +24,6 @@ _RELAX_KEYS = ("relax.VMExecutable", "relax.Executable")
 _CODES_OF_CLASSIC = {
     DataType(6, 8): DataType.parse("float8_e4m3fn"), DataType(7, 8): DataType.parse("float8_e5m2"),
 }  # fmt: skip
-_CODES_OF_FFI = {DataType(6, 8): DataType.parse("bool")}
 
 
 class StoredTensor(NamedTuple):
@@ -74,8 +73,13 @@ def is_param_dict(payload: memoryview) -> bool:
 
 def stored_tensors(records: Iterable[tuple[str, ArrayRecord]], grammars: Grammars) -> list[StoredTensor]:
     """Array records by name, with the element types that the dialect means."""
-    codes = _CODES_OF_CLASSIC if grammars is GRAMMARS else _CODES_OF_FFI
-    return [StoredTensor(name, codes.get(r.dtype, r.dtype), r.shape, r.offset, r.data) for name, r in records]
+    meant = _of_classic if grammars is GRAMMARS else DataType.of_ffi
+    return [StoredTensor(name, meant(r.dtype), r.shape, r.offset, r.data) for name, r in records]
+
+
+def _of_classic(dtype: DataType) -> DataType:
+    known = _CODES_OF_CLASSIC.get(dtype._replace(lanes=1))
+    return known._replace(lanes=dtype.lanes) if known else dtype
 
 
 def _pairs(key: str, payload: memoryview, grammars: Grammars) -> list[tuple[str, ArrayRecord]]:

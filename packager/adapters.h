@@ -64,8 +64,52 @@ MBLOB_STATIC int mblob_done(const char *name, int status) {
   return -1;
 }
 
-/* A value of the classic dialect, borrowed by one of the ffi dialect. 0 if there is no such type. */
-MBLOB_STATIC int mblob_to_ffi(const TVMValue *value, int code, TVMFFIAny *out) {
+/* What a value of one dialect points to, as the other has it. */
+typedef union {
+  TVMByteArray bytes;
+  DLTensor tensor;
+} mblob_room;
+
+/* Codes of types: those of TVM 0.15 to 0.19, where flags are uint1, and DLPack's. What has no equal gets a code that nobody knows. */
+enum { MBLOB_E4M3_FLOAT8 = 6, MBLOB_E5M2_FLOAT8 = 7, MBLOB_NO_TYPE = 128 };
+
+MBLOB_STATIC DLDataType mblob_type_to_ffi(DLDataType type) {
+  if (type.code == kDLUInt && type.bits == 1) {
+    type.code = kDLBool;
+    type.bits = 8;
+  } else if (type.code == MBLOB_E4M3_FLOAT8)
+    type.code = kDLFloat8_e4m3fn;
+  else if (type.code == MBLOB_E5M2_FLOAT8)
+    type.code = kDLFloat8_e5m2;
+  else if (type.code == MBLOB_NO_TYPE)
+    type.code = kDLFloat8_e3m4;
+  return type;
+}
+
+MBLOB_STATIC DLDataType mblob_type_to_classic(DLDataType type) {
+  if (type.code == kDLBool) {
+    type.code = kDLUInt;
+    type.bits = 1;
+  } else if (type.code == kDLFloat8_e4m3fn)
+    type.code = MBLOB_E4M3_FLOAT8;
+  else if (type.code == kDLFloat8_e5m2)
+    type.code = MBLOB_E5M2_FLOAT8;
+  else if (type.code == kDLFloat8_e3m4)
+    type.code = MBLOB_NO_TYPE;
+  return type;
+}
+
+/* A tensor whose type is `type` for the callee. */
+MBLOB_STATIC DLTensor *mblob_tensor_as(DLTensor *tensor, DLDataType type, mblob_room *room) {
+  if (tensor->dtype.code == type.code) return tensor;
+  room->tensor = *tensor;
+  room->tensor.dtype = type;
+  return &room->tensor;
+}
+
+/* A value of the classic dialect, borrowed by one of the ffi dialect. 0 if there is no such type. `room`: NULL where no tensor
+ * comes. */
+MBLOB_STATIC int mblob_to_ffi(const TVMValue *value, int code, TVMFFIAny *out, mblob_room *room) {
   out->type_index = kTVMFFINone;
   out->zero_padding = 0;
   out->v_int64 = value->v_int64;
@@ -87,6 +131,7 @@ MBLOB_STATIC int mblob_to_ffi(const TVMValue *value, int code, TVMFFIAny *out) {
       return 1;
     case kTVMDataType:
       out->type_index = kTVMFFIDataType;
+      out->v_dtype = mblob_type_to_ffi(value->v_type);
       return 1;
     case kDLDevice:
       out->type_index = kTVMFFIDevice;
@@ -94,6 +139,10 @@ MBLOB_STATIC int mblob_to_ffi(const TVMValue *value, int code, TVMFFIAny *out) {
     case kTVMDLTensorHandle:
     case kTVMNDArrayHandle:
       out->type_index = kTVMFFIDLTensorPtr;
+      if (value->v_handle && room) {
+        DLTensor *tensor = (DLTensor *)value->v_handle;
+        out->v_ptr = mblob_tensor_as(tensor, mblob_type_to_ffi(tensor->dtype), room);
+      }
       return 1;
     case kTVMStr:
       out->type_index = value->v_str ? kTVMFFIRawStr : kTVMFFINone;
@@ -106,8 +155,9 @@ MBLOB_STATIC int mblob_to_ffi(const TVMValue *value, int code, TVMFFIAny *out) {
   }
 }
 
-/* The other way round; `room` is for bytes that lie in the value itself. */
-MBLOB_STATIC int mblob_to_classic(const TVMFFIAny *any, TVMValue *out, int *code, TVMByteArray *room) {
+/* The other way round; `room` is also for bytes that lie in the value itself. */
+MBLOB_STATIC int mblob_to_classic(const TVMFFIAny *any, TVMValue *out, int *code, mblob_room *room) {
+  DLTensor *tensor;
   out->v_int64 = any->v_int64;
   switch (any->type_index) {
     case kTVMFFINone:
@@ -125,15 +175,15 @@ MBLOB_STATIC int mblob_to_classic(const TVMFFIAny *any, TVMValue *out, int *code
       return 1;
     case kTVMFFIDataType:
       *code = kTVMDataType;
+      out->v_type = mblob_type_to_classic(any->v_dtype);
       return 1;
     case kTVMFFIDevice:
       *code = kDLDevice;
       return 1;
     case kTVMFFIDLTensorPtr:
-      *code = kTVMDLTensorHandle;
-      return 1;
     case kTVMFFITensor:
-      out->v_handle = TVMFFITensorGetDLTensorPtr(any->v_obj);
+      tensor = any->type_index == kTVMFFITensor ? TVMFFITensorGetDLTensorPtr(any->v_obj) : (DLTensor *)any->v_ptr;
+      out->v_handle = tensor ? mblob_tensor_as(tensor, mblob_type_to_classic(tensor->dtype), room) : NULL;
       *code = kTVMDLTensorHandle;
       return 1;
     case kTVMFFIRawStr:
@@ -151,15 +201,15 @@ MBLOB_STATIC int mblob_to_classic(const TVMFFIAny *any, TVMValue *out, int *code
       *code = kTVMBytes;
       return 1;
     case kTVMFFISmallBytes:
-      room->data = any->v_bytes;
-      room->size = any->small_str_len;
-      out->v_handle = room;
+      room->bytes.data = any->v_bytes;
+      room->bytes.size = any->small_str_len;
+      out->v_handle = &room->bytes;
       *code = kTVMBytes;
       return 1;
     case kTVMFFIBytes:
-      room->data = TVMFFIBytesGetByteArrayPtr(any->v_obj)->data;
-      room->size = TVMFFIBytesGetByteArrayPtr(any->v_obj)->size;
-      out->v_handle = room;
+      room->bytes.data = TVMFFIBytesGetByteArrayPtr(any->v_obj)->data;
+      room->bytes.size = TVMFFIBytesGetByteArrayPtr(any->v_obj)->size;
+      out->v_handle = &room->bytes;
       *code = kTVMBytes;
       return 1;
     default:
@@ -206,7 +256,7 @@ MBLOB_STATIC int mblob_keep(TVMValue *value, int code) {
 
 /* A result of the ffi dialect, which is given back, as one of the classic dialect. */
 MBLOB_STATIC int mblob_result_to_classic(const char *name, TVMFFIAny *any, TVMValue *value, int *code) {
-  TVMByteArray room = {NULL, 0};
+  mblob_room room;
   int status = 0;
   if (!mblob_to_classic(any, value, code, &room) || any->type_index == kTVMFFITensor)
     status = mblob_no_way(name, "the classic dialect", -1, any->type_index);
@@ -224,7 +274,7 @@ MBLOB_STATIC int mblob_result_to_ffi(const char *name, const TVMValue *value, in
   extern int TVMFFIStringFromByteArray(const TVMFFIByteArray *input, TVMFFIAny *out) __attribute__((weak));
   extern int TVMFFIBytesFromByteArray(const TVMFFIByteArray *input, TVMFFIAny *out) __attribute__((weak));
 #endif
-  if (code == kTVMDLTensorHandle || code == kTVMNDArrayHandle || !mblob_to_ffi(value, code, any))
+  if (code == kTVMDLTensorHandle || code == kTVMNDArrayHandle || !mblob_to_ffi(value, code, any, NULL))
     return mblob_no_way(name, "the ffi dialect", -1, code);
   if (any->type_index != kTVMFFIRawStr && any->type_index != kTVMFFIByteArrayPtr) return 0;
   int is_text = any->type_index == kTVMFFIRawStr;
@@ -252,14 +302,14 @@ typedef int (*mblob_classic)(TVMValue *, int *, int, TVMValue *, int *, void *);
 
 MBLOB_STATIC int mblob_call_classic(mblob_classic function, void *handle, const char *name, const TVMFFIAny *args,
                                     int32_t num_args, TVMFFIAny *result) {
-  TVMByteArray few_rooms[MBLOB_ARGUMENTS + 1];
+  mblob_room few_rooms[MBLOB_ARGUMENTS + 1];
   TVMValue few[MBLOB_ARGUMENTS + 1];
   int few_codes[MBLOB_ARGUMENTS + 1];
   size_t n = num_args < 0 ? 0 : (size_t)num_args;
   int small = n <= MBLOB_ARGUMENTS;
   TVMValue *values = small ? few : (TVMValue *)malloc((n + 1) * sizeof *values);
   int *codes = small ? few_codes : (int *)malloc((n + 1) * sizeof *codes);
-  TVMByteArray *rooms = small ? few_rooms : (TVMByteArray *)malloc((n + 1) * sizeof *rooms);
+  mblob_room *rooms = small ? few_rooms : (mblob_room *)malloc((n + 1) * sizeof *rooms);
   int status = 0;
   if (!values || !codes || !rooms) {
     mblob_raise("MemoryError", name);
@@ -295,8 +345,11 @@ MBLOB_STATIC int mblob_call_classic(mblob_classic function, void *handle, const 
 MBLOB_STATIC int mblob_call_ffi(TVMFFISafeCallType function, void *handle, const char *name, TVMValue *args, int *codes,
                                 int num_args, TVMValue *ret, int *ret_code) {
   TVMFFIAny few[MBLOB_ARGUMENTS];
+  mblob_room few_rooms[MBLOB_ARGUMENTS];
   size_t n = num_args < 0 ? 0 : (size_t)num_args;
-  TVMFFIAny *values = n <= MBLOB_ARGUMENTS ? few : (TVMFFIAny *)malloc(n * sizeof *values);
+  int small = n <= MBLOB_ARGUMENTS;
+  TVMFFIAny *values = small ? few : (TVMFFIAny *)malloc(n * (sizeof *values + sizeof(mblob_room)));
+  mblob_room *rooms = small ? few_rooms : (mblob_room *)(void *)(values + n);
   int status = 0;
   if (!values) {
     mblob_raise("MemoryError", name);
@@ -304,7 +357,7 @@ MBLOB_STATIC int mblob_call_ffi(TVMFFISafeCallType function, void *handle, const
   }
   size_t made = 0;
   for (; made < n && !status; made++) {
-    if (mblob_to_ffi(&args[made], codes[made], &values[made])) continue;
+    if (mblob_to_ffi(&args[made], codes[made], &values[made], &rooms[made])) continue;
     values[made].type_index = kTVMFFINone;
     status = mblob_object_to_ffi(name, (int)made, args[made], codes[made], &values[made]);
   }
@@ -328,7 +381,7 @@ MBLOB_STATIC int mblob_call_ffi(TVMFFISafeCallType function, void *handle, const
     }
   }
   while (made-- > 0) mblob_release(&values[made]);
-  if (values != few) free(values);
+  if (!small) free(values);
   return status;
 }
 

@@ -59,10 +59,7 @@ MBLOB_STATIC int mblob_tensor_to_ffi(const char *name, const DLTensor *tensor, T
                                                     mblob_delete_tensor, out);
   if (!made) return mblob_no_memory(name);
   made->tensor = *tensor;
-  if (tensor->dtype.code == kDLUInt && tensor->dtype.bits == 1) { /* a flag: one byte of a kind of its own */
-    made->tensor.dtype.code = 6;
-    made->tensor.dtype.bits = 8;
-  }
+  made->tensor.dtype = mblob_type_to_ffi(tensor->dtype);
   if (tensor->strides) return 0;
   int64_t *strides = (int64_t *)(void *)(made + 1), step = 1; /* which tensors of this dialect always have */
   for (size_t d = ndim; d-- > 0; step *= tensor->shape[d]) strides[d] = step;

@@ -73,14 +73,18 @@ MBLOB_STATIC MBLOB_FORMAT(4) void mblob_set_failure(const mblob_call_info *call,
 }
 
 MBLOB_STATIC void mblob_dtype_name(DLDataType type, char *text, size_t size) {
-  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex", /* from here on without bits: */
+                                      MBLOB_NAME_OF_6, MBLOB_NAME_OF_7, "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn",
+                                      "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn",
+                                      "float6_e3m2fn", "float4_e2m1fn"};
   const char *name = type.code < sizeof names / sizeof *names ? names[type.code] : "custom";
-  if (type.code == 1 && type.bits == 1 && type.lanes == 1)
-    (void)snprintf(text, size, "bool");
-  else if (type.lanes == 1)
-    (void)snprintf(text, size, "%s%d", name, type.bits);
-  else
-    (void)snprintf(text, size, "%s%dx%d", name, type.bits, type.lanes);
+  char bits[8] = "", lanes[8] = "";
+  if (type.code == 1 && type.bits == 1)
+    name = "bool";
+  else if (type.code < 6 || *name == 'c')
+    (void)snprintf(bits, sizeof bits, "%d", type.bits);
+  if (type.lanes != 1) (void)snprintf(lanes, sizeof lanes, "x%d", type.lanes);
+  (void)snprintf(text, size, "%s%s%s", name, bits, lanes);
 }
 
 /* A shape as Python writes it; a dimension of MBLOB_ANY is `*`. Cut with "..." when it is long. */
@@ -166,21 +170,6 @@ MBLOB_STATIC int mblob_host_tensor(const mblob_call_info *call, int i, const DLT
   return 0;
 }
 
-/* `void *`: the data of any tensor, a handle, or NULL. */
-MBLOB_STATIC int mblob_pointer(const mblob_call_info *call, int i, void **out) {
-  mblob_kind kind = mblob_kind_of(call, i);
-  const DLTensor *t = NULL;
-  if (kind == MBLOB_TENSOR) {
-    if (mblob_host_tensor(call, i, &t)) return -1;
-    *out = t->data ? (char *)t->data + t->byte_offset : NULL;
-    return 0;
-  }
-  if (kind != MBLOB_HANDLE && kind != MBLOB_NONE)
-    return mblob_fail(call, i, MBLOB_TYPE, "expected a tensor or a handle, found %s", mblob_kind_name(call, i));
-  *out = kind == MBLOB_NONE ? NULL : mblob_handle_of(call, i);
-  return 0;
-}
-
 /* Row-major without gaps. Dimensions of one element have no stride that matters. */
 MBLOB_STATIC bool mblob_is_compact(const DLTensor *t) {
   int64_t expected = 1;
@@ -190,6 +179,30 @@ MBLOB_STATIC bool mblob_is_compact(const DLTensor *t) {
     expected *= t->shape[d];
   }
   return true;
+}
+
+MBLOB_STATIC int mblob_strides(const mblob_call_info *call, int i, const DLTensor *t) {
+  if (!t->strides) return 0;
+  for (int d = 0; d < t->ndim; d++)
+    if (!t->shape[d]) return 0; /* no elements */
+  if (mblob_is_compact(t)) return 0;
+  return mblob_fail(call, i, MBLOB_STRIDES, "expected compact row-major data, found a non-contiguous array; pass a copy"
+                    " (numpy.ascontiguousarray)");
+}
+
+/* `void *`: the data of any tensor, a handle, or NULL. */
+MBLOB_STATIC int mblob_pointer(const mblob_call_info *call, int i, void **out) {
+  mblob_kind kind = mblob_kind_of(call, i);
+  const DLTensor *t = NULL;
+  if (kind == MBLOB_TENSOR) {
+    if (mblob_host_tensor(call, i, &t) || mblob_strides(call, i, t)) return -1;
+    *out = t->data ? (char *)t->data + t->byte_offset : NULL;
+    return 0;
+  }
+  if (kind != MBLOB_HANDLE && kind != MBLOB_NONE)
+    return mblob_fail(call, i, MBLOB_TYPE, "expected a tensor or a handle, found %s", mblob_kind_name(call, i));
+  *out = kind == MBLOB_NONE ? NULL : mblob_handle_of(call, i);
+  return 0;
 }
 
 MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_element *want, mblob_array *out) {
@@ -211,9 +224,7 @@ MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_el
   out->elements = elements;
   out->data = t->data ? (char *)t->data + t->byte_offset : NULL;
   if (!elements) return 0;
-  if (t->strides && !mblob_is_compact(t))
-    return mblob_fail(call, i, MBLOB_STRIDES, "expected compact row-major data, found a non-contiguous array; pass a copy"
-                      " (numpy.ascontiguousarray)");
+  if (mblob_strides(call, i, t)) return -1;
   if (!out->data) return mblob_fail(call, i, MBLOB_DATA, "expected data, found a NULL pointer");
   if ((uintptr_t)out->data % want->alignment)
     return mblob_fail(call, i, MBLOB_DATA, "expected data aligned to %d bytes, found address %p; pass an aligned copy",

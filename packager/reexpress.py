@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mblob.dtype import DataType
+from mblob.dtype import FLOAT8_E3M4, DataType
 from mblob.errors import FormatError
 from mblob.ffi_grammar import GRAMMARS as FFI_GRAMMARS
 from mblob.ffi_grammar import GRAMMARS_OF_0_21
@@ -37,7 +37,7 @@ _GRAMMARS: dict[str, Grammars] = {"classic": GRAMMARS, "ffi": FFI_GRAMMARS, "ffi
 _SAME = frozenset({"coreml", "c", "static_library", *JSON_KEYS})
 
 # Types that the dialects number differently: TVM 0.19 and before, DLPack 1.1 and later.
-_TYPES = {(1, 1): (6, 8), (6, 8): (10, 8), (7, 8): (12, 8)}
+_TYPES = {(1, 1): (6, 8), (6, 8): (10, 8), (7, 8): (12, 8), (FLOAT8_E3M4, 8): (7, 8)}
 _TYPES_BACK = {new: old for old, new in _TYPES.items()}
 
 # Launch tags that are called otherwise since TVM 0.24, and those that the classic dialect does not have.
@@ -77,7 +77,7 @@ def reexpress(kind: str, payload: memoryview, source: str, target: str, extra: S
         return [payload]
     fields: Fields = decode_payload(kind, payload, _GRAMMARS[source])
     if kind == "const_loader":
-        return _const_loader(fields, _TYPES if target == "ffi" else _TYPES_BACK)
+        return _const_loader(fields, target)
     if kind == "vulkan" and source == "classic":
         fields = _vulkan_fields(payload)
     encode = (_TO_FFI if target == "ffi" else _TO_CLASSIC)[kind]
@@ -134,7 +134,14 @@ def to_classic(kind: str, f: FunctionInfo) -> FunctionInfo:
             raise BuildError(
                 f"{kind}: kernel {f.name!r}: the classic dialect has no launch tag {tag!r}; use dialect='ffi'"
             )
-    return FunctionInfo(f.name, tuple(_mapped(t, _TYPES_BACK) for t in f.arg_types), tags)
+    return FunctionInfo(f.name, tuple(_classic_type(t, f"{kind}: kernel {f.name!r}") for t in f.arg_types), tags)
+
+
+def _classic_type(t: DataType, what: str) -> DataType:
+    found = _mapped(t, _TYPES_BACK)
+    if found.code == FLOAT8_E3M4:
+        raise BuildError(f"{what}: the classic dialect has no type float8_e3m4; use dialect='ffi'")
+    return found
 
 
 def _mapped(t: DataType, types: Mapping[tuple[int, int], tuple[int, int]]) -> DataType:
@@ -242,11 +249,12 @@ _TO_CLASSIC: dict[str, Encode] = {
 # -- constants ------------------------------------------------------------------------------------------
 
 
-def _const_loader(fields: Fields, types: Mapping[tuple[int, int], tuple[int, int]]) -> Pieces:
+def _const_loader(fields: Fields, target: str) -> Pieces:
     constants: Mapping[str, ArrayRecord] = fields["constants"]
     symbols: Mapping[str, Sequence[str]] = fields["symbols"]
     pieces: Pieces = [encode_strings(list(constants)) + encode_u64(len(constants))]
-    for record in constants.values():
-        pieces += [encode_header(_mapped(record.dtype, types), record.shape, record.data.nbytes), record.data]
+    for name, record in constants.items():
+        dtype = _mapped(record.dtype, _TYPES) if target == "ffi" else _classic_type(record.dtype, f"constant {name!r}")
+        pieces += [encode_header(dtype, record.shape, record.data.nbytes), record.data]
     lists = b"".join(encode_strings(used) for used in symbols.values())
     return [*pieces, encode_strings(list(symbols)) + encode_u64(len(symbols)) + lists]

@@ -156,7 +156,7 @@ def _packed_form(f: Wrapped, number: int) -> str:
     # Scalars first: the dimensions of tensors may name them.
     order = sorted(range(len(p.parameters)), key=lambda i: p.parameters[i].kind == "tensor")
     for i in order:
-        body += _fetch(p.parameters[i], i)
+        body += _fetch(p.parameters[i], i, f.dialect)
     passed = ", ".join(_passed(a, i) for i, a in enumerate(p.parameters))
     body += _call(p, f"mblob_plain_{number}({passed})", f.dialect, shown)
     body.append("return 0;")
@@ -194,7 +194,7 @@ def _variable(p: Parameter, i: int) -> str:
 _LARGEST = {"float": "3.4028234663852886e38", "_Float16": "65504.0", "__bf16": "3.3895313892515355e38"}
 
 
-def _fetch(p: Parameter, i: int) -> list[str]:
+def _fetch(p: Parameter, i: int, dialect: Dialect) -> list[str]:
     """Statements that check argument `i` and store it."""
     v = _variable(p, i)
     if p.kind == "string":
@@ -203,7 +203,7 @@ def _fetch(p: Parameter, i: int) -> list[str]:
         return [f"void *{v};", f"if (mblob_pointer(&call, {i}, &{v})) return -1;"]
     s = p.element
     if p.kind == "tensor":
-        return _fetch_tensor(p, s, i, v)
+        return _fetch_tensor(p, s, i, v, dialect)
     if s.kind in ("float", "bfloat"):
         limit = _LARGEST.get(s.name, "0")
         return [f"double {v};", f"if (mblob_float(&call, {i}, {_quote(s.name)}, {limit}, &{v})) return -1;"]
@@ -220,10 +220,10 @@ def _range(s: Scalar) -> str:
     return f"MBLOB_SIGNED_MIN({s.name}), MBLOB_SIGNED_MAX({s.name})"
 
 
-def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str) -> list[str]:
+def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> list[str]:
     lines = [
         f"mblob_array {v};",
-        f"static const mblob_element e{i} = {_element(s)};",
+        f"static const mblob_element e{i} = {_element(s, dialect)};",
         f"if (mblob_tensor(&call, {i}, &e{i}, &{v})) return -1;",
     ]
     if not p.dims:
@@ -246,10 +246,10 @@ def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str) -> list[str]:
     return lines
 
 
-def _element(s: Scalar) -> str:
+def _element(s: Scalar, dialect: Dialect) -> str:
     """Initializer of a mblob_element; widths are the target compiler's."""
     if s.kind == "bool":
-        return '{"bool", kDLUInt, kDLUInt, 1, 1}'
+        return '{"bool", kDLBool, kDLBool, 8, 1}' if dialect.is_ffi else '{"bool", kDLUInt, kDLUInt, 1, 1}'
     if s.name in _HALVES:
         code, name = ("kDLFloat", "float16") if s.name == "_Float16" else ("kDLBfloat", "bfloat16")
         return f'{{"{name}", {code}, {code}, 16, 2}}'

@@ -172,13 +172,15 @@ MBLOB_API int mblob_function_first_output(const mblob_function *function);
 MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
 
 /* Look up `name` (imports included) and call it with arguments described by `types`, a comma separated list:
- *   int, int64        int64_t                    float64, double   double
- *   str               const char *               handle            void *
- *   tensor            DLTensor *
+ *   int               int               int8, int16, int32, int64, uint8, uint16, uint32, uint64   intN_t, uintN_t
+ *   bool              bool              float32            float             float64, double   double
+ *   str               const char *      handle             void *            tensor            DLTensor *
  *   DTYPE[d0,d1,...]  pointer to compact data of that shape on the host, e.g. float32[8,8]; a dimension `*`
  *                     takes an int64_t from the arguments, before the pointer
+ * C promotes what is narrower: pass an int8_t or a float as it is, and cast a constant for `int64`: (int64_t)3. A uint64
+ * above INT64_MAX is passed only to a function that is known to take a uint64_t: the convention has a sign.
  * Data less aligned than the kernel needs goes through an aligned copy and is written back.
- * Example: mblob_call(m, "vadd", "float32[3],float32[3],float32[3],int", a, b, c, (int64_t)3). */
+ * Example: mblob_call(m, "vadd", "float32[3],float32[3],float32[3],int64", a, b, c, (int64_t)3). */
 MBLOB_API int mblob_call(mblob_module *module, const char *name, const char *types, ...);
 
 /* Make a function of a C callback. The callback returns 0, or nonzero after mblob_set_error /

@@ -20,7 +20,8 @@ struct part {
 };
 
 struct call {
-  const char *name, *types;
+  const char *name, *types, *signature; /* `signature`: what the library recorded, "" if nothing */
+  bool is_ffi;
   size_t count;
   TVMValue *values;
   int *codes;
@@ -95,11 +96,93 @@ static int read_dims(struct call *c, size_t i, const struct part *part, va_list 
   return MBLOB_OK;
 }
 
+/* The words for one number, and how it arrives: as C passes it where no prototype says its type. */
+enum passed { AS_INT, AS_UNSIGNED, AS_INT64, AS_UINT64, AS_DOUBLE, AS_POINTER };
+
+static const struct word {
+  char name[8];
+  uint8_t passed; /* enum passed */
+  int8_t code;    /* type code of the argument */
+  uint8_t bits;   /* of an integer, to check its range; 1: a flag */
+} WORDS[] = {
+    {"int", AS_INT, kTVMArgInt, 8 * sizeof(int)},
+    {"int8", AS_INT, kTVMArgInt, 8},
+    {"int16", AS_INT, kTVMArgInt, 16},
+    {"int32", AS_INT, kTVMArgInt, 32},
+    {"int64", AS_INT64, kTVMArgInt, 64},
+    {"uint8", AS_INT, kTVMArgInt, 8},
+    {"uint16", AS_INT, kTVMArgInt, 16},
+    {"uint32", AS_UNSIGNED, kTVMArgInt, 32},
+    {"uint64", AS_UINT64, kTVMArgInt, 64},
+    {"bool", AS_INT, kTVMArgBool, 1},
+    {"float32", AS_DOUBLE, kTVMArgFloat, 0},
+    {"float64", AS_DOUBLE, kTVMArgFloat, 0},
+    {"double", AS_DOUBLE, kTVMArgFloat, 0},
+    {"str", AS_POINTER, kTVMStr, 0},
+    {"handle", AS_POINTER, kTVMOpaqueHandle, 0},
+    {"tensor", AS_POINTER, kTVMDLTensorHandle, 0},
+};
+enum { WORD_COUNT = sizeof(WORDS) / sizeof(*WORDS) };
+#define WORDS_TEXT \
+  "int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, float64, double, str, handle, tensor"
+
+/* Element types that are worth a guess, beside the words above. */
+static const char ELEMENTS[][16] = {"int4",          "uint4",           "uint1",       "float16",  "bfloat16", "complex64",
+                                    "float8_e3m4",   "float8_e4m3",     "float8_e4m3fn", "float8_e5m2"};
+enum { ELEMENT_COUNT = sizeof(ELEMENTS) / sizeof(*ELEMENTS) };
+
+/* How many characters to change, insert or remove make `word` of the first `size` of `text`. */
+static size_t distance(const char *text, size_t size, const char *word) {
+  enum { LIMIT = 24 };
+  size_t length = strlen(word), row[LIMIT];
+  if (size >= LIMIT || length >= LIMIT) return LIMIT;
+  for (size_t k = 0; k <= length; k++) row[k] = k;
+  for (size_t i = 0; i < size; i++) {
+    size_t before = row[0];
+    row[0] = i + 1;
+    for (size_t k = 0; k < length; k++) {
+      size_t best = before + (text[i] != word[k]);
+      before = row[k + 1];
+      if (before + 1 < best) best = before + 1;
+      if (row[k] + 1 < best) best = row[k] + 1;
+      row[k + 1] = best;
+    }
+  }
+  return row[length];
+}
+
+/* The word that is at most two characters away, or NULL. */
+static const char *nearest(const struct part *part) {
+  const char *found = NULL;
+  size_t least = 3;
+  for (size_t i = 0; i < WORD_COUNT + (part->is_array ? ELEMENT_COUNT : 0); i++) {
+    const char *word = i < WORD_COUNT ? WORDS[i].name : ELEMENTS[i - WORD_COUNT];
+    DLDataType dtype;
+    if (part->is_array && !mb_dtype_parse(word, strlen(word), &dtype)) continue;
+    size_t away = distance(part->word, part->word_size, word);
+    if (away >= least || 2 * away >= strlen(word)) continue;
+    least = away;
+    found = word;
+  }
+  return found;
+}
+
+static int wrong_word(const struct call *c, size_t i, const struct part *part) {
+  const char *near = nearest(part);
+  int size = part->word_size > 40 ? 40 : (int)part->word_size;
+  return mb_fail(MBLOB_E_ARGUMENT, "%s: argument %zu of \"%s\": %s '%.*s'%s%s%s; expected %s", c->name, i, c->types,
+                 part->is_array ? "unknown element type" : "unknown word", size, part->word,
+                 near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "",
+                 part->is_array ? "one such as float32, float16, bfloat16, int8 to int64, uint8 to uint64, bool, float8_e4m3fn or int8x4"
+                                : WORDS_TEXT ", or DTYPE[dimensions]");
+}
+
 static int read_array(struct call *c, size_t i, const struct part *part, va_list *args) {
   DLTensor *t = &c->tensors[i];
   t->device = (DLDevice){kDLCPU, 0};
   t->shape = &c->shapes[i * NDIM_LIMIT];
-  if (!mb_dtype_parse(part->word, part->word_size, &t->dtype)) return wrong(c, i, "unknown element type");
+  if (!mb_dtype_parse(part->word, part->word_size, &t->dtype)) return wrong_word(c, i, part);
+  if (c->is_ffi) t->dtype = mb_dtype_for_ffi(t->dtype);
   int status = read_dims(c, i, part, args);
   if (status != MBLOB_OK) return status;
   t->data = va_arg(*args, void *);
@@ -109,21 +192,60 @@ static int read_array(struct call *c, size_t i, const struct part *part, va_list
   return MBLOB_OK;
 }
 
+static int out_of_range(const struct call *c, size_t i, const struct word *word, long long value) {
+  return mb_fail(MBLOB_E_ARGUMENT, "%s: argument %zu of \"%s\": %lld is no %s", c->name, i, c->types, value, word->name);
+}
+
+/* A number narrower than the int that it arrives as. */
+static bool fits(const struct word *word, int64_t value) {
+  if (word->bits >= 32) return true;
+  const int64_t values = INT64_C(1) << word->bits;
+  return *word->name == 'i' ? value >= -values / 2 && value < values / 2 : value >= 0 && value < values;
+}
+
+/* Whether the signature says that parameter `i` is an integer of 64 bits without a sign. */
+static bool takes_uint64(const struct call *c, size_t i) {
+  static const char *const types[] = {"uint64_t", "unsigned long long", "unsigned long", "size_t", "uintptr_t"};
+  const char *p = c->signature;
+  while (i-- > 0 && p) p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
+  if (!p) return false;
+  while (*p == ' ') p++;
+  for (size_t k = 0; k < sizeof(types) / sizeof(*types); k++)
+    if (strcspn(p, ",") == strlen(types[k]) && strncmp(p, types[k], strlen(types[k])) == 0) return true;
+  return false;
+}
+
+/* The packed convention has 64 bits with a sign. A function that is known to take 64 bits without one gets them as they are; to
+ * others what is above INT64_MAX would be negative. */
+static int read_uint64(struct call *c, size_t i, uint64_t value) {
+  c->values[i].v_int64 = (int64_t)value;
+  if (value <= INT64_MAX || takes_uint64(c, i)) return MBLOB_OK;
+  return mb_fail(MBLOB_E_ARGUMENT,
+                 "%s: argument %zu of \"%s\": %llu is above INT64_MAX, and the library does not say that the function takes a "
+                 "uint64_t there: it would see a negative number",
+                 c->name, i, c->types, (unsigned long long)value);
+}
+
 static int read_scalar(struct call *c, size_t i, const struct part *part, va_list *args) {
   TVMValue *v = &c->values[i];
-  if (is(part, "int") || is(part, "int64")) {
-    c->codes[i] = kTVMArgInt;
-    v->v_int64 = va_arg(*args, int64_t);
-  } else if (is(part, "float64") || is(part, "double")) {
-    c->codes[i] = kTVMArgFloat;
-    v->v_float64 = va_arg(*args, double);
-  } else if (is(part, "str") || is(part, "handle") || is(part, "tensor")) {
-    v->v_handle = va_arg(*args, void *);
-    c->codes[i] = is(part, "str") ? kTVMStr : is(part, "tensor") ? kTVMDLTensorHandle : kTVMOpaqueHandle;
-    if (!v->v_handle && c->codes[i] != kTVMOpaqueHandle) return wrong(c, i, "the pointer is NULL");
-  } else {
-    return wrong(c, i, "expected int, double, str, handle, tensor, or DTYPE[dimensions]");
+  const struct word *word = WORDS, *end = WORDS + WORD_COUNT;
+  while (word < end && !is(part, word->name)) word++;
+  if (word == end) return wrong_word(c, i, part);
+  c->codes[i] = word->code == kTVMArgBool && !c->is_ffi ? kTVMArgInt : word->code;
+  switch ((enum passed)word->passed) {
+    case AS_INT: v->v_int64 = va_arg(*args, int); break;
+    case AS_UNSIGNED: v->v_int64 = va_arg(*args, unsigned); break;
+    case AS_INT64: v->v_int64 = va_arg(*args, int64_t); break;
+    case AS_UINT64: return read_uint64(c, i, va_arg(*args, uint64_t));
+    case AS_DOUBLE: v->v_float64 = va_arg(*args, double); return MBLOB_OK;
+    case AS_POINTER:
+      v->v_handle = va_arg(*args, void *);
+      return v->v_handle || word->code == kTVMOpaqueHandle ? MBLOB_OK : wrong(c, i, "the pointer is NULL");
   }
+  if (!fits(word, v->v_int64)) return out_of_range(c, i, word, v->v_int64);
+  if (v->v_int64 < 0 && takes_uint64(c, i))
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: argument %zu of \"%s\": expected 0 or more for a uint64_t, found %lld", c->name, i,
+                   c->types, (long long)v->v_int64);
   return MBLOB_OK;
 }
 
@@ -131,7 +253,7 @@ static int read_arguments(struct call *c, va_list *args) {
   const char *text = c->types;
   for (size_t i = 0; i < c->count; ++i) {
     struct part part;
-    if (!next_part(&text, &part)) return wrong(c, i, "cannot be read");
+    if (!next_part(&text, &part)) return wrong(c, i, "cannot be read; expected " WORDS_TEXT ", or DTYPE[dimensions], separated by commas");
     int status = part.is_array ? read_array(c, i, &part, args) : read_scalar(c, i, &part, args);
     if (status != MBLOB_OK) return status;
   }
@@ -143,7 +265,11 @@ static int align_arrays(struct call *c, uint32_t alignment) {
   for (size_t i = 0; i < c->count; ++i) {
     DLTensor *t = &c->tensors[i];
     size_t needed = alignment ? alignment : (t->dtype.bits + 7u) / 8u;
-    if (!t->shape || !c->sizes[i] || !needed || (uintptr_t)t->data % needed == 0) continue;
+    if (!t->shape || !needed || (uintptr_t)t->data % needed == 0) continue;
+    if (!c->sizes[i]) { /* nobody reads there, but kernels look at the address */
+      t->data = (void *)((uintptr_t)t->data - (uintptr_t)t->data % needed);
+      continue;
+    }
     void *original = t->data, *copy = NULL;
     for (size_t k = 0; k < i && !copy; ++k) {
       if (c->originals[k] == original && c->sizes[k] == c->sizes[i]) copy = c->tensors[k].data;
@@ -198,6 +324,8 @@ int mblob_call(mblob_module *module, const char *name, const char *types, ...) {
   size_t n = count_arguments(types), room = n ? n : 1;
   struct call c = {.name = name,
                    .types = types,
+                   .signature = mblob_function_signature(function),
+                   .is_ffi = mblob_function_is_ffi(function) != 0,
                    .count = n,
                    .values = calloc(room, sizeof(*c.values)),
                    .codes = calloc(room, sizeof(*c.codes)),

@@ -10,25 +10,32 @@ static const struct {
 } NAMES[] = {
     {"int", kDLInt}, {"uint", kDLUInt}, {"float", kDLFloat}, {"bfloat", kDLBfloat}, {"complex", kDLComplex}};
 
-/* Small floats, whose names say their bits: TVM's two (0.14 and later), then DLPack's, by their codes from the first on. */
-enum { FIRST_SMALL = 6, LAST_SMALL = kDLFloat4_e2m1fn };
-static const char SMALL[][20] = {"e4m3_float8",   "e5m2_float8",   "float8_e4m3",     "float8_e4m3b11fnuz",
+/* Small floats, whose names say their bits: TVM's two (0.15 to 0.19), then DLPack's, by their codes from the first on. DLPack's 7,
+ * which is one of the two, stands at the end. */
+enum { FIRST_SMALL = 6, LAST_SMALL = kDLFloat4_e2m1fn, SMALL_COUNT = LAST_SMALL - FIRST_SMALL + 2 };
+static const char SMALL[SMALL_COUNT][20] = {"e4m3_float8",   "e5m2_float8",   "float8_e4m3",     "float8_e4m3b11fnuz",
                                  "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz",
-                                 "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"};
+                                 "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "float8_e3m4"};
+
+static bool is_small(int code) { return (code >= FIRST_SMALL && code <= LAST_SMALL) || code == MBLOB_FLOAT8_E3M4; }
 
 static uint8_t small_bits(int code) {
-  return code >= kDLFloat4_e2m1fn ? 4 : code >= kDLFloat6_e2m3fn ? 6 : 8;
+  return code == MBLOB_FLOAT8_E3M4 ? 8 : code >= kDLFloat4_e2m1fn ? 4 : code >= kDLFloat6_e2m3fn ? 6 : 8;
 }
 
 const char *mb_dtype_small_float(DLDataType dtype) {
-  return dtype.code >= FIRST_SMALL && dtype.code <= LAST_SMALL && dtype.bits == small_bits(dtype.code)
-             ? SMALL[dtype.code - FIRST_SMALL]
-             : NULL;
+  if (!is_small(dtype.code) || dtype.bits != small_bits(dtype.code)) return NULL;
+  return SMALL[dtype.code == MBLOB_FLOAT8_E3M4 ? SMALL_COUNT - 1 : dtype.code - FIRST_SMALL];
 }
 
 /* TVM's codes of 8-bit floats and DLPack's mean the same two types. */
 static uint8_t same_code(uint8_t code) {
   return code == FIRST_SMALL ? kDLFloat8_e4m3fn : code == FIRST_SMALL + 1 ? kDLFloat8_e5m2 : code;
+}
+
+DLDataType mb_dtype_for_ffi(DLDataType dtype) {
+  dtype.code = same_code(dtype.code);
+  return dtype;
 }
 
 bool mb_dtype_takes(DLDataType expected, DLDataType given) {
@@ -80,8 +87,9 @@ static bool parse(const char *text, size_t size, bool stored, DLDataType *out) {
     *out = (DLDataType){kDLUInt, 1, 1};
     return true;
   }
-  for (uint8_t code = FIRST_SMALL; code <= LAST_SMALL; ++code) {
-    const char *name = SMALL[code - FIRST_SMALL];
+  for (uint8_t i = 0; i < SMALL_COUNT; ++i) {
+    const uint8_t code = i == SMALL_COUNT - 1 ? MBLOB_FLOAT8_E3M4 : (uint8_t)(FIRST_SMALL + i);
+    const char *name = SMALL[i];
     size_t length = strlen(name);
     *out = (DLDataType){code, small_bits(code), 1};
     if (size >= length && memcmp(text, name, length) == 0 && parse_lanes(text + length, end, &out->lanes)) return true;
@@ -112,17 +120,16 @@ static const char *other_widths(int code, int bits) {
                [kDLComplex] = {32 | 64 | 128, "32, 64 or 128"},
                [kDLBool] = {8, "8"}};
   if (code <= kDLUInt) return bits <= 64 || bits == 128 ? NULL : "1 to 64 or 128";
-  if (code > kDLFloat4_e2m1fn) return NULL;
+  if (code > kDLFloat4_e2m1fn && code != MBLOB_FLOAT8_E3M4) return NULL;
   if (code <= kDLBool) return bits & known[code].widths && !(bits & (bits - 1)) ? NULL : known[code].text;
   int width = small_bits(code);
   return bits == width ? NULL : width == 4 ? "4" : width == 6 ? "6" : "8";
 }
 
 bool mb_dtype_check(int code, int bits, int lanes) {
-  enum { FIRST_CUSTOM = 129 };
-  if (code < 0 || (code > kDLFloat4_e2m1fn && code < FIRST_CUSTOM) || code > UINT8_MAX)
+  if (code < 0 || (code > kDLFloat4_e2m1fn && code < MBLOB_FLOAT8_E3M4) || code > UINT8_MAX)
     (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: no data type has the code %d, expected 0 to %d or %d to %d", code,
-                  kDLFloat4_e2m1fn, FIRST_CUSTOM, UINT8_MAX);
+                  kDLFloat4_e2m1fn, MBLOB_FLOAT8_E3M4, UINT8_MAX);
   else if (bits < 1 || bits > UINT8_MAX)
     (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: an element of %d bits, expected 1 to %d", bits, UINT8_MAX);
   else if (other_widths(code, bits))

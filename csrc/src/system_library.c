@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "system_library.h"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -47,6 +48,39 @@ int TVMBackendRegisterSystemLibSymbol(const char *name, void *ptr) {
   int rc = announce(name, ptr);
   pthread_mutex_unlock(&symbols_lock);
   return rc;
+}
+
+/* The files of libmblob-ffi in this process: several programs and libraries may be linked with their own. */
+struct found_files {
+  size_t count;
+  char *paths[8];
+};
+
+static int find_file(struct dl_phdr_info *info, size_t size, void *argument) {
+  struct found_files *found = argument;
+  const char *name = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+  (void)size;
+  if (found->count == sizeof(found->paths) / sizeof(*found->paths)) return 1;
+  if (name && strcmp(name, "/libmblob-ffi.so") == 0 && (found->paths[found->count] = strdup(info->dlpi_name))) found->count++;
+  return 0;
+}
+
+/* Names that were announced to libmblob-ffi where it saw no runtime: --as-needed had dropped libmblob, or it is open for others
+ * only, as in Python. */
+static void take_announced(void) {
+  struct found_files found = {0};
+  (void)dl_iterate_phdr(find_file, &found);
+  while (found.count) {
+    char *path = found.paths[--found.count];
+    void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    union {
+      void *address;
+      void (*call)(int (*take)(const char *name, void *address));
+    } give = {library ? dlsym(library, "mblob_ffi_take_announced") : NULL};
+    if (give.address) give.call(TVMBackendRegisterSystemLibSymbol);
+    if (library) (void)dlclose(library);
+    free(path);
+  }
 }
 
 /* What a library announces of itself, behind its prefix; in the ffi dialect under names of its own. */
@@ -352,7 +386,8 @@ static int find_or_make(const char *prefix, enum mb_system_names names, mblob_mo
   return MBLOB_OK;
 }
 
-#define ARCHIVES ", of an archive (.a) with MBLOB_SYSTEM_LIB(prefix) or --whole-archive"
+#define ARCHIVES \
+  " with -lmblob (of the ffi dialect: -lmblob-ffi -lmblob), an archive (.a) with MBLOB_SYSTEM_LIB(prefix) or --whole-archive"
 
 /* The root, not counted. */
 static int get(const char *prefix, enum mb_system_names names, mblob_module **out) {
@@ -367,6 +402,7 @@ int mblob_system_lib(const char *prefix, mblob_module **out) {
   if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   *out = NULL;
   if (MB_IS_NULL(prefix)) return MBLOB_E_ARGUMENT;
+  take_announced();
   if (!is_announced(prefix))
     return *prefix
                ? mb_fail(MBLOB_E_NOT_FOUND,
@@ -386,6 +422,7 @@ int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHand
   bool given = count > 0 && codes[0] != kTVMNullptr;
   if (count > 1 || (given && (codes[0] != kTVMStr || !args[0].v_str)))
     return mb_fail(MBLOB_E_ARGUMENT, "runtime.SystemLib: expected at most one argument, the prefix, a string");
+  take_announced();
   int status = get(given ? args[0].v_str : "", MB_NAMES_AS_TVM, &module);
   if (status) return status;
   TVMValue value = {.v_handle = module};

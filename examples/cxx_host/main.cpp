@@ -48,7 +48,7 @@ int main(int argc, char **argv) try {
   const std::vector<float> a{1, 2, 3}, b{10, 20, 30};
   std::vector<float> c(3);
   const auto n = static_cast<std::int64_t>(c.size());
-  check(mblob_call(module.get(), "vadd", "float32[*],float32[*],float32[*],int", n, a.data(), n, b.data(), n,
+  check(mblob_call(module.get(), "vadd", "float32[*],float32[*],float32[*],int64", n, a.data(), n, b.data(), n,
                    c.data(), n));
   for (const float x : c) std::printf("%g\n", static_cast<double>(x));
 } catch (const std::exception &error) {

@@ -67,12 +67,13 @@ bool call_runtime_bind(void); /* false with ImportError set */
 /* ---- dtype.c: element types --------------------------------------------------------------- */
 
 /* Element type of a buffer; NULL `format` means unsigned bytes. False if it is no plain native number. */
-enum { CALL_E4M3_FLOAT8 = 6, CALL_E5M2_FLOAT8 = 7 }; /* TVM's codes, of which DLPack has the first for bool */
+enum { CALL_E4M3_FLOAT8 = 6, CALL_E5M2_FLOAT8 = 7 }; /* TVM's codes, which are bool and float8_e3m4 in DLPack */
 bool call_dtype_from_format(const char *format, Py_ssize_t itemsize, DLDataType *out);
 /* Format of the buffer protocol for one lane, NULL if it has none (bfloat16, int4, ...). */
 const char *call_dtype_format(DLDataType dtype);
 size_t call_dtype_size(DLDataType dtype); /* bytes of an element, all lanes */
 bool call_dtype_equal(DLDataType a, DLDataType b);
+DLDataType call_dtype_for_dlpack(DLDataType dtype); /* TVM's two 8-bit floats by DLPack's codes; others stay */
 void call_dtype_text(DLDataType dtype, char out[48]); /* "float32", "int8x4", "bool" */
 
 /* ---- signature.c: what the library recorded about a function's arguments -------------------- */
@@ -114,9 +115,11 @@ typedef struct call_slot {
   bool readonly;
   bool misaligned;
   bool shared;    /* `copy` belongs to an earlier argument */
-  size_t nbytes;  /* of tensor data, only set by align.c */
-  void *original; /* data pointer before the copy */
-  void *copy;     /* aligned copy that the function works on */
+  /* Set by align.c: the bytes that tensor data spans, gaps included, and how many of them are before the data pointer. */
+  size_t nbytes, before;
+  void *original; /* the first of them */
+  void *copy;     /* of them all, aligned, behind `pad` more bytes: what the function works on */
+  size_t pad;
   void *snapshot; /* what the copy held before the call, for overlapping arguments */
 } call_slot;
 
@@ -128,6 +131,7 @@ typedef struct call_frame {
   uint32_t alignment;               /* mblob_function_alignment() */
   int count;
   bool ffi;        /* bools, texts with a NUL and containers may be passed: mblob_function_is_ffi() */
+  bool dlpack;     /* what tensors are described to has DLPack's codes: a function of the ffi dialect */
   bool gaps;       /* tensors may have gaps between their rows: compiled functions of the ffi dialect look at strides themselves */
   bool items;      /* these are the items of a container, not arguments */
   bool misaligned; /* some slot is */

@@ -207,8 +207,10 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
       PyBuffer_Release(view);
       slot->kind = SLOT_NONE;
       if (call_dlpack_argument(frame, i, arg, &absent)) return true;
+      if (!absent && !PyErr_ExceptionMatches(PyExc_BufferError)) return false;
+      PyErr_Clear(); /* strides that are no multiples of an element */
     }
-    return absent && call_frame_error(
+    return call_frame_error(
         frame, i, PyExc_ValueError,
         "the array is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back");
   }

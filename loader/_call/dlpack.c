@@ -10,8 +10,9 @@ static const char versioned_name[] = "dltensor_versioned";
 static const char versioned_used[] = "used_dltensor_versioned";
 
 /* TVM writes bool as {uint, 1 bit}; DLPack 1.0 has a code of its own for one-byte bool, which is that of one of TVM's 8-bit
- * floats. */
+ * floats, as its float8_e3m4 is the other one's. */
 static DLDataType from_dlpack_dtype(DLDataType dtype) {
+  if (dtype.code == kDLFloat8_e3m4) dtype.code = MBLOB_FLOAT8_E3M4;
   if (dtype.code == kDLBool && dtype.bits == 8) {
     dtype.code = kDLUInt;
     dtype.bits = 1;
@@ -20,13 +21,9 @@ static DLDataType from_dlpack_dtype(DLDataType dtype) {
 }
 
 static DLDataType to_dlpack_dtype(DLDataType dtype) {
-  if (dtype.code == kDLUInt && dtype.bits == 1) {
-    dtype.code = kDLBool;
-    dtype.bits = 8;
-  } else if (dtype.bits == 8 && (dtype.code == CALL_E4M3_FLOAT8 || dtype.code == CALL_E5M2_FLOAT8)) {
-    dtype.code = dtype.code == CALL_E4M3_FLOAT8 ? kDLFloat8_e4m3fn : kDLFloat8_e5m2;
-  }
-  return dtype;
+  if (dtype.code == kDLUInt && dtype.bits == 1) return (DLDataType){kDLBool, 8, dtype.lanes};
+  if (dtype.code == MBLOB_FLOAT8_E3M4) return (DLDataType){kDLFloat8_e3m4, 8, dtype.lanes};
+  return call_dtype_for_dlpack(dtype);
 }
 
 /* ---- import -------------------------------------------------------------------------------- */
@@ -190,7 +187,9 @@ PyObject *call_dlpack_import(PyObject *obj) {
     PyMem_Free(t);
     return NULL;
   }
-  PyObject *tensor = call_tensor_over(&t->tensor, NULL, release_taken, t, t->readonly);
+  const bool gaps = t->tensor.strides != NULL && t->tensor.ndim >= 0 && !call_tensor_compact(&t->tensor);
+  if (gaps) PyErr_SetString(PyExc_ValueError, "from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray(x)");
+  PyObject *tensor = gaps ? NULL : call_tensor_over(&t->tensor, NULL, release_taken, t, t->readonly);
   if (tensor == NULL) release_taken(t);
   return tensor;
 }

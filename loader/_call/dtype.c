@@ -97,8 +97,15 @@ bool call_dtype_equal(DLDataType a, DLDataType b) {
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
+DLDataType call_dtype_for_dlpack(DLDataType dtype) {
+  if (dtype.code == CALL_E4M3_FLOAT8) dtype.code = kDLFloat8_e4m3fn;
+  if (dtype.code == CALL_E5M2_FLOAT8) dtype.code = kDLFloat8_e5m2;
+  return dtype;
+}
+
 /* Float types whose name says their bits: TVM's 6 and 7 and DLPack's 8 to 17, as mblob/dtype.py has them. */
 static const char *small_float(DLDataType dtype) {
+  if (dtype.code == MBLOB_FLOAT8_E3M4 && dtype.bits == 8) return "float8_e3m4";
   static const char *const names[] = {"e4m3_float8",   "e5m2_float8",     "float8_e4m3", "float8_e4m3b11fnuz",
                                       "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
                                       "float8_e8m0fnu", "float6_e2m3fn",  "float6_e3m2fn", "float4_e2m1fn"};

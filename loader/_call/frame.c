@@ -8,7 +8,7 @@ bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count) {
   frame->name = name;
   frame->parameters = NULL;
   frame->alignment = 0;
-  frame->ffi = frame->items = frame->gaps = false;
+  frame->ffi = frame->items = frame->gaps = frame->dlpack = false;
   frame->misaligned = false;
   frame->heap = NULL;
   frame->count = 0;
@@ -36,7 +36,7 @@ bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count) {
 }
 
 static void slot_release(call_slot *slot) {
-  if (slot->copy != NULL && !slot->shared) free(slot->copy);
+  if (slot->copy != NULL && !slot->shared) free((char *)slot->copy - slot->pad);
   free(slot->snapshot);
   switch (slot->kind) {
     case SLOT_ARRAY:
@@ -181,16 +181,12 @@ bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
     if (t->dtype.code == kDLComplex) itemsize /= 2;
     size_t alignment = frame->alignment != 0 ? frame->alignment : itemsize & (~itemsize + 1);
     const bool misaligned = ((uintptr_t)t->data & (alignment - 1)) != 0;
-    if (misaligned && gaps) {
-      return call_frame_error(frame, i, PyExc_ValueError,
-                              "the %s is not contiguous, and its data not aligned to %zu bytes; one of them has to be", kind,
-                              alignment);
-    }
     if (misaligned) {
       slot->misaligned = true;
       frame->misaligned = true;
     }
   }
+  if (frame->dlpack) t->dtype = call_dtype_for_dlpack(t->dtype);
   frame->values[i].v_handle = t;
   frame->codes[i] = kTVMDLTensorHandle;
   return frame->parameters == NULL || check_parameter(frame, i);

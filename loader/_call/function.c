@@ -71,6 +71,7 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
   frame->parameters = self->parameters;
   frame->alignment = self->alignment;
   frame->ffi = self->ffi;
+  frame->dlpack = self->ffi;
   frame->gaps = self->ffi && self->parameters == NULL;
   for (Py_ssize_t i = 0; i < count; ++i)
     if (!call_convert_argument(frame, (int)i, args[i])) return false;
@@ -211,6 +212,9 @@ PyTypeObject call_function_type = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_doc = PyDoc_STR(
         "A function of a library. Call it with arrays, numbers, str, bytes, None, modules, functions.\n\n"
+        "Arrays that are less aligned than the function needs are copied for the call and written back. Arrays with strides reach "
+        "kernels of the ffi dialect that have no prototype, which accept or refuse them; other functions refuse them, "
+        "wherever their memory lies: pass numpy.ascontiguousarray(x).\n\n"
         "It keeps its library loaded. The GIL is released during the call."),
     .tp_traverse = function_traverse,
     .tp_clear = function_clear,

@@ -36,9 +36,9 @@ static void use(const char *prefix, int bias, const char *failure, int times) {
   float in[3] = {1, 2, 3}, out[3];
   CHECK(mblob_system_lib(prefix, &module) == MBLOB_OK);
   for (int i = 0; i < times; i++)
-    CHECK(mblob_call(module, "shift", "float32[3],float32[3],int", in, out, (int64_t)3) == MBLOB_OK);
+    CHECK(mblob_call(module, "shift", "float32[3],float32[3],int64", in, out, (int64_t)3) == MBLOB_OK);
   CHECK(out[0] == (float)(1 + bias) && out[2] == (float)(3 + bias));
-  CHECK(mblob_call(module, "shift", "float32[3],float32[2],int", in, out, (int64_t)3) == MBLOB_E_KERNEL);
+  CHECK(mblob_call(module, "shift", "float32[3],float32[2],int64", in, out, (int64_t)3) == MBLOB_E_KERNEL);
   CHECK(strstr(mblob_last_error(), "shift"));
   CHECK(call(module, "how_often", 0) == times);
   CHECK(call(module, "sum", 0) == 63 * 64 / 2);

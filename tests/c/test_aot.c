@@ -45,7 +45,7 @@ static int run(mblob_module *executor, float *y) {
   int status = mblob_call(executor, "set_input", "str,float32[4]", "x", four);
   if (!status) status = mblob_call(executor, "set_input", "str,float32[4]", "w", four);
   if (!status) status = mblob_call(executor, "run", "");
-  if (!status) status = mblob_call(executor, "get_output", "int,float32[4]", (int64_t)0, y);
+  if (!status) status = mblob_call(executor, "get_output", "int64,float32[4]", (int64_t)0, y);
   CHECK(!status || *mblob_last_error());
   return status;
 }

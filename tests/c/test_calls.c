@@ -1,5 +1,7 @@
 /* test_calls DIRECTORY: looking up and calling functions, and what they find, on the libraries that the Makefile
  * builds. */
+#include <limits.h>
+
 #include "check.h"
 
 static void the_ten_line_way_works(const char *dir) {
@@ -16,9 +18,9 @@ static void the_ten_line_way_works(const char *dir) {
 
 static void a_kernel_error_comes_through_exactly(const char *dir) {
   mblob_module *module = open_ok(dir, "plain.so");
-  CHECK(mblob_call(module, "vadd", "int", (int64_t)1) == MBLOB_E_KERNEL);
+  CHECK(mblob_call(module, "vadd", "int64", (int64_t)1) == MBLOB_E_KERNEL);
   CHECK(strcmp(mblob_last_error(), "vadd: num_args should be 3") == 0);
-  CHECK(mblob_call(module, "fails_silently", "int", (int64_t)1) == MBLOB_E_KERNEL);
+  CHECK(mblob_call(module, "fails_silently", "int64", (int64_t)1) == MBLOB_E_KERNEL);
   CHECK(strstr(mblob_last_error(), "fails_silently"));
   mblob_module_release(module);
 }
@@ -96,7 +98,7 @@ static void the_table_tells_plain_from_packed(const char *dir) {
   CHECK(mblob_function_alignment(function) == 0);
   CHECK(strcmp(mblob_function_signature(function), "float *, float, int64_t") == 0);
   mblob_function_release(function);
-  CHECK(mblob_call(module, "scale", "float32[4],float64,int", x, 2.0, (int64_t)4) == MBLOB_OK && x[3] == 8);
+  CHECK(mblob_call(module, "scale", "float32[4],float64,int64", x, 2.0, (int64_t)4) == MBLOB_OK && x[3] == 8);
   CHECK(mblob_module_function(module, "lonely", 0, &function) == MBLOB_E_NOT_FOUND);
   CHECK(strstr(mblob_last_error(), "plain C function"));
   CHECK(mblob_module_function(module, "wide", 0, &function) == MBLOB_OK);
@@ -107,6 +109,73 @@ static void the_table_tells_plain_from_packed(const char *dir) {
   CHECK(mblob_module_function(module, "vadd", 0, &function) == MBLOB_OK);
   CHECK(mblob_function_alignment(function) == 64);
   mblob_function_release(function);
+  mblob_module_release(module);
+}
+
+static int64_t noted(mblob_module *module, int code) {
+  CHECK(*(const int *)mblob_module_symbol(module, "noted_code") == code);
+  return ((const TVMValue *)mblob_module_symbol(module, "noted_value"))->v_int64;
+}
+
+static double noted_float(mblob_module *module) {
+  (void)noted(module, kTVMArgFloat);
+  return ((const TVMValue *)mblob_module_symbol(module, "noted_value"))->v_float64;
+}
+
+#define NOTES(type, value, expected) \
+  CHECK(mblob_call(module, "note", type, value) == MBLOB_OK && noted(module, kTVMArgInt) == (expected))
+#define REFUSES(text, ...) CHECK(mblob_call(module, __VA_ARGS__) == MBLOB_E_ARGUMENT && strstr(mblob_last_error(), text))
+
+static void numbers_are_what_their_words_say(const char *dir) {
+  mblob_module *module = open_ok(dir, "table.so");
+  float x = 0;
+  NOTES("int", 3, 3);
+  NOTES("int", -3, -3);
+  NOTES("int", INT_MIN, INT_MIN);
+  NOTES("int8", (int8_t)-128, -128);
+  NOTES("int16", (int16_t)-3, -3);
+  NOTES("int32", (int32_t)-3, -3);
+  NOTES("int64", INT64_MIN, INT64_MIN);
+  NOTES("uint8", (uint8_t)255, 255);
+  NOTES("uint16", (uint16_t)65535, 65535);
+  NOTES("uint32", UINT32_MAX, INT64_C(0xffffffff));
+  NOTES("uint64", (uint64_t)INT64_MAX, INT64_MAX);
+  NOTES("bool", true, 1);
+  CHECK(mblob_call(module, "note", "float32", 1.5f) == MBLOB_OK && noted_float(module) == 1.5);
+  CHECK(mblob_call(module, "note", "float64", 0.1) == MBLOB_OK && noted_float(module) == 0.1);
+  CHECK(mblob_call(module, "note", "double", 0.1) == MBLOB_OK && noted_float(module) == 0.1);
+  /* One behind the other, and behind a pointer: each takes as much as it is. */
+  CHECK(mblob_call(module, "note", "float32[*], int, int64, int, float32, uint64, int", (int64_t)1, &x, 1, INT64_MIN, 2, 1.5f,
+                   UINT64_C(5), -7) == MBLOB_OK);
+  CHECK(noted(module, kTVMArgInt) == -7);
+  mblob_module_release(module);
+}
+
+static void numbers_out_of_range_are_refused(const char *dir) {
+  mblob_module *module = open_ok(dir, "table.so");
+  float x = 0;
+  REFUSES("128 is no int8", "note", "int8", 128);
+  REFUSES("-129 is no int8", "note", "int8", -129);
+  REFUSES("-1 is no uint8", "note", "uint8", -1);
+  REFUSES("65536 is no uint16", "note", "uint16", 65536);
+  REFUSES("2 is no bool", "note", "bool", 2);
+  /* The convention has 64 bits with a sign. */
+  REFUSES("18446744073709551615 is above INT64_MAX", "note", "uint64", UINT64_MAX);
+  CHECK(mblob_call(module, "note_u64", "float32[1], uint64", &x, UINT64_MAX) == MBLOB_OK && noted(module, kTVMArgInt) == -1);
+  REFUSES("expected 0 or more for a uint64_t, found -1", "note_u64", "float32[1], int", &x, -1);
+  mblob_module_release(module);
+}
+
+static void a_wrong_word_is_told_the_words(const char *dir) {
+  mblob_module *module = open_ok(dir, "table.so");
+  REFUSES("unknown word 'in', did you mean 'int'?; expected int, int8,", "note", "in", 1);
+  REFUSES("unknown word 'flaot64', did you mean 'float64'?", "note", "flaot64", 1.0);
+  REFUSES("unknown word 'size_t'; expected int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, "
+          "float64, double, str, handle, tensor, or DTYPE[dimensions]",
+          "note", "size_t", (size_t)1);
+  REFUSES("unknown element type 'flaot32', did you mean 'float32'?; expected one such as", "note", "flaot32[1]", (void *)module);
+  REFUSES("unknown element type 'double'", "note", "double[1]", (void *)module);
+  REFUSES("cannot be read; expected int, int8,", "note", "unsigned int", 1u);
   mblob_module_release(module);
 }
 
@@ -174,6 +243,9 @@ int main(int argc, char **argv) {
   RUN(arrays_are_as_large_as_their_type_says, dir);
   RUN(a_function_keeps_its_library, dir);
   RUN(the_table_tells_plain_from_packed, dir);
+  RUN(numbers_are_what_their_words_say, dir);
+  RUN(numbers_out_of_range_are_refused, dir);
+  RUN(a_wrong_word_is_told_the_words, dir);
   RUN(a_damaged_table_is_refused, dir);
   RUN(loops_run_on_real_threads, dir);
   RUN(kernels_reach_global_functions, dir);

@@ -105,6 +105,36 @@ static void values_come_out(mblob_module *module) {
 }
 
 /* Shapes and Arrays have a form of their own on both sides. */
+/* No element type is taken for another one: by the names of mblob_call, and by numbers. */
+static void each_type_is_told_from_all_others(mblob_module *module, bool old) {
+  static const struct {
+    const char *name;
+    uint8_t code, bits; /* of DLPack */
+  } types[] = {{"int8", kDLInt, 8}, {"uint8", kDLUInt, 8}, {"float16", kDLFloat, 16}, {"float32", kDLFloat, 32},
+               {"bfloat16", kDLBfloat, 16}, {"complex64", kDLComplex, 64}, {"bool", kDLBool, 8}, {"float8_e3m4", kDLFloat8_e3m4, 8},
+               {"float8_e4m3", kDLFloat8_e4m3, 8}, {"float8_e4m3b11fnuz", kDLFloat8_e4m3b11fnuz, 8},
+               {"float8_e4m3fn", kDLFloat8_e4m3fn, 8}, {"float8_e4m3fnuz", kDLFloat8_e4m3fnuz, 8},
+               {"float8_e5m2", kDLFloat8_e5m2, 8}, {"float8_e5m2fnuz", kDLFloat8_e5m2fnuz, 8},
+               {"float8_e8m0fnu", kDLFloat8_e8m0fnu, 8}, {"float6_e2m3fn", kDLFloat6_e2m3fn, 6},
+               {"float6_e3m2fn", kDLFloat6_e3m2fn, 6}, {"float4_e2m1fn", kDLFloat4_e2m1fn, 4},
+               {"e4m3_float8", kDLFloat8_e4m3fn, 8}, {"e5m2_float8", kDLFloat8_e5m2, 8}, {"uint1", kDLBool, 8}};
+  uint64_t data[4] = {0};
+  int64_t shape[1] = {2};
+  for (int i = 0; i < COUNT(types); i++) {
+    char text[64];
+    DLTensor t = {.data = data, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {types[i].code, types[i].bits, 1}, .shape = shape};
+    (void)snprintf(text, sizeof(text), "%s[2],int,int", types[i].name);
+    for (int k = 0; k < COUNT(types); k++) {
+      /* Up to 0.21 flags are uint1. */
+      const bool flag = old && types[k].code == kDLBool;
+      const int code = flag ? kDLUInt : types[k].code, bits = flag ? 1 : types[k].bits;
+      const int expected = types[i].code == types[k].code && types[i].bits == types[k].bits ? MBLOB_OK : MBLOB_E_KERNEL;
+      CHECK(mblob_call(module, "takes_type", text, data, code, bits) == expected);
+      if (!old) CHECK(mblob_call(module, "takes_type", "tensor,int,int", &t, code, bits) == expected);
+    }
+  }
+}
+
 static void containers_go_through(mblob_module *module) {
   static const char *const makers[] = {"runtime.ShapeTuple", "runtime.Array"};
   for (int i = 0; i < COUNT(makers); i++) {
@@ -358,6 +388,8 @@ int main(int argc, char **argv) {
   mblob_module *module = open_ok(dir, "ffi.so"), *old = open_ok(dir, "ffi_old.so");
   RUN(values_of_all_kinds_go_in, module, false);
   RUN(values_of_all_kinds_go_in, old, true);
+  RUN(each_type_is_told_from_all_others, module, false);
+  RUN(each_type_is_told_from_all_others, old, true);
   RUN(values_come_out, module);
   RUN(containers_go_through, module);
   RUN(tensors_are_shared, module);

@@ -18,7 +18,7 @@ static void a_graph_runs(void) {
   CHECK(ask(m, "get_num_outputs", -1, kTVMArgInt).v_int64 == 2);
   for (int round = 0; round < 2; round++) {
     if (round)
-      CALL(m, "set_input", "int,float32[4]", (int64_t)0, one_to_four);
+      CALL(m, "set_input", "int64,float32[4]", (int64_t)0, one_to_four);
     else
       CALL(m, "set_input", "str,float32[4]", "data", one_to_four);
     CALL(m, "run", "");
@@ -26,7 +26,7 @@ static void a_graph_runs(void) {
     expect(m, 0, 4 * 1.37f - 2 * 0.73f, 6 * 1.37f - 3 * 0.73f, 8 * 1.37f - 4 * 0.73f, 10 * 1.37f - 5 * 0.73f);
   }
   float copied[4] = {0};
-  CALL(m, "get_output", "int,float32[2,2]", (int64_t)1, copied);
+  CALL(m, "get_output", "int64,float32[2,2]", (int64_t)1, copied);
   CHECK(copied[3] == 10);
   CALL(m, "get_output", "str,float32[2,2]", "double:1", copied);
   mblob_module_release(m);
@@ -95,15 +95,15 @@ static void memory_of_the_caller_is_used(void) {
   static _Alignas(128) float in[4], out[4], other[8];
   mblob_module *m = executor(nodes, COUNT(nodes), (int[]){3, 2, 1, -1});
   CALL(m, "set_input_zero_copy", "str,float32[4]", "data", in);
-  CALL(m, "set_output_zero_copy", "int,float32[4]", (int64_t)0, out);
+  CALL(m, "set_output_zero_copy", "int64,float32[4]", (int64_t)0, out);
   memcpy(in, one_to_four, sizeof(in));
   CALL(m, "run", "");
   CHECK(out[0] == 2 && out[3] == 8);
   expect(m, 1, 2, 4, 6, 8);
   /* Another output of the same bytes cannot be elsewhere; an input is no output; 64 bytes are needed. */
-  CHECK(mblob_call(m, "set_output_zero_copy", "int,float32[2,2]", (int64_t)1, other) == MBLOB_E_ARGUMENT);
+  CHECK(mblob_call(m, "set_output_zero_copy", "int64,float32[2,2]", (int64_t)1, other) == MBLOB_E_ARGUMENT);
   CHECK(strstr(mblob_last_error(), "output 0"));
-  CHECK(mblob_call(m, "set_output_zero_copy", "int,float32[2,2]", (int64_t)2, other) == MBLOB_E_ARGUMENT);
+  CHECK(mblob_call(m, "set_output_zero_copy", "int64,float32[2,2]", (int64_t)2, other) == MBLOB_E_ARGUMENT);
   CHECK(strstr(mblob_last_error(), "set_input_zero_copy"));
   CHECK(mblob_call(m, "set_input_zero_copy", "str,float32[4]", "data", other + 1) == MBLOB_E_ARGUMENT);
   CHECK(strstr(mblob_last_error(), "aligned"));
@@ -141,10 +141,10 @@ static void an_error_names_the_node(void) {
   mblob_module *m = executor(nodes, COUNT(nodes), (int[]){2, -1});
   for (int64_t threads = 0; threads < 4; threads++) {
     CALL(m, "set_input", "str,float32[4]", "data", minus);
-    CHECK(mblob_call(m, "run", "int", threads) == MBLOB_E_KERNEL);
+    CHECK(mblob_call(m, "run", "int64", threads) == MBLOB_E_KERNEL);
     CHECK(strcmp(mblob_last_error(), "run: graph: node 1 'risky': negative, of all things") == 0);
     CALL(m, "set_input", "str,float32[4]", "data", one_to_four);
-    CALL(m, "run", "int", threads);
+    CALL(m, "run", "int64", threads);
     expect(m, 0, 2, 3, 4, 5);
   }
   mblob_module_release(m);
@@ -160,10 +160,10 @@ static void wrong_use_is_named(void) {
       {mblob_call(m, "set_input", "str,float32[2,2]", "data", one_to_four),
        "expected shape [4], found [2,2]"},
       {mblob_call(m, "set_input", "str,int32[4]", "data", one_to_four), "expected float32, found int32"},
-      {mblob_call(m, "set_input", "int,float32[4]", (int64_t)5, one_to_four), "no input 5; there are 1: data"},
+      {mblob_call(m, "set_input", "int64,float32[4]", (int64_t)5, one_to_four), "no input 5; there are 1: data"},
       {mblob_call(m, "get_output", "str", "plus"), "no output 'plus'; there are 1: mixed"},
-      {mblob_call(m, "get_output", "int", (int64_t)-1), "no output -1"},
-      {mblob_call(m, "run", "int", (int64_t)-1), "-1 threads"},
+      {mblob_call(m, "get_output", "int64", (int64_t)-1), "no output -1"},
+      {mblob_call(m, "run", "int64", (int64_t)-1), "-1 threads"},
       {mblob_call(m, "load_params", "str", "abc"), "no parameter dictionary"},
   };
   for (int i = 0; i < COUNT(expected); i++) CHECK(expected[i].status);
@@ -174,7 +174,7 @@ static void wrong_use_is_named(void) {
         strstr(mblob_last_error(), expected[1].text));
   CHECK(mblob_call(m, "set_input", "str,int32[4]", "data", one_to_four) &&
         strstr(mblob_last_error(), expected[2].text));
-  CHECK(mblob_call(m, "set_input", "int,float32[4]", (int64_t)5, one_to_four) &&
+  CHECK(mblob_call(m, "set_input", "int64,float32[4]", (int64_t)5, one_to_four) &&
         strstr(mblob_last_error(), expected[3].text));
   CHECK(mblob_call(m, "get_output", "str", "plus") && strstr(mblob_last_error(), expected[4].text));
   mblob_module_release(m);
@@ -202,7 +202,7 @@ static void a_function_cannot_call_its_executor(void) {
   m = create(json, functions);
   free(json);
   CHECK(mblob_call(m, "run", "") == MBLOB_E_ARGUMENT && strstr(mblob_last_error(), "calls this executor"));
-  CHECK(mblob_call(m, "run", "int", (int64_t)2) == MBLOB_E_ARGUMENT);
+  CHECK(mblob_call(m, "run", "int64", (int64_t)2) == MBLOB_E_ARGUMENT);
   mblob_module_release(m);
   mblob_module_release(functions);
 }

@@ -21,7 +21,7 @@ static void try_one(const char *json, mblob_module *kernels) {
     return;
   }
   for (int64_t threads = 0; threads < 2; threads++) {
-    status = mblob_call(m, "run", "int", 3 * threads);
+    status = mblob_call(m, "run", "int64", 3 * threads);
     CHECK(!status || strstr(mblob_last_error(), "node "));
   }
   status ? failed++ : ran++;

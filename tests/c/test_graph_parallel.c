@@ -46,7 +46,7 @@ static void set_inputs(mblob_module *m) {
   float data[SIZE];
   for (int i = 0; i < INPUTS; i++) {
     for (int k = 0; k < SIZE; k++) data[k] = (float)(i + 1) * 0.1f + (float)k;
-    CALL(m, "set_input", "int,float32[64]", (int64_t)i, data);
+    CALL(m, "set_input", "int64,float32[64]", (int64_t)i, data);
   }
 }
 
@@ -60,11 +60,11 @@ static void results_are_the_same(mblob_module *kernels) {
     free(json);
     set_inputs(m);
     CALL(m, "run", "");
-    CALL(m, "get_output", "int,float32[64]", (int64_t)0, expected);
+    CALL(m, "get_output", "int64,float32[64]", (int64_t)0, expected);
     for (int64_t threads = 0; threads < 5; threads++) {
       memset(found, 0, sizeof(found));
-      CALL(m, "run", "int", threads);
-      CALL(m, "get_output", "int,float32[64]", (int64_t)0, found);
+      CALL(m, "run", "int64", threads);
+      CALL(m, "get_output", "int64,float32[64]", (int64_t)0, found);
       CHECK(memcmp(expected, found, sizeof(found)) == 0);
     }
     mblob_module_release(m);
@@ -89,14 +89,14 @@ static void memory_bound_twice_keeps_its_order(mblob_module *kernels) {
   char *json = graph_json(nodes, 5, (int[]){3, 4, -1});
   mblob_module *m = create(json, kernels);
   free(json);
-  CALL(m, "run", "int", (int64_t)2); /* a schedule that knows nothing of what is bound below */
+  CALL(m, "run", "int64", (int64_t)2); /* a schedule that knows nothing of what is bound below */
   CALL(m, "set_input_zero_copy", "str,float32[64]", "b", shared);
-  CALL(m, "set_output_zero_copy", "int,float32[64]", (int64_t)0, shared);
+  CALL(m, "set_output_zero_copy", "int64,float32[64]", (int64_t)0, shared);
   for (int round = 0; round < 20; round++) {
     for (int i = 0; i < SIZE; i++) a[i] = (float)(2 * round), shared[i] = -1;
     CALL(m, "set_input", "str,float32[64]", "a", a);
-    CALL(m, "run", "int", (int64_t)3);
-    CALL(m, "get_output", "int,float32[64]", (int64_t)1, result);
+    CALL(m, "run", "int64", (int64_t)3);
+    CALL(m, "get_output", "int64,float32[64]", (int64_t)1, result);
     for (int i = 0; i < SIZE; i++) CHECK(result[i] == 2 * ((float)round + 1));
   }
   mblob_module_release(m);
@@ -112,7 +112,7 @@ static void branches_run_at_the_same_time(mblob_module *kernels) {
   char *json = graph_json(nodes, 5, (int[]){2, 4, -1});
   mblob_module *m = create(json, kernels);
   free(json);
-  for (int round = 0; round < 5; round++) CALL(m, "run", "int", (int64_t)2);
+  for (int round = 0; round < 5; round++) CALL(m, "run", "int64", (int64_t)2);
   mblob_module_release(m);
 }
 

@@ -102,3 +102,82 @@ def test_python_finds_what_an_extension_holds(
     assert lines[0:4:2] == [f"own_ {told}", f"classic_ {told}"]
     assert lines[1:4:2] == ["KernelError TypeError True", "KernelError  True"]
     assert lines[4:] == (["3.5"] if opened == "beside tvm_ffi" else [])
+
+
+# -- linkers that drop what nothing refers to -----------------------------------------------------------------
+
+LINKERS = ["bfd", "gold", "lld", "mold"]
+CALLS = """#include <mblob.h>
+#include <stdio.h>
+int main(void) {
+  static const char *const prefixes[] = {"own_", "classic_"};
+  for (int i = 0; i < 2; i++) {
+    mblob_module *module;
+    if (mblob_system_lib(prefixes[i], &module) || mblob_call(module, "odd", "int", 3))
+      return puts(mblob_last_error()), 1;
+    mblob_module_release(module);
+  }
+  return puts("fine") < 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return libraries(tmp_path_factory.mktemp("packed"))
+
+
+def tool_of(linker: str) -> str:
+    return linker if linker == "mold" else f"ld.{linker}"
+
+
+@pytest.mark.parametrize("static", [False, True], ids=["shared", "static"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("linker", LINKERS)
+def test_the_documented_line_links_with_as_needed(
+    installed: Path, packed: list[Path], require: Callable[[str], str], tmp_path: Path, linker: str, compiler: str,
+    static: bool,
+) -> None:  # fmt: skip
+    require(tool_of(linker))
+    (tmp_path / "main.c").write_text(CALLS)
+    lib = installed / "lib"
+    words = ["-lmblob-ffi", lib / "libmblob.a" if static else "-lmblob"]
+    run(require(compiler), f"-fuse-ld={linker}", "-DMBLOB_HOST", f"-I{installed}/include", "-Wl,--as-needed",
+        tmp_path / "main.c", *packed, f"-L{lib}", *words, f"-Wl,-rpath,{lib}",
+        "-o", tmp_path / "main", "-pthread", "-ldl", "-lm")  # fmt: skip
+    shutil.copy2(lib / "libmblob-ffi.so", tmp_path)  # where libmblob.a looks for it
+    assert run(tmp_path / "main").stdout == "fine\n"
+
+
+@pytest.mark.parametrize("order", ["mblob first", "mblob last"])
+@pytest.mark.parametrize("linker", LINKERS)
+def test_an_extension_that_lost_libmblob_is_found_all_the_same(
+    packed: list[Path], require: Callable[[str], str], tmp_path: Path, linker: str, order: str
+) -> None:
+    require(tool_of(linker))
+    (native,) = (ROOT / "loader" / "_lib").glob("libmblob.so.*")
+    plugin = native.with_name("libmblob-ffi.so")
+    out = tmp_path / "extension.so"
+    run("cc", "-shared", f"-fuse-ld={linker}", "-Wl,--as-needed", "-o", out, packed[0], plugin, native)
+    assert native.name not in run("readelf", "-d", out).stdout
+    opens = f"import ctypes; ctypes.CDLL({str(out)!r})"
+    lines = ["import mblob", opens] if order == "mblob first" else [opens, "import mblob"]
+    script = "\n".join([*lines, "print(mblob.system_lib('own_')['half'](5))"])
+    assert run(sys.executable, "-c", script, cwd=ROOT).stdout == "2.5\n"
+
+
+def test_what_is_not_linked_in_is_told_how_to_link_it() -> None:
+    told = r"prefix 'nobody_': .* with -lmblob \(of the ffi dialect: -lmblob-ffi -lmblob\)"
+    with pytest.raises(mblob.MblobError, match=told):
+        mblob.system_lib("nobody_")
+
+
+def test_an_extension_without_the_runtime_does_not_open(packed: list[Path], tmp_path: Path) -> None:
+    run("cc", "-shared", "-o", tmp_path / "extension.so", packed[0])
+    script = f"import mblob, ctypes; ctypes.CDLL({str(tmp_path / 'extension.so')!r})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode and "undefined symbol: TVMFFI" in done.stderr
+    (native,) = (ROOT / "loader" / "_lib").glob("libmblob-ffi.so")
+    first = f"import ctypes; ctypes.CDLL({str(native)!r}, ctypes.RTLD_GLOBAL)\n"
+    found = first + script + "\nprint(mblob.system_lib('own_')['half'](5))"
+    assert run(sys.executable, "-c", found, cwd=ROOT).stdout == "2.5\n"

@@ -50,8 +50,19 @@ def test_there_and_back_nothing_is_lost(name: str) -> None:
         assert [(k.name, k.launch_param_tags[2:]) for k in kernels.values()] == [
             ("a", ("tirx.use_dyn_shared_memory",)), ("b", ())
         ]  # fmt: skip
-        assert [(t.code, t.bits) for t in kernels["a"].arg_types] == [(3, 64), (6, 8), (10, 8)]
+        assert [str(t) for t in kernels["a"].arg_types] == ["handle", "bool", "float8_e4m3fn"]
+        assert b"\x03\x40\1\0" b"\x06\x08\1\0" b"\x0a\x08\1\0" in ffi
         assert kernels["a"].arg_extra_tags == (() if name == "webgpu" else (0, 0, 0))
+
+
+def test_float8_e3m4_has_its_number_in_the_ffi_dialect_and_none_in_the_other() -> None:
+    module = mblob.device_module("cuda", "//PTX", functions=[("k", ["float8_e3m4", "e5m2_float8"], TAGS[:1])])
+    ffi = joined(reexpress("cuda", module.payload, "classic", "ffi"))
+    assert b"\x07\x08\1\0" b"\x0c\x08\1\0" in ffi
+    (kernel,) = decode_payload("cuda", memoryview(ffi), GRAMMARS)["functions"].values()
+    assert [str(t) for t in kernel.arg_types] == ["float8_e3m4", "float8_e5m2"]
+    with pytest.raises(BuildError, match="kernel 'k': the classic dialect has no type float8_e3m4; use dialect='ffi'"):
+        reexpress("cuda", memoryview(ffi), "ffi", "classic")
 
 
 def test_shaders_of_vulkan_keep_flag_and_words() -> None:

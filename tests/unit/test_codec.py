@@ -256,7 +256,7 @@ def test_level_off_reads_what_header_refuses() -> None:
     "text",
     [
         "float32", "int8x4", "bool", "handle", "bfloat16", "uint8", "complex64", "complex64x4", "e4m3_float8",
-        "float8_e4m3fn", "float8_e5m2x4", "float4_e2m1fn",
+        "float8_e4m3fn", "float8_e5m2x4", "float4_e2m1fn", "float8_e3m4", "float8_e3m4x4",
     ],
 )
 def test_data_types_survive_text_and_bytes(text: str) -> None:

@@ -30,6 +30,10 @@
 extern "C" {
 #endif
 
+/* The code of float8_e3m4 in tensors and types that functions of the ffi dialect give. DLPack's 7 is e5m2_float8 of TVM 0.15 to
+ * 0.19 in the runtime, and its 6, bool, e4m3_float8; bools are uint1. Functions of the ffi dialect take DLPack's codes, too. */
+#define MBLOB_FLOAT8_E3M4 128
+
 #define MBLOB_PLUGIN_ABI 1 /* raised when something below changes incompatibly; tables only grow at their end */
 
 struct mblob_module;

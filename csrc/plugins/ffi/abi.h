@@ -84,16 +84,29 @@ static inline int32_t mb_era_type(enum mb_era era, int32_t type) {
   return type < MB_ANY_ARRAY ? type + 2 : type - 2;
 }
 
-/* Flags: uint1 in the runtime, as in TVM up to 0.21; one byte of DLPack's own kind from 0.22 on. */
-#define MB_DL_BOOL 6
+/* The codes of DLPack, which callees know, and those of the runtime, where 6 and 7 are TVM 0.15's two 8-bit floats: flags are
+ * uint1 there (here, too, up to 0.21), and float8_e3m4 has a code of its own.
+ *
+ * What the caller of a function describes, a DLTensor or a DLDataType, already has the codes of the callee, or one of those two. */
+#define MB_FLOAT8_E3M4 128 /* MBLOB_FLOAT8_E3M4 of mblob.h */
 
 static inline DLDataType mb_dtype_of_era(enum mb_era era, DLDataType dtype) {
+  if (dtype.code == MB_FLOAT8_E3M4) dtype.code = kDLFloat8_e3m4;
   bool is_flag = era == MB_ERA_0_22 && dtype.code == kDLUInt && dtype.bits == 1;
-  return is_flag ? (DLDataType){MB_DL_BOOL, 8, dtype.lanes} : dtype;
+  return is_flag ? (DLDataType){kDLBool, 8, dtype.lanes} : dtype;
+}
+
+/* What the runtime itself has: counted arrays, items of containers, results of its functions. */
+static inline DLDataType mb_dtype_to_era(enum mb_era era, DLDataType dtype) {
+  enum { E4M3_FLOAT8 = 6, E5M2_FLOAT8 = 7 };
+  if (dtype.code == E4M3_FLOAT8) dtype.code = kDLFloat8_e4m3fn;
+  else if (dtype.code == E5M2_FLOAT8) dtype.code = kDLFloat8_e5m2;
+  return mb_dtype_of_era(era, dtype);
 }
 
 static inline DLDataType mb_dtype_of_runtime(enum mb_era era, DLDataType dtype) {
-  return era == MB_ERA_0_22 && dtype.code == MB_DL_BOOL ? (DLDataType){kDLUInt, 1, dtype.lanes} : dtype;
+  if (dtype.code == kDLFloat8_e3m4) dtype.code = MB_FLOAT8_E3M4;
+  return era == MB_ERA_0_22 && dtype.code == kDLBool ? (DLDataType){kDLUInt, 1, dtype.lanes} : dtype;
 }
 
 #endif

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,47 @@ FORWARD(int, TVMFFITensorFromDLPackVersioned,
 FORWARD(int, TVMFFITensorToDLPack, (void *object, DLManagedTensor **out), (object, out))
 FORWARD(int, TVMFFITensorToDLPackVersioned, (void *object, DLManagedTensorVersioned **out), (object, out))
 
+/* What was announced where no runtime is, or none that can be seen from here: a linker with --as-needed drops libmblob, to which
+ * nothing refers, and Python opens it for itself. A runtime that is asked for a system library comes and takes it
+ * (csrc/src/system_library.c). */
+struct announced {
+  struct announced *next;
+  void *address;
+  char name[];
+};
+static struct announced *first_announced;
+static pthread_mutex_t announced_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int keep_announced(const char *name, void *address) {
+  const size_t size = strlen(name) + 1;
+  struct announced *made = malloc(sizeof(*made) + size);
+  if (!made) return -1;
+  memcpy(made->name, name, size);
+  made->address = address;
+  pthread_mutex_lock(&announced_lock);
+  struct announced **end = &first_announced;
+  while (*end) end = &(*end)->next;
+  made->next = NULL;
+  *end = made;
+  pthread_mutex_unlock(&announced_lock);
+  return 0;
+}
+
+/* Hand all of it to `take`, in order, and forget it. */
+void mblob_ffi_take_announced(int (*take)(const char *name, void *address)) __attribute__((visibility("default")));
+void mblob_ffi_take_announced(int (*take)(const char *name, void *address)) {
+  pthread_mutex_lock(&announced_lock);
+  struct announced *each = first_announced;
+  first_announced = NULL;
+  pthread_mutex_unlock(&announced_lock);
+  while (each) {
+    struct announced *next = each->next;
+    (void)take(each->name, each->address);
+    free(each);
+    each = next;
+  }
+}
+
 /* Called before `main`, when no copy of the plug-in is open: the runtime that the program is linked with takes it. */
 extern int TVMBackendRegisterSystemLibSymbol(const char *name, void *address) __attribute__((weak));
 
@@ -113,7 +155,7 @@ int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address) __attri
 int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address) {
   int (*announce)(const char *name, void *address) = TVMBackendRegisterSystemLibSymbol;
   if (announce) return announce(name, address);
-  if (!mb_plugin_host()) return -1; /* there is no runtime */
+  if (!mb_plugin_host()) return name && address ? keep_announced(name, address) : -1;
   union {
     void *address;
     int (*call)(const char *name, void *address);

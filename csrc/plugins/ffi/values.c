@@ -28,13 +28,15 @@ int mb_any_set_text(enum mb_era era, struct mb_any *out, bool is_text, const cha
   return mb_any_set_object(era, out, type, mb_object_text(era, type, data, size));
 }
 
+_Static_assert(MB_FLOAT8_E3M4 == MBLOB_FLOAT8_E3M4, "one number");
+
 static void release_array(void *array) { mb_plugin_host()->array_release(array); }
 
 static int array_object(enum mb_era era, struct mb_any *out, DLTensor *array) {
   void *object = mb_object_tensor(era, array, array, release_array);
   if (object) {
     DLTensor *tensor = mb_object_cell(era, object);
-    tensor->dtype = mb_dtype_of_era(era, tensor->dtype);
+    tensor->dtype = mb_dtype_to_era(era, tensor->dtype);
     mb_plugin_host()->array_retain(array);
     mb_object_record(object)->value.v_handle = array;
     mb_object_record(object)->code = kTVMNDArrayHandle;
@@ -74,7 +76,10 @@ int mb_any_of_value(enum mb_era era, TVMValue value, int code, bool borrowed, st
     case kTVMArgFloat: out->type = MB_ANY_FLOAT, out->u.f64 = value.v_float64; return MBLOB_OK;
     case kTVMOpaqueHandle: out->type = MB_ANY_POINTER, out->u.pointer = value.v_handle; return MBLOB_OK;
     case kTVMNullptr: return MBLOB_OK;
-    case kTVMDataType: out->type = MB_ANY_DTYPE, out->u.dtype = mb_dtype_of_era(era, value.v_type); return MBLOB_OK;
+    case kTVMDataType:
+      out->type = MB_ANY_DTYPE;
+      out->u.dtype = borrowed ? mb_dtype_of_era(era, value.v_type) : mb_dtype_to_era(era, value.v_type);
+      return MBLOB_OK;
     case kDLDevice: out->type = MB_ANY_DEVICE, out->u.device = value.v_device; return MBLOB_OK;
     case kTVMDLTensorHandle: out->type = MB_ANY_TENSOR_VIEW, out->u.pointer = value.v_handle; return MBLOB_OK;
     case kTVMObjectHandle: return mb_any_of_container(era, value, out);

@@ -59,8 +59,7 @@ static int make_machine(mblob_module *executable, int device_type, int device_id
   enum { POOLED = 2 }; /* memory is used again */
   int status = make_module(executable, "vm_load_executable", NULL, 0, out);
   if (!status)
-    status =
-        mblob_call(*out, "init", "int,int,int", (int64_t)device_type, (int64_t)device_id, (int64_t)POOLED);
+    status = mblob_call(*out, "init", "int,int,int", device_type, device_id, (int)POOLED);
   if (status) {
     mblob_module_release(*out);
     *out = NULL;

@@ -342,3 +342,10 @@ int __tvm_ffi__doc_add(void *self, const any *args, int32_t n, any *result) {
   return TVMFFIStringFromByteArray(&view, result);
 }
 #endif
+
+/* A tensor, and the code and bits that its type has to have. */
+KERNEL(takes_type) {
+  UNUSED;
+  const DLTensor *t = args[0].u.pointer;
+  return t->dtype.code == args[1].u.i64 && t->dtype.bits == args[2].u.i64 ? 0 : fail("TypeError", "another type");
+}
