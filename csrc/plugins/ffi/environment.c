@@ -10,6 +10,11 @@
 #include "locks.h"
 #include "map.h"
 
+static int null_argument(const char *function) {
+  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: an argument is NULL", function);
+  return mb_error_raise_last();
+}
+
 /* ---- functions by name ----------------------------------------------------------------------- */
 
 /* The object of a function that the runtime keeps as long as the library that asked. Callers borrow it and keep it for as
@@ -57,8 +62,9 @@ int mb_find_function(enum mb_era era, void *library, const char *name, void **ou
     int (*call)(void *library, const char *name, TVMFunctionHandle *out);
   } find = {mb_plugin_host()->symbol("TVMBackendGetFuncFromEnv")};
   TVMFunctionHandle function = NULL;
+  if (!name || !out) return null_argument("TVMFFIEnvModLookupFromImports");
   *out = NULL;
-  if (find.call(library, name, &function))
+  if (!find.address || find.call(library, name, &function))
     tell_kind_of_missing();
   else
     *out = lend(era, function);
@@ -106,7 +112,7 @@ int mb_parallel_launch(FTVMParallelLambda task, void *data, int count) {
     int (*call)(FTVMParallelLambda task, void *data, int count);
   } launch = {mb_plugin_host()->symbol("TVMBackendParallelLaunch")};
   struct loop loop = {task, data, MB_LOCK_INIT, NULL, 0};
-  int rc = launch.call(run_task, &loop, count);
+  int rc = launch.address ? launch.call(run_task, &loop, count) : -1;
   if (rc && loop.error)
     mb_error_raise(loop.error);
   else if (rc)
@@ -121,6 +127,7 @@ int mb_parallel_launch(FTVMParallelLambda task, void *data, int count) {
 static struct mb_lock once_lock = {.mutex = PTHREAD_MUTEX_INITIALIZER, .uncounted = true};
 
 int mb_init_once(void **handle, int (*init)(void **result)) {
+  if (!handle || !init) return null_argument("TVMFFIHandleInitOnce");
   if (__atomic_load_n(handle, __ATOMIC_ACQUIRE)) return 0;
   int rc = 0;
   mb_lock(&once_lock);
@@ -138,6 +145,7 @@ int mb_init_once(void **handle, int (*init)(void **result)) {
 }
 
 int mb_deinit_once(void **handle, int (*deinit)(void *handle)) {
+  if (!handle || !deinit) return null_argument("TVMFFIHandleDeinitOnce");
   mb_lock(&once_lock);
   void *old = __atomic_exchange_n(handle, NULL, __ATOMIC_ACQ_REL);
   int rc = old ? deinit(old) : 0;
