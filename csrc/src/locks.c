@@ -171,3 +171,33 @@ void mb_wake(struct mb_condition *condition) {
   renew_condition(condition);
   (void)pthread_cond_broadcast(&condition->condition);
 }
+
+/* ---- ends of threads ------------------------------------------------------------------------- */
+
+static _Atomic(struct mb_thread_end *) ends;
+static atomic_bool unloading;
+
+static bool make_key(struct mb_thread_end *end) {
+  mb_lock(&end->lock);
+  bool made = atomic_load(&end->made);
+  if (!made && (made = pthread_key_create(&end->key, end->end) == 0)) {
+    end->next = atomic_load(&ends);
+    while (!atomic_compare_exchange_weak(&ends, &end->next, end)) {
+    }
+    atomic_store_explicit(&end->made, true, memory_order_release);
+  }
+  mb_unlock(&end->lock);
+  return made;
+}
+
+void mb_thread_end_set(struct mb_thread_end *end, void *what) {
+  if (atomic_load_explicit(&unloading, memory_order_relaxed)) return;
+  if (!atomic_load_explicit(&end->made, memory_order_acquire) && !make_key(end)) return;
+  (void)pthread_setspecific(end->key, what);
+}
+
+/* A thread that ends later would call functions that are not there any more. Runs last: threads of the pool end before. */
+__attribute__((destructor(101))) static void forget_ends(void) {
+  atomic_store(&unloading, true);
+  for (struct mb_thread_end *end = atomic_exchange(&ends, NULL); end; end = end->next) (void)pthread_key_delete(end->key);
+}

@@ -1,4 +1,4 @@
-/* locks.h - locks that a child of fork() finds free, and what a process has of its threads after a fork.
+/* locks.h - locks that a child of fork() finds free, and what threads leave behind at a fork or at their end.
  *
  * All locks of the runtime and of its plug-ins are these, and locks.c alone has handlers for forks. A fork waits until no other
  * thread holds a counted lock, for a second at most: what the locks guard is whole in the child. A child takes a lock that
@@ -47,5 +47,20 @@ unsigned mb_forks(void);
 size_t mb_thread_id(void);
 /* Whether the thread is left behind in a parent of this process: what it began is never finished here. */
 bool mb_thread_is_gone(size_t id);
+
+/* What is done with what a thread has, when the thread ends; never once this code is unloaded, or the process ends. What other
+ * threads have then is lost. */
+struct mb_thread_end {
+  void (*end)(void *what);
+  struct mb_lock lock;
+  atomic_bool made;
+  pthread_key_t key;
+  struct mb_thread_end *next;
+};
+
+#define MB_THREAD_END(function) {.end = (function), .lock = MB_LOCK_INIT}
+
+/* `what` is the calling thread's; NULL: nothing more is to be done. */
+void mb_thread_end_set(struct mb_thread_end *end, void *what);
 
 #endif
