@@ -47,6 +47,9 @@ class Nodes:
 
         self._refs[address] = ref(node, forget)
 
+    def all(self) -> list[BridgedNode]:
+        return [node for node in [found() for found in list(self._refs.values())] if node is not None]
+
 
 nodes = Nodes()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from _thread import RLock, get_ident
 from _weakref import ref
+from os import register_at_fork
 
 from loader import _call, bridge
 from loader.runtime import address_of, ffi, lib
@@ -270,6 +271,19 @@ class _Asking:
     @classmethod
     def now(cls, node: OpenedNode) -> bool:
         return (get_ident(), id(node)) in cls._now
+
+
+def _in_child() -> None:
+    """After a fork: what other threads of the parent were amid, nobody ends here."""
+    me = get_ident()
+    _Asking._now = {asking for asking in _Asking._now if asking[0] == me}
+    for node in bridge.nodes.all():
+        if isinstance(node, OpenedNode) and not node._lock._is_owned():  # type: ignore[attr-defined]
+            node._lock = RLock()
+            node._opening = False
+
+
+register_at_fork(after_in_child=_in_child)
 
 
 class _Entry:

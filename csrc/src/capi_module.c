@@ -1,7 +1,6 @@
 /* TVM's C API for modules and functions (tvm/runtime/c_runtime_api.h): thin over mblob.h. Handles are the
  * same objects: TVMModuleHandle is a mblob_module, TVMFunctionHandle a mblob_function. */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <stdlib.h>
 #include <tvm/runtime/c_runtime_api.h>
 
@@ -90,10 +89,7 @@ int TVMFuncRemoveGlobal(const char *name) {
 
 /* The list that the calling thread got last. */
 static __thread const char **listed;
-static pthread_key_t listed_key;
-static pthread_once_t listed_once = PTHREAD_ONCE_INIT;
-
-static void make_key(void) { (void)pthread_key_create(&listed_key, free); }
+static struct mb_thread_end at_end = MB_THREAD_END(free);
 
 __attribute__((destructor)) static void process_exit(void) {
   free(listed);
@@ -108,8 +104,7 @@ int TVMFuncListGlobalNames(int *out_size, const char ***out_array) {
   if (status) return result(status);
   free(listed);
   listed = names;
-  (void)pthread_once(&listed_once, make_key);
-  (void)pthread_setspecific(listed_key, listed);
+  mb_thread_end_set(&at_end, listed);
   *out_size = (int)count;
   *out_array = names;
   return 0;

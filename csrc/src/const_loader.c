@@ -10,7 +10,6 @@
 #define _GNU_SOURCE
 #include "const_loader.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -29,7 +28,7 @@ struct symbol {
   size_t *constants; /* indices into the arrays */
   size_t count;
   enum state state; /* guarded by the lock */
-  pthread_t runner; /* while RUNNING */
+  size_t runner; /* while RUNNING: an mb_thread_id() */
 };
 
 struct const_loader {
@@ -39,8 +38,8 @@ struct const_loader {
   struct symbol *symbols;
   size_t symbol_count;
   struct mb_map by_name; /* to symbols */
-  pthread_mutex_t lock;
-  pthread_cond_t changed;
+  struct mb_lock lock;
+  struct mb_condition changed;
 };
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -126,16 +125,16 @@ static void close_loader(void *object) {
   for (size_t i = 0; loader->copies && i < loader->arrays.count; i++) (void)TVMArrayFree(loader->copies[i]);
   free(loader->copies);
   mb_stored_arrays_free(&loader->arrays);
-  (void)pthread_cond_destroy(&loader->changed);
-  (void)pthread_mutex_destroy(&loader->lock);
+  mb_condition_destroy(&loader->changed);
+  mb_lock_destroy(&loader->lock);
   free(loader);
 }
 
 static int open_loader(const mblob_module_info *info, void **object) {
   struct const_loader *loader = calloc(1, sizeof(*loader));
   if (!loader) return mb_fail_memory(sizeof(*loader));
-  (void)pthread_mutex_init(&loader->lock, NULL);
-  (void)pthread_cond_init(&loader->changed, NULL);
+  mb_lock_init(&loader->lock);
+  mb_condition_init(&loader->changed);
   loader->module = info->module;
   struct mb_cursor c = {info->payload, 0, info->payload_size, (int64_t)info->index};
   if (read_payload(&c, loader)) {
@@ -173,7 +172,7 @@ static int check_result(const char *name, TVMValue value, int code) {
 static int copy_constant(struct const_loader *loader, size_t i, DLTensor **out) {
   const DLTensor *from = &loader->arrays.items[i].view;
   int status = MBLOB_OK;
-  pthread_mutex_lock(&loader->lock);
+  mb_lock(&loader->lock);
   if (!loader->copies) loader->copies = calloc(loader->arrays.count, sizeof(*loader->copies));
   DLTensor **copy = loader->copies ? &loader->copies[i] : NULL;
   if (!copy)
@@ -181,7 +180,7 @@ static int copy_constant(struct const_loader *loader, size_t i, DLTensor **out) 
   else if (!*copy && !(status = mb_tensor_new(from->device, from->ndim, from->shape, from->dtype, copy)))
     status = mb_array_copy(from, *copy, NULL); /* does not fail: both are the host's, and alike */
   if (!status) mb_array_retain(*out = *copy);
-  pthread_mutex_unlock(&loader->lock);
+  mb_unlock(&loader->lock);
   return status;
 }
 
@@ -236,21 +235,21 @@ static int run_init(struct const_loader *loader, const struct symbol *symbol) {
 
 /* Once per symbol; other threads wait for it. What failed is tried again at the next lookup. */
 static int initialise(struct const_loader *loader, struct symbol *symbol) {
-  pthread_mutex_lock(&loader->lock);
-  while (symbol->state == RUNNING && !pthread_equal(symbol->runner, pthread_self()))
-    (void)pthread_cond_wait(&loader->changed, &loader->lock);
-  bool mine = symbol->state == UNTOUCHED; /* RUNNING: it looks itself up while it is initialised */
+  mb_lock(&loader->lock);
+  while (symbol->state == RUNNING && symbol->runner != mb_thread_id() && !mb_thread_is_gone(symbol->runner))
+    mb_wait(&loader->changed, &loader->lock);
+  bool mine = symbol->state == UNTOUCHED || (symbol->state == RUNNING && mb_thread_is_gone(symbol->runner)); /* RUNNING: it looks itself up while it is initialised */
   if (mine) {
     symbol->state = RUNNING;
-    symbol->runner = pthread_self();
+    symbol->runner = mb_thread_id();
   }
-  pthread_mutex_unlock(&loader->lock);
+  mb_unlock(&loader->lock);
   if (!mine) return MBLOB_OK;
   int status = run_init(loader, symbol);
-  pthread_mutex_lock(&loader->lock);
+  mb_lock(&loader->lock);
   symbol->state = status ? UNTOUCHED : DONE;
-  (void)pthread_cond_broadcast(&loader->changed);
-  pthread_mutex_unlock(&loader->lock);
+  mb_wake(&loader->changed);
+  mb_unlock(&loader->lock);
   return status;
 }
 

@@ -10,7 +10,7 @@
 
 /* Handles given without a library (its context slot was empty); for the life of the process. */
 static struct mb_map orphans;
-static pthread_mutex_t orphans_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mb_lock orphans_lock = MB_LOCK_INIT;
 
 /* A global function that was replaced, which a call may still be in; kept until the library closes. */
 struct mb_replaced {
@@ -18,7 +18,7 @@ struct mb_replaced {
   mblob_function *function; /* a reference */
 };
 
-static pthread_mutex_t refresh_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mb_lock refresh_lock = MB_LOCK_INIT;
 
 /* The real function; `*counted` tells whether a reference to it was added. */
 static int resolve(struct mb_library *library, const char *name, mblob_function **out, bool *counted) {
@@ -47,7 +47,7 @@ static bool is_current(mblob_function *function) {
 
 /* The global function that has the name now; the one of before if none has, or memory is out. */
 static mblob_function *refreshed(mblob_function *function) {
-  pthread_mutex_lock(&refresh_lock);
+  mb_lock(&refresh_lock);
   uint64_t generation = mb_global_generation();
   mblob_function *old = atomic_load(&function->u.environment.target), *now = NULL;
   if (!is_current(function) && mb_global_get(function->name, &now) == MBLOB_OK) {
@@ -62,21 +62,21 @@ static mblob_function *refreshed(mblob_function *function) {
     }
     atomic_store_explicit(&function->u.environment.generation, generation, memory_order_release);
   }
-  pthread_mutex_unlock(&refresh_lock);
+  mb_unlock(&refresh_lock);
   return old;
 }
 
 /* Take what was resolved, unless another thread was faster. The generation is there before the target, so who sees the
  * target knows how old it is. */
 static void settle(mblob_function *function, mblob_function *target, bool counted, uint64_t generation) {
-  pthread_mutex_lock(&refresh_lock);
+  mb_lock(&refresh_lock);
   bool first = !atomic_load(&function->u.environment.target);
   if (first) {
     function->counted = counted;
     if (counted) atomic_store_explicit(&function->u.environment.generation, generation, memory_order_release);
     atomic_store_explicit(&function->u.environment.target, target, memory_order_release);
   }
-  pthread_mutex_unlock(&refresh_lock);
+  mb_unlock(&refresh_lock);
   if (!first && counted) mblob_function_release(target);
 }
 
@@ -99,19 +99,19 @@ int mb_environment_target(mblob_function *function, mblob_function **out) {
 
 int mb_environment_get(struct mb_library *library, const char *name, mblob_function **out) {
   struct mb_map *map = library ? &library->environment : &orphans;
-  pthread_mutex_t *lock = library ? &library->lock : &orphans_lock;
+  struct mb_lock *lock = library ? &library->lock : &orphans_lock;
   mblob_function *target = NULL;
-  pthread_mutex_lock(lock);
+  mb_lock(lock);
   *out = mb_map_get(map, name);
-  pthread_mutex_unlock(lock);
+  mb_unlock(lock);
   if (*out) return mb_environment_target(*out, &target);
   mblob_function *function = mb_function_new(MB_ENVIRONMENT, library, name);
   if (!function) return MBLOB_E_MEMORY;
   int status = mb_environment_target(function, &target);
-  pthread_mutex_lock(lock);
+  mb_lock(lock);
   *out = status ? NULL : mb_map_get(map, name);
   bool kept = !status && !*out && mb_map_put(map, function->name, function);
-  pthread_mutex_unlock(lock);
+  mb_unlock(lock);
   if (kept) *out = function;
   if (!kept) {
     mb_environment_forget(function);

@@ -4,11 +4,12 @@
 #include "error.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "locks.h"
 
 struct error_state {
   mblob_error_info info; /* `message` is without place and code */
@@ -19,8 +20,6 @@ struct error_state {
 };
 
 static __thread struct error_state state;
-static pthread_key_t cleanup_key;
-static pthread_once_t cleanup_once = PTHREAD_ONCE_INIT;
 static const char out_of_memory[] = "out of memory";
 
 static void free_texts(struct error_state *s) {
@@ -34,17 +33,16 @@ static void free_texts(struct error_state *s) {
 
 static void thread_exit(void *s) { free_texts(s); }
 
-static void make_key(void) { (void)pthread_key_create(&cleanup_key, thread_exit); }
+static struct mb_thread_end at_end = MB_THREAD_END(thread_exit);
 
-/* Threads other than the main one free theirs through the key. */
+/* Of the thread that unloads this, or ends the process. */
 __attribute__((destructor)) static void process_exit(void) { free_texts(&state); }
 
 static const char *or_empty(const char *text) { return text ? text : ""; }
 
 /* Forget the last failure and take `message` (heap, may be NULL for "out of memory"). */
 static void record(int status, char *message) {
-  (void)pthread_once(&cleanup_once, make_key);
-  (void)pthread_setspecific(cleanup_key, &state);
+  mb_thread_end_set(&at_end, &state);
   free_texts(&state);
   state.message = message;
   state.serial++;

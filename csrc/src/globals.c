@@ -12,7 +12,7 @@ struct global {
 };
 
 static struct mb_map globals; /* name -> struct global */
-static pthread_mutex_t globals_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mb_lock globals_lock = MB_LOCK_INIT;
 static _Atomic uint64_t generation = 1;
 
 uint64_t mb_global_generation(void) { return atomic_load_explicit(&generation, memory_order_acquire); }
@@ -48,9 +48,9 @@ static int add(const char *name, mblob_function *function, bool replace, struct 
 
 int mb_global_add(const char *name, mblob_function *function, bool replace) {
   struct global *old = NULL;
-  pthread_mutex_lock(&globals_lock);
+  mb_lock(&globals_lock);
   int status = add(name, function, replace, &old);
-  pthread_mutex_unlock(&globals_lock);
+  mb_unlock(&globals_lock);
   if (!status) free_global(old); /* may close a library: not with the lock */
   return status;
 }
@@ -63,10 +63,10 @@ int mblob_register_global(const char *name, mblob_function *function, int replac
 
 int mb_global_get(const char *name, mblob_function **out) {
   mb_builtin_globals();
-  pthread_mutex_lock(&globals_lock);
+  mb_lock(&globals_lock);
   struct global *g = mb_map_get(&globals, name);
   *out = g ? mblob_function_retain(g->function) : NULL;
-  pthread_mutex_unlock(&globals_lock);
+  mb_unlock(&globals_lock);
   return MBLOB_OK;
 }
 
@@ -81,9 +81,9 @@ int mblob_get_global(const char *name, mblob_function **out) {
 
 int mb_global_remove(const char *name) {
   mb_builtin_globals();
-  pthread_mutex_lock(&globals_lock);
+  mb_lock(&globals_lock);
   struct global *g = mb_map_remove(&globals, name);
-  pthread_mutex_unlock(&globals_lock);
+  mb_unlock(&globals_lock);
   if (!g) return mb_fail(MBLOB_E_NOT_FOUND, "no global function '%s' is registered", name);
   free_global(g);
   return MBLOB_OK;
@@ -92,7 +92,7 @@ int mb_global_remove(const char *name) {
 int mb_global_names(const char ***out, size_t *count) {
   mb_builtin_globals();
   const struct mb_map_item *item;
-  pthread_mutex_lock(&globals_lock);
+  mb_lock(&globals_lock);
   size_t size = globals.count * sizeof(char *) + 1;
   for (size_t i = 0; (item = mb_map_next(&globals, &i));) size += strlen(item->key) + 1;
   *out = malloc(size);
@@ -102,6 +102,6 @@ int mb_global_names(const char ***out, size_t *count) {
     (*out)[(*count)++] = text;
     text = stpcpy(text, item->key) + 1;
   }
-  pthread_mutex_unlock(&globals_lock);
+  mb_unlock(&globals_lock);
   return *out ? MBLOB_OK : mb_fail_memory(size);
 }

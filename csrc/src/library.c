@@ -10,24 +10,10 @@
 #include "source_file.h"
 
 /* Held while the list changes and around the dynamic linker: what is in the list is what is loaded.
- * Recursive, because constructors of a library may open others. Loaders are never called with it. */
-static pthread_mutex_t list_lock;
-static pthread_cond_t list_changed = PTHREAD_COND_INITIALIZER;
-static pthread_once_t list_once = PTHREAD_ONCE_INIT;
+ * Constructors of a library may open others. Loaders are never called with it. */
+static struct mb_lock list_lock = MB_LOCK_INIT;
+static struct mb_condition list_changed = MB_CONDITION_INIT;
 static struct mb_library *libraries;
-
-static void make_lock(void) {
-  pthread_mutexattr_t attributes;
-  pthread_mutexattr_init(&attributes);
-  pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
-  pthread_mutex_init(&list_lock, &attributes);
-  pthread_mutexattr_destroy(&attributes);
-}
-
-static void lock_list(void) {
-  (void)pthread_once(&list_once, make_lock);
-  pthread_mutex_lock(&list_lock);
-}
 
 static const char *name_of(const struct mb_source *source) { return *source->path ? source->path : "memory"; }
 
@@ -39,8 +25,8 @@ static struct mb_library *new_library(const struct mb_source *source) {
     (void)mb_fail_memory(sizeof(*library));
     return NULL;
   }
-  pthread_mutex_init(&library->lock, NULL);
-  pthread_cond_init(&library->opened, NULL);
+  mb_lock_init(&library->lock);
+  mb_condition_init(&library->opened);
   library->source = *source;
   library->copy_fd = -1;
   return library;
@@ -68,9 +54,9 @@ int mb_library_new_system(const char *prefix, enum mb_system_names names, struct
 }
 
 void mb_library_join(struct mb_library *library, struct mb_library *other) {
-  pthread_mutex_lock(&library->lock);
+  mb_lock(&library->lock);
   library->joined = other;
-  pthread_mutex_unlock(&library->lock);
+  mb_unlock(&library->lock);
 }
 
 /* ---- closing --------------------------------------------------------------------------------- */
@@ -95,9 +81,28 @@ static void free_remains(struct mb_library *library) {
   free(library->link_name);
   mb_source_close(&library->source);
   if (library->copy_fd >= 0) (void)close(library->copy_fd);
-  pthread_mutex_destroy(&library->lock);
-  pthread_cond_destroy(&library->opened);
+  mb_lock_destroy(&library->lock);
+  mb_condition_destroy(&library->opened);
   free(library);
+}
+
+static void unlist(struct mb_library *library) {
+  struct mb_library **link = &libraries;
+  while (*link && *link != library) link = &(*link)->next;
+  if (*link) *link = library->next;
+}
+
+/* Closed, but the code stays: the next opening recognizes it by the file. */
+static void stay(struct mb_library *library) {
+  struct mb_source file = library->source;
+  mb_source_close(&library->source);
+  library->source.device = file.device;
+  library->source.inode = file.inode;
+  library->source.changed = file.changed;
+  library->source.size = file.size;
+  free(library->link_name);
+  library->link_name = NULL;
+  library->closing = false;
 }
 
 /* With the list's lock. Unload; if the code stays, because others hold it or it cannot be unloaded, its
@@ -108,21 +113,11 @@ static void unload(struct mb_library *library) {
   mb_function_table_free(&library->table);
   mb_carried_free(library);
   if (library->handle) library->resident = mb_library_unlink(library);
-  if (!library->resident) {
-    struct mb_library **link = &libraries;
-    while (*link && *link != library) link = &(*link)->next;
-    if (*link) *link = library->next;
-    free_remains(library);
+  if (library->resident) {
+    stay(library);
   } else {
-    struct mb_source file = library->source;
-    mb_source_close(&library->source);
-    library->source.device = file.device; /* what the next opening recognizes it by */
-    library->source.inode = file.inode;
-    library->source.changed = file.changed;
-    library->source.size = file.size;
-    free(library->link_name);
-    library->link_name = NULL;
-    library->closing = false;
+    unlist(library);
+    free_remains(library);
   }
 }
 
@@ -132,10 +127,10 @@ static void close_library(struct mb_library *library) {
   free_trees(library);
   struct mb_needed *needed = library->needed;
   library->needed = NULL;
-  lock_list();
+  mb_lock(&list_lock);
   unload(library);
-  pthread_cond_broadcast(&list_changed);
-  pthread_mutex_unlock(&list_lock);
+  mb_wake(&list_changed);
+  mb_unlock(&list_lock);
   mb_library_release_needed(needed);
 }
 
@@ -149,17 +144,35 @@ void mb_library_release(struct mb_library *library) {
     if (atomic_compare_exchange_weak_explicit(&library->users, &users, users - 1, memory_order_release,
                                               memory_order_relaxed))
       return;
-  lock_list();
+  mb_lock(&list_lock);
   bool last = atomic_fetch_sub_explicit(&library->users, 1, memory_order_acq_rel) == 1;
   if (last) {
     library->closing = true;
-    library->closer = pthread_self();
+    library->worker = mb_thread_id();
   }
-  pthread_mutex_unlock(&list_lock);
+  mb_unlock(&list_lock);
   if (last) close_library(library);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
+
+/* With the lock. A thread that the parent of this process has was opening or closing the library. Nobody goes on with that, so
+ * what it has is left as it is; its code stays in memory, and so do handles of functions that the code keeps. */
+static void abandon(struct mb_library *library) {
+  if (library->loading) {
+    unlist(library);
+    return;
+  }
+  library->trees = NULL;
+  library->needed = NULL;
+  mb_environment_reset(library);
+  free_functions(&library->functions);
+  mb_function_table_free(&library->table);
+  mb_carried_free(library);
+  library->handle = NULL;
+  library->resident = true;
+  stay(library);
+}
 
 /* The library of that file, waiting for one that is just closed; NULL if there is none. With the lock. */
 static int find_library(const struct mb_source *source, struct mb_library **out) {
@@ -168,10 +181,14 @@ static int find_library(const struct mb_source *source, struct mb_library **out)
     while (l && (l->source.inode != source->inode || l->source.device != source->device)) l = l->next;
     *out = l;
     if (!l || (!l->closing && !l->loading)) return MBLOB_OK;
-    if (l->loading) return mb_fail(MBLOB_E_ARGUMENT, "a constructor of the library opens the library itself");
-    if (pthread_equal(l->closer, pthread_self()))
-      return mb_fail(MBLOB_E_ARGUMENT, "a loader's close function opens the library that is being closed");
-    pthread_cond_wait(&list_changed, &list_lock);
+    if (mb_thread_is_gone(l->worker)) {
+      abandon(l);
+    } else if (l->worker != mb_thread_id()) {
+      mb_wait(&list_changed, &list_lock);
+    } else {
+      return mb_fail(MBLOB_E_ARGUMENT, l->loading ? "a constructor of the library opens the library itself"
+                                                  : "a loader's close function opens the library that is being closed");
+    }
   }
 }
 
@@ -190,8 +207,10 @@ static int open_first(struct mb_library *resident, struct mb_source *source,
     libraries = library;
   }
   library->loading = true;
+  library->worker = mb_thread_id();
   int status = mb_library_load(library, options, out);
   library->loading = false;
+  mb_wake(&list_changed);
   if (status) {
     atomic_store(&library->users, 0);
     free_trees(library);
@@ -216,7 +235,7 @@ static int open_source(struct mb_source *source, const mblob_open_options *optio
   char *name = strdup(name_of(source));
   struct mb_library *library = NULL, *unwanted = NULL;
   if (!options) options = &defaults;
-  lock_list();
+  mb_lock(&list_lock);
   int status = find_library(source, &library);
   if (status) {
     mb_source_close(source);
@@ -232,7 +251,7 @@ static int open_source(struct mb_source *source, const mblob_open_options *optio
   } else {
     status = open_first(library, source, options, out);
   }
-  pthread_mutex_unlock(&list_lock);
+  mb_unlock(&list_lock);
   if (status) mb_error_prefix(name ? name : "library");
   free(name);
   if (unwanted) mb_library_release(unwanted); /* may close it: not with the lock */
@@ -304,17 +323,17 @@ int mblob_module_create(const mblob_loader *loader, void *self, mblob_module **o
 
 int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context) {
   int result = 0;
-  lock_list();
+  mb_lock(&list_lock);
   for (const struct mb_library *l = libraries; !result && l; l = l->next) result = mb_carried_visit(l, visit, context);
-  pthread_mutex_unlock(&list_lock);
+  mb_unlock(&list_lock);
   return result;
 }
 
 struct mb_library *mb_plugin_carrier(const char *name, int device_type) {
-  lock_list();
+  mb_lock(&list_lock);
   struct mb_library *found = libraries;
   while (found && !(atomic_load(&found->users) && mb_carried_has(found, name, device_type))) found = found->next;
   if (found) mb_library_retain(found);
-  pthread_mutex_unlock(&list_lock);
+  mb_unlock(&list_lock);
   return found;
 }

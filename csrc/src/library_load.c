@@ -45,18 +45,18 @@ static int read_function_table(struct mb_library *library) {
 
 /* A tree that nobody holds and that serves an opening with these options; NULL if there is none. */
 static struct mb_tree *idle_tree(struct mb_library *library, const mblob_open_options *options) {
-  pthread_mutex_lock(&library->lock);
+  mb_lock(&library->lock);
   struct mb_tree *tree = library->trees;
   while (tree && !mb_tree_take_over(tree, options)) tree = tree->next;
-  pthread_mutex_unlock(&library->lock);
+  mb_unlock(&library->lock);
   return tree;
 }
 
 static void install_tree(struct mb_library *library, struct mb_tree *tree, mblob_module **out) {
-  pthread_mutex_lock(&library->lock);
+  mb_lock(&library->lock);
   tree->next = library->trees;
   library->trees = tree;
-  pthread_mutex_unlock(&library->lock);
+  mb_unlock(&library->lock);
   *out = &tree->modules[0];
 }
 

@@ -8,7 +8,7 @@
 #include "plugin/plugins.h"
 #include "runtime.h"
 
-static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mb_lock registry_lock = MB_LOCK_INIT;
 
 /* Loaders of the process, in order of registration. */
 static struct registry {
@@ -83,7 +83,7 @@ static int set_in(struct registry *r, const char *function, const mblob_loader *
   if (!loader->function && loader->open)
     return mb_fail(MBLOB_E_ARGUMENT, "%s: the loader of '%s' has no function callback", function, loader->type_key);
   int status = MBLOB_OK;
-  pthread_mutex_lock(&registry_lock);
+  mb_lock(&registry_lock);
   size_t at = place_in(r, loader->type_key);
   if (loader->function) {
     status = add_to(r, at, loader);
@@ -92,7 +92,7 @@ static int set_in(struct registry *r, const char *function, const mblob_loader *
     r->count--;
     memmove(r->items + at, r->items + at + 1, (r->count - at) * sizeof(*r->items));
   }
-  pthread_mutex_unlock(&registry_lock);
+  mb_unlock(&registry_lock);
   return status;
 }
 
@@ -115,11 +115,11 @@ static enum mb_found given(const mblob_module *module, mblob_loader *out) {
 }
 
 static enum mb_found in_registry(const struct registry *r, const mblob_module *module, mblob_loader *out) {
-  pthread_mutex_lock(&registry_lock);
+  mb_lock(&registry_lock);
   size_t at = place_in(r, module->type_key);
   bool found = at < r->count;
   if (found && out) *out = r->items[at];
-  pthread_mutex_unlock(&registry_lock);
+  mb_unlock(&registry_lock);
   if (found && out) out->type_key = module->type_key; /* the registry's copy may go */
   return found ? MB_PRESENT : MB_ABSENT;
 }
@@ -163,9 +163,9 @@ static char *available(const mblob_module *module) {
   if (!out) return NULL;
   for (size_t i = 0; i < module->tree->loader_count; i++)
     (void)fprintf(out, "%s%s", count++ ? "," : "", module->tree->loaders[i].type_key);
-  pthread_mutex_lock(&registry_lock);
+  mb_lock(&registry_lock);
   for (size_t i = 0; i < first.count; i++) (void)fprintf(out, "%s%s", count++ ? "," : "", first.items[i].type_key);
-  pthread_mutex_unlock(&registry_lock);
+  mb_unlock(&registry_lock);
   const char *key;
   for (size_t i = 0; (key = mb_builtin_key(i)); i++) (void)fprintf(out, "%s%s", count++ ? "," : "", key);
   (void)fclose(out);
@@ -238,30 +238,31 @@ static int run_open(mblob_module *module) {
  * missing loader is not remembered: it may be registered later. */
 static int ensure_open(mblob_module *module) {
   struct mb_library *library = module->library;
-  pthread_mutex_lock(&library->lock);
-  while (module->use->opening == MB_OPENING && !pthread_equal(module->use->opener, pthread_self()))
-    pthread_cond_wait(&library->opened, &library->lock);
-  enum mb_opening state = module->use->opening;
+  mb_lock(&library->lock);
+  struct mb_module_use *use = module->use;
+  while (use->opening == MB_OPENING && use->opener != mb_thread_id() && !mb_thread_is_gone(use->opener))
+    mb_wait(&library->opened, &library->lock);
+  enum mb_opening state = use->opening;
+  if (state == MB_OPENING && mb_thread_is_gone(use->opener)) state = MB_UNOPENED;
   if (state == MB_UNOPENED) {
     module->is_used = true;
-    module->use->opening = MB_OPENING;
-    module->use->opener = pthread_self();
+    use->opening = MB_OPENING;
+    use->opener = mb_thread_id();
   }
-  pthread_mutex_unlock(&library->lock);
+  mb_unlock(&library->lock);
   if (state == MB_OPENED) return MBLOB_OK;
-  if (state == MB_FAILED) return mb_error_restore(&module->use->failure);
+  if (state == MB_FAILED) return mb_error_restore(&use->failure);
   if (state == MB_OPENING)
     return mb_fail(MBLOB_E_LOADER, "the loader of '%s' asks for a function of the module that it opens",
                    module->type_key);
   int status = run_open(module);
-  pthread_mutex_lock(&library->lock);
-  struct mb_module_use *use = module->use;
+  mb_lock(&library->lock);
   bool absent = status && !use->loader.function;
   use->opening = !status ? MB_OPENED : absent ? MB_UNOPENED : MB_FAILED;
   if (status) use->name_count = 0;
   if (use->opening == MB_FAILED) mb_error_save(&use->failure);
-  pthread_cond_broadcast(&library->opened);
-  pthread_mutex_unlock(&library->lock);
+  mb_wake(&library->opened);
+  mb_unlock(&library->lock);
   return status;
 }
 
@@ -275,10 +276,10 @@ static int keep(mblob_module *module, const char *name, mblob_function *target, 
   }
   function->u.target = target;
   if (target->library == library) mblob_function_release(target); /* kept by the library itself */
-  pthread_mutex_lock(&library->lock);
+  mb_lock(&library->lock);
   mblob_function *other = mb_map_get(&module->use->functions, name);
   bool kept = other || mb_map_put(&module->use->functions, function->name, function);
-  pthread_mutex_unlock(&library->lock);
+  mb_unlock(&library->lock);
   if (other || !kept) mb_function_free(function);
   *out = other ? other : kept ? function : NULL;
   return kept ? MBLOB_OK : MBLOB_E_MEMORY;
@@ -302,9 +303,9 @@ int mb_loader_find(mblob_module *module, const char *name, mblob_function **out,
   int status = ensure_open(module);
   *closed = status != MBLOB_OK;
   if (status) return status;
-  pthread_mutex_lock(&module->library->lock);
+  mb_lock(&module->library->lock);
   *out = mb_map_get(&module->use->functions, name);
-  pthread_mutex_unlock(&module->library->lock);
+  mb_unlock(&module->library->lock);
   if (*out) return MBLOB_OK;
   mblob_function *target = NULL;
   uint64_t before = mb_error_serial();

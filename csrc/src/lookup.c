@@ -92,9 +92,9 @@ static int find_own(mblob_module *module, const char *name, mblob_function **out
   *out = NULL;
   *closed = false;
   if (!module->is_library) return mb_loader_find(module, name, out, closed);
-  pthread_mutex_lock(&module->library->lock);
+  mb_lock(&module->library->lock);
   int status = find_kernel(module->library, name, out);
-  pthread_mutex_unlock(&module->library->lock);
+  mb_unlock(&module->library->lock);
   return status;
 }
 
@@ -165,11 +165,11 @@ int mb_library_find_import(struct mb_library *library, const char *name, mblob_f
   struct search search = {.name = name};
   int status = MBLOB_OK;
   while (library && !status) {
-    pthread_mutex_lock(&library->lock);
+    mb_lock(&library->lock);
     /* Trees are only ever put in front, so the rest may be read without the lock. */
     const struct mb_tree *tree = library->trees;
     struct mb_library *joined = library->joined;
-    pthread_mutex_unlock(&library->lock);
+    mb_unlock(&library->lock);
     status = search_trees(tree, &search);
     library = joined;
   }

@@ -360,7 +360,7 @@ struct tensor_search {
 static int read_tensors(mblob_module *module) {
   int status = MBLOB_OK;
   struct mb_module_use *use = module->use;
-  pthread_mutex_lock(&module->library->lock);
+  mb_lock(&module->library->lock);
   if (!use->tensors_read) {
     int64_t entry = (int64_t)mblob_module_index(module);
     module->is_used = true;
@@ -370,7 +370,7 @@ static int read_tensors(mblob_module *module) {
       status = mb_params_read(module->payload, module->payload_size, entry, &use->tensors);
     use->tensors_read = !status;
   }
-  pthread_mutex_unlock(&module->library->lock);
+  mb_unlock(&module->library->lock);
   return status;
 }
 

@@ -114,10 +114,10 @@ void *mb_native_object(const mblob_module *module, const struct mb_class *class)
 }
 
 void mb_known_names(const mblob_module *module, void (*visit)(void *context, const char *name), void *context) {
-  pthread_mutex_lock(&module->library->lock);
+  mb_lock(&module->library->lock);
   const struct mb_module_use *use = module->use;
   bool is_open = module->is_created || use->opening == MB_OPENED;
-  pthread_mutex_unlock(&module->library->lock);
+  mb_unlock(&module->library->lock);
   if (!is_open) return;
   for (size_t i = 0; i < use->name_count; i++) visit(context, use->names[i]);
   if (use->loader.function != find_native) return;

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "return_value.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +17,6 @@ struct last_text {
 };
 
 static __thread struct last_text last;
-static pthread_key_t cleanup_key;
-static pthread_once_t cleanup_once = PTHREAD_ONCE_INIT;
 
 static void free_last(void *p) {
   struct last_text *mine = p;
@@ -27,9 +24,9 @@ static void free_last(void *p) {
   mine->text = NULL;
 }
 
-static void make_key(void) { (void)pthread_key_create(&cleanup_key, free_last); }
+static struct mb_thread_end at_end = MB_THREAD_END(free_last);
 
-/* Threads other than the main one free theirs through the key. */
+/* Of the thread that unloads this, or ends the process. */
 __attribute__((destructor)) static void process_exit(void) { free_last(&last); }
 
 void mb_value_retain(TVMValue value, int code) {
@@ -139,8 +136,7 @@ void mb_return_hand_over(struct mb_return *result, TVMValue *ret, int *ret_code)
   *ret = result->value;
   *ret_code = result->code;
   if (!result->text) return;
-  (void)pthread_once(&cleanup_once, make_key);
-  (void)pthread_setspecific(cleanup_key, &last);
+  mb_thread_end_set(&at_end, &last);
   free(last.text);
   last = (struct last_text){result->text, result->bytes};
   if (result->code == kTVMStr)

@@ -7,7 +7,6 @@
 #define MB_RUNTIME_H
 
 #include <mblob.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 
@@ -15,6 +14,7 @@
 #include "elf_file.h"
 #include "error.h"
 #include "function_table.h"
+#include "locks.h"
 #include "map.h"
 #include "safetensors.h"
 #include "system_library.h"
@@ -84,7 +84,7 @@ enum mb_opening { MB_UNOPENED, MB_OPENING, MB_OPENED, MB_FAILED };
 struct mb_module_use {
   /* by its loader; guarded by library->lock */
   enum mb_opening opening;
-  pthread_t opener; /* while MB_OPENING */
+  size_t opener; /* while MB_OPENING: an mb_thread_id() */
   mblob_loader loader;
   void *self;
   const char *const *names; /* of its functions, as its plug-in tells them */
@@ -194,12 +194,12 @@ struct mb_source {
 struct mb_library {
   struct mb_library *next;
   atomic_size_t users;
-  pthread_mutex_t lock; /* trees, functions, environment, openings of modules */
-  pthread_cond_t opened;
+  struct mb_lock lock; /* trees, functions, environment, openings of modules */
+  struct mb_condition opened;
   /* guarded by the list's lock */
   bool loading, closing;
   bool resident; /* closed, but its code could not be unloaded */
-  pthread_t closer;
+  size_t worker; /* while it is loading or closing: an mb_thread_id() */
 
   const char *system_prefix; /* of a statically linked library, which has no file; else NULL */
   enum mb_system_names system_names;

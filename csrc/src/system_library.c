@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,7 @@ struct symbol {
 };
 
 static struct mb_map symbols; /* name -> struct symbol, for the life of the process */
-static pthread_mutex_t symbols_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mb_lock symbols_lock = MB_LOCK_INIT;
 
 /* With the lock. A name that is announced again gets the new address, as in TVM. */
 static int announce(const char *name, void *address) {
@@ -44,9 +43,9 @@ static int announce(const char *name, void *address) {
 
 int TVMBackendRegisterSystemLibSymbol(const char *name, void *ptr) {
   if (MB_IS_NULL(name) || MB_IS_NULL(ptr)) return -1;
-  pthread_mutex_lock(&symbols_lock);
+  mb_lock(&symbols_lock);
   int rc = announce(name, ptr);
-  pthread_mutex_unlock(&symbols_lock);
+  mb_unlock(&symbols_lock);
   return rc;
 }
 
@@ -123,11 +122,11 @@ static bool is_of_longer_prefix(const char *name, size_t own) {
 }
 
 static void *address_of(const char *name, size_t own, enum mb_system_names names) {
-  pthread_mutex_lock(&symbols_lock);
+  mb_lock(&symbols_lock);
   const struct symbol *symbol = mb_map_get(&symbols, name);
   if (symbol && names == MB_NAMES_OF_PREFIX && is_of_longer_prefix(name, own)) symbol = NULL;
   void *address = symbol ? symbol->address : NULL;
-  pthread_mutex_unlock(&symbols_lock);
+  mb_unlock(&symbols_lock);
   return address;
 }
 
@@ -160,11 +159,11 @@ void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_name
 static bool is_announced(const char *prefix) {
   const struct mb_map_item *item = NULL;
   size_t length = strlen(prefix);
-  pthread_mutex_lock(&symbols_lock);
+  mb_lock(&symbols_lock);
   bool found = length && is_of_longer_prefix(prefix, length - 1);
   for (size_t i = 0; !found && (item = mb_map_next(&symbols, &i));)
     found = strncmp(without_ffi(item->key), prefix, length) == 0 && !is_of_longer_prefix(item->key, 0);
-  pthread_mutex_unlock(&symbols_lock);
+  mb_unlock(&symbols_lock);
   return found;
 }
 
@@ -178,12 +177,12 @@ static int all_announced(const char *prefix, struct announced **out, size_t *cou
   const struct mb_map_item *item = NULL;
   size_t length = strlen(prefix), at = 0;
   *count = 0;
-  pthread_mutex_lock(&symbols_lock);
+  mb_lock(&symbols_lock);
   *out = calloc(symbols.count + 1, sizeof(**out));
   while (*out && (item = mb_map_next(&symbols, &at)))
     if (strncmp(item->key, prefix, length) == 0)
       (*out)[(*count)++] = (struct announced){item->key, ((struct symbol *)item->value)->address};
-  pthread_mutex_unlock(&symbols_lock);
+  mb_unlock(&symbols_lock);
   return *out ? MBLOB_OK : mb_fail_memory(sizeof(**out));
 }
 
@@ -245,7 +244,7 @@ struct system_library {
 
 /* prefix -> struct system_library, for the life of the process; one map for each way to look names up */
 static struct mb_map libraries[2];
-static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mb_lock libraries_lock = MB_LOCK_INIT;
 
 /* These carry the prefix and are not shared with other libraries. */
 static struct parts parts_of(const char *prefix) {
@@ -391,9 +390,9 @@ static int find_or_make(const char *prefix, enum mb_system_names names, mblob_mo
 
 /* The root, not counted. */
 static int get(const char *prefix, enum mb_system_names names, mblob_module **out) {
-  pthread_mutex_lock(&libraries_lock);
+  mb_lock(&libraries_lock);
   int status = find_or_make(prefix, names, out);
-  pthread_mutex_unlock(&libraries_lock);
+  mb_unlock(&libraries_lock);
   if (status) mb_error_prefix(*prefix ? prefix : "the system library");
   return status;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "locks.h"
 #include "spin.h"
 #include "task_errors.h"
 #include "thread_settings.h"
@@ -39,12 +40,12 @@ struct worker {
   struct worker *next;
 };
 
-static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mb_lock pool_lock = MB_LOCK_INIT;
 static struct worker *idle, *all;
 static int worker_count;
 static __thread bool in_task;
-static atomic_uint forks;              /* of which this process is the result */
-static __thread unsigned forks_before; /* when the task of this thread began */
+static unsigned pool_forks;            /* mb_forks() of the process that the workers are of */
+static __thread unsigned forks_before; /* mb_forks() when the task of this thread began */
 
 /* Until `*flag` is `wanted`, or for as long as spinning is worth it. */
 static void spin_until(const atomic_bool *flag, bool wanted) {
@@ -58,7 +59,7 @@ static void spin_until(const atomic_bool *flag, bool wanted) {
 static void run_task(struct job *job, int task_id) {
   uint64_t before = mb_error_serial();
   unsigned outer = forks_before;
-  forks_before = atomic_load_explicit(&forks, memory_order_relaxed);
+  forks_before = mb_forks();
   in_task = true;
   int rc = job->task(task_id, &job->env, job->cdata);
   in_task = false;
@@ -92,19 +93,15 @@ static void *worker_main(void *argument) {
  * again; they stay reachable, so that leak checkers do not report them. */
 static struct worker *left_by_fork;
 
-static void forget_workers(void) {
-  pthread_mutex_init(&pool_lock, NULL);
-  atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+static void lock_pool(void) {
+  mb_lock(&pool_lock);
+  if (pool_forks == mb_forks()) return;
+  pool_forks = mb_forks();
   struct worker **end = &left_by_fork;
   while (*end) end = &(*end)->next;
   *end = all;
   idle = all = NULL;
   worker_count = 0;
-}
-
-/* Before there is a thread that could hold pool_lock while another one forks. */
-__attribute__((constructor)) static void register_fork_handler(void) {
-  (void)pthread_atfork(NULL, NULL, forget_workers);
 }
 
 /* With pool_lock held. NULL when no thread can be had. */
@@ -133,7 +130,7 @@ static struct worker *start_worker(void) {
 /* Up to `wanted` workers as a list linked by next_idle; `grow`: start threads where too few are idle. */
 static struct worker *take_workers(int wanted, bool grow, int *taken) {
   struct worker *list = NULL;
-  pthread_mutex_lock(&pool_lock);
+  lock_pool();
   for (*taken = 0; *taken < wanted; ++*taken) {
     struct worker *w = idle;
     if (w) {
@@ -145,19 +142,19 @@ static struct worker *take_workers(int wanted, bool grow, int *taken) {
     w->next_idle = list;
     list = w;
   }
-  pthread_mutex_unlock(&pool_lock);
+  mb_unlock(&pool_lock);
   return list;
 }
 
 static void give_back(struct worker *list) {
-  pthread_mutex_lock(&pool_lock);
+  lock_pool();
   while (list) {
     struct worker *next = list->next_idle;
     list->next_idle = idle;
     idle = list;
     list = next;
   }
-  pthread_mutex_unlock(&pool_lock);
+  mb_unlock(&pool_lock);
 }
 
 static void start_task(struct worker *w, struct job *job, int task_id) {
@@ -178,7 +175,7 @@ static void wait_for(struct worker *w) {
 
 /* The code of this library may be unmapped after this, so no thread may stay in it. */
 __attribute__((destructor)) static void stop_idle_workers(void) {
-  pthread_mutex_lock(&pool_lock);
+  lock_pool();
   while (idle) {
     struct worker *w = idle;
     idle = w->next_idle;
@@ -196,13 +193,13 @@ __attribute__((destructor)) static void stop_idle_workers(void) {
     free(w);
     worker_count--;
   }
-  pthread_mutex_unlock(&pool_lock);
+  mb_unlock(&pool_lock);
 }
 
 /* ---- launch ------------------------------------------------------------------------------------ */
 
 static bool was_forked_since(unsigned before) {
-  return atomic_load_explicit(&forks, memory_order_relaxed) != before;
+  return mb_forks() != before;
 }
 
 static int run_job(FTVMParallelLambda task, void *cdata, struct worker *workers, int tasks) {
@@ -219,7 +216,7 @@ static int run_job(FTVMParallelLambda task, void *cdata, struct worker *workers,
   for (int i = 0; i < tasks; ++i) atomic_init(&counters[i * COUNTER_STRIDE], 0);
   struct job job = {.task = task, .cdata = cdata, .env = {counters, tasks}, .errors = errors};
   int id = 1;
-  unsigned before = atomic_load_explicit(&forks, memory_order_relaxed);
+  unsigned before = mb_forks();
   for (struct worker *w = workers; w; w = w->next_idle) start_task(w, &job, id++);
   run_task(&job, 0);
   int rc = -1;
@@ -248,7 +245,7 @@ int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task) {
             num_task, MB_WORKER_LIMIT);
     return -1;
   }
-  unsigned before = atomic_load_explicit(&forks, memory_order_relaxed);
+  unsigned before = mb_forks();
   int rc = run_job(task, cdata, workers, taken + 1);
   in_task = nested;
   if (!was_forked_since(before)) give_back(workers);

@@ -1,12 +1,12 @@
 /* Blocks are kept for the next call of the thread: kernels ask for the same sizes again and again. */
 #include "workspace.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "device/device.h"
 #include "error.h"
+#include "locks.h"
 
 #define PAGE 4096 /* sizes are rounded up to this, as TVM does, so that similar sizes share a block */
 
@@ -28,8 +28,6 @@ struct pool {
 };
 
 static __thread struct pool host_pool; /* first of the thread's list */
-static pthread_key_t cleanup_key;
-static pthread_once_t cleanup_once = PTHREAD_ONCE_INIT;
 
 static bool is_host(const struct pool *pool) { return mb_device_is_host((int)pool->device.device_type); }
 
@@ -56,9 +54,9 @@ static void thread_exit(void *first) {
   }
 }
 
-static void make_key(void) { (void)pthread_key_create(&cleanup_key, thread_exit); }
+static struct mb_thread_end at_end = MB_THREAD_END(thread_exit);
 
-/* Threads other than the main one free theirs through the key. Drivers may be gone by now: what is on their devices goes
+/* Of the thread that unloads this, or ends the process. Drivers may be gone by now: what is on their devices goes
  * with the process. */
 __attribute__((destructor)) static void process_exit(void) {
   struct pool *others = host_pool.next;
@@ -78,8 +76,7 @@ static struct pool *pool_of(DLDevice device, bool make) {
   if (mb_device_is_host((int)device.device_type)) device = (DLDevice){kDLCPU, 0};
   if (!host_pool.device.device_type) {
     host_pool.device = (DLDevice){kDLCPU, 0};
-    (void)pthread_once(&cleanup_once, make_key);
-    (void)pthread_setspecific(cleanup_key, &host_pool);
+    mb_thread_end_set(&at_end, &host_pool);
   }
   struct pool *pool = &host_pool, *last = pool;
   for (; pool; last = pool, pool = pool->next)

@@ -124,6 +124,7 @@ typedef struct call_slot {
 } call_slot;
 
 #define CALL_INLINE_ARGS 8
+#define CALL_NESTING 64 /* lists in lists, and containers in containers: they are converted by recursion, on stacks of any thread */
 
 typedef struct call_frame {
   PyObject *name;                   /* of the function, for errors; borrowed */
@@ -135,6 +136,9 @@ typedef struct call_frame {
   bool gaps;       /* tensors may have gaps between their rows: compiled functions of the ffi dialect look at strides themselves */
   bool items;      /* these are the items of a container, not arguments */
   bool misaligned; /* some slot is */
+  int nesting;     /* how many containers these are within */
+  int place;       /* of the innermost of them in `outer` */
+  const struct call_frame *outer; /* NULL: these are the arguments */
   TVMValue *values;
   int *codes;
   call_slot *slots;

@@ -84,8 +84,13 @@ static PyObject *convert(void *container) {
 
 PyObject *call_container_object(void *container) {
   if (container == NULL) Py_RETURN_NONE;
-  if (Py_EnterRecursiveCall(" in a container of containers")) return NULL;
+  static __thread int nesting;
+  if (nesting == CALL_NESTING) {
+    PyErr_Format(PyExc_ValueError, "a container holds containers more than %d levels deep, which is the limit", CALL_NESTING);
+    return NULL;
+  }
+  nesting++;
   PyObject *object = convert(container);
-  Py_LeaveRecursiveCall();
+  nesting--;
   return object;
 }

@@ -55,21 +55,46 @@ static bool convert_items(call_frame *frame, int i, call_frame *items, PyObject 
   return make_container(frame, i, "runtime.Array", items->values, items->codes, (int)count);
 }
 
+/* Also where values stand for values. Python's own limit counts no bytes, and threads have stacks of any size. */
+static bool check_nesting(const call_frame *frame, int i) {
+  if (frame->nesting < CALL_NESTING) return true;
+  for (; frame->outer != NULL; frame = frame->outer) i = frame->place;
+  return call_frame_error(frame, i, PyExc_ValueError,
+                          "lists are within lists more than %d levels deep, which is the limit; does one contain itself?",
+                          CALL_NESTING);
+}
+
+/* On the heap, as a frame is large. */
+static call_frame *new_items(const call_frame *frame, int i, Py_ssize_t count, PyObject *name) {
+  call_frame *items = PyMem_Malloc(sizeof *items);
+  if (items == NULL) {
+    PyErr_NoMemory();
+  } else if (!call_frame_init(items, name, count)) {
+    PyMem_Free(items);
+    items = NULL;
+  } else {
+    items->ffi = items->items = true;
+    items->nesting = frame->nesting + 1;
+    items->outer = frame;
+    items->place = i;
+  }
+  return items;
+}
+
 bool call_convert_sequence(call_frame *frame, int i, PyObject *arg) {
+  if (!check_nesting(frame, i)) return false;
   PyObject *tuple = PySequence_Tuple(arg); /* others may change a list meanwhile */
   if (tuple == NULL) return false;
   const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
   PyObject *name = PyUnicode_FromFormat(frame->items ? "%U: item %d" : "%U: argument %d", frame->name, i);
   TVMArrayHandle *arrays = PyMem_Calloc((size_t)count + 1, sizeof *arrays);
-  call_frame items;
+  call_frame *items = name != NULL && arrays != NULL ? new_items(frame, i, count, name) : NULL;
   bool ok = false;
   if (arrays == NULL) PyErr_NoMemory();
-  if (name != NULL && arrays != NULL && Py_EnterRecursiveCall(" in a list of lists") == 0) {
-    ok = call_frame_init(&items, name, count);
-    items.ffi = items.items = true;
-    ok = ok && convert_items(frame, i, &items, tuple, arrays);
-    call_frame_release(&items);
-    Py_LeaveRecursiveCall();
+  if (items != NULL) {
+    ok = convert_items(frame, i, items, tuple, arrays);
+    call_frame_release(items);
+    PyMem_Free(items);
   }
   for (Py_ssize_t k = 0; arrays != NULL && k < count; ++k)
     if (arrays[k] != NULL) call_tvm.array_free(arrays[k]); /* the container has a reference of its own */
@@ -104,6 +129,8 @@ static bool hook_failed(const call_frame *frame, int i) {
 }
 
 bool call_convert_stand_in(call_frame *frame, int i, PyObject *arg, bool *absent) {
+  *absent = false;
+  if (!check_nesting(frame, i)) return false;
   PyObject *other = PyObject_CallFunctionObjArgs(call_hook.ffi_stand_in, arg, NULL);
   *absent = other == Py_None;
   bool ok = false;
@@ -112,8 +139,11 @@ bool call_convert_stand_in(call_frame *frame, int i, PyObject *arg, bool *absent
     ok = convert_dtype(frame, i, other);
   else if (other == arg)
     PyErr_Format(PyExc_RuntimeError, "%U: argument %d: %R stands for itself", frame->name, i, arg);
-  else if (!*absent)
+  else if (!*absent) {
+    frame->nesting++;
     ok = call_convert_argument(frame, i, other);
+    frame->nesting--;
+  }
   Py_DECREF(other);
   return ok;
 }

@@ -10,6 +10,8 @@ bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count) {
   frame->alignment = 0;
   frame->ffi = frame->items = frame->gaps = frame->dlpack = false;
   frame->misaligned = false;
+  frame->nesting = 0;
+  frame->outer = NULL;
   frame->heap = NULL;
   frame->count = 0;
   frame->values = frame->inline_values;

@@ -10,6 +10,7 @@ import gc
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -132,12 +133,92 @@ def test_what_has_no_meaning_is_named_with_its_place(lib: mblob.Module) -> None:
         (np.dtype(">f4"), TypeError, "kinds: argument 1: functions have no data type for numpy's >f4"),
         (np.dtype("S3"), TypeError, "kinds: argument 1: functions have no data type"),
         ("\udc80", UnicodeEncodeError, "surrogates"),
-        (loop, RecursionError, "in a list of lists"),
-        (deep, ValueError, "kinds: an Array with more than 500 levels"),
+        (loop, ValueError, "kinds: argument 1: lists are within lists more than 64 levels deep"),
+        (deep, ValueError, "kinds: argument 1: lists are within lists more than 64 levels deep"),
     ):
         with pytest.raises(kind, match=text):
             lib["kinds"](1, value)
     assert lib["kinds"](1) == "int(1)"
+
+
+class Endless:
+    """Stands for another of its kind, without end."""
+
+    def __tvm_ffi_object__(self) -> Endless:
+        return Endless()
+
+
+def within(levels: int, value: Any = 1) -> Any:
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+NESTING = """
+#include <tvm/runtime/c_backend_api.h>
+#include <tvm/runtime/c_runtime_api.h>
+/* Array(Array(...)) of args[0] levels. */
+TVM_DLL int nested(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
+  TVMFunctionHandle array;
+  if (TVMFuncGetGlobal("runtime.Array", &array)) return -1;
+  int code = kTVMArgInt;
+  TVMValue inner = {.v_int64 = 1};
+  for (int64_t i = 0; i < args[0].v_int64; i++) {
+    TVMValue outer;
+    int outer_code;
+    if (TVMFuncCall(array, &inner, &code, 1, &outer, &outer_code)) return -1;
+    if (code == kTVMObjectHandle) TVMObjectFree(inner.v_handle);
+    inner = outer, code = outer_code;
+  }
+  *ret = inner, *ret_code = code;
+  return TVMFuncFree(array);
+}
+"""
+
+
+def in_thread(work: Callable[[], None], stack: int) -> None:
+    """Run it in a thread whose stack has that size; what it raises is raised here."""
+    raised: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    before = threading.stack_size(stack)
+    try:
+        thread = threading.Thread(target=body)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    if raised:
+        raise raised[0]
+
+
+@pytest.mark.parametrize("stack", [64 << 10, 256 << 10, 0], ids=["64 KiB", "256 KiB", "usual"])
+def test_lists_are_within_lists_64_levels_deep_on_any_stack(
+    lib: mblob.Module, cc: Callable[..., Path], tmp_path: Path, stack: int
+) -> None:
+    root = Path(__file__).resolve().parents[2]
+    nested = mblob.load_module(cc(NESTING, tmp_path / "nested.so", f"-I{root}/csrc/include", "-w"))["nested"]
+    loop: list[Any] = []
+    loop.append([2, loop])
+    refused = "^kinds: argument 1: lists are within lists more than 64 levels deep, which is the limit"
+    deep = [within(65), within(3000)]  # which end here: Python needs a large stack for that
+
+    def work() -> None:
+        assert lib["echo"](within(64)) == within(64)
+        assert nested(64) == within(64)
+        for value in (*deep, loop, (loop,), Endless(), [Endless()], within(64, Endless())):
+            with pytest.raises(ValueError, match=refused):
+                lib["kinds"](0, value)
+        for levels in (65, 100_000):
+            with pytest.raises(ValueError, match="a container holds containers more than 64 levels deep"):
+                nested(levels)
+
+    in_thread(work, stack)
 
 
 def test_nothing_is_kept_of_what_was_passed(lib: mblob.Module) -> None:

@@ -8,7 +8,7 @@
 
 static struct cuda_device devices[CUDA_DEVICES];
 static _Atomic(struct cuda_device *) started[CUDA_DEVICES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mb_lock lock = MB_LOCK_INIT;
 
 static _Thread_local int thread_device;
 static _Thread_local CUstream thread_streams[CUDA_DEVICES];
@@ -82,9 +82,9 @@ int cuda_enter(int device_id, struct cuda_scope *out) {
                            "CUDA_VISIBLE_DEVICES hides them)");
   out->device = atomic_load_explicit(&started[device_id], memory_order_acquire);
   if (!out->device) {
-    (void)pthread_mutex_lock(&lock);
+    mb_lock(&lock);
     status = start_locked(out->driver, device_id);
-    (void)pthread_mutex_unlock(&lock);
+    mb_unlock(&lock);
     if (status) return status;
     out->device = &devices[device_id];
   }
@@ -106,12 +106,12 @@ void cuda_leave(struct cuda_scope *scope) {
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static void note_loss(struct cuda_device *device, const char *text) {
-  (void)pthread_mutex_lock(&lock);
+  mb_lock(&lock);
   if (!atomic_load(&device->lost)) {
     (void)snprintf(device->lost_by, sizeof(device->lost_by), "%s", text);
     atomic_store_explicit(&device->lost, true, memory_order_release);
   }
-  (void)pthread_mutex_unlock(&lock);
+  mb_unlock(&lock);
 }
 
 int cuda_told(const struct cuda_scope *scope, CUresult error, const char *format, ...) {

@@ -3,7 +3,6 @@
 #ifndef MB_CUDA_CONTEXT_H
 #define MB_CUDA_CONTEXT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "driver.h"

@@ -2,28 +2,16 @@
 #include "driver.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 static const char default_library[] = "libcuda.so.1";
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mb_lock lock = MB_LOCK_INIT;
 static struct cuda_driver functions;
 static int devices;
-static atomic_bool ready, forked;
-
-static void in_child(void) {
-  if (atomic_load(&ready)) atomic_store(&forked, true);
-}
-
-static void before_fork(void) { (void)pthread_mutex_lock(&lock); }
-static void in_parent(void) { (void)pthread_mutex_unlock(&lock); }
-static void after_fork(void) {
-  in_child();
-  (void)pthread_mutex_unlock(&lock);
-}
+static atomic_uint ready; /* 1 + mb_forks() when the driver started; 0: not yet */
 
 static int resolve(void *library, const char *name, struct cuda_driver *out) {
   static const struct {
@@ -58,7 +46,6 @@ static int start(const struct cuda_driver *driver, const char *name) {
 }
 
 static int open_locked(void) {
-  static bool watching;
   if (atomic_load(&ready)) return MBLOB_OK;
   const char *name = getenv("MBLOB_CUDA_LIBRARY");
   if (!name || !*name) name = default_library;
@@ -78,22 +65,22 @@ static int open_locked(void) {
   status = start(&found, name); /* from here on the library stays open: it may have started threads */
   if (status) return status;
   functions = found;
-  if (!watching) watching = pthread_atfork(before_fork, in_parent, after_fork) == 0;
-  atomic_store_explicit(&ready, true, memory_order_release);
+  atomic_store_explicit(&ready, mb_forks() + 1, memory_order_release);
   return MBLOB_OK;
 }
 
 int cuda_driver_open(const struct cuda_driver **out, int *device_count) {
   *out = &functions;
   *device_count = 0;
-  if (atomic_load_explicit(&forked, memory_order_relaxed))
+  const unsigned when = atomic_load_explicit(&ready, memory_order_acquire);
+  if (when && when != mb_forks() + 1)
     return mb_fail(MBLOB_E_INCOMPATIBLE,
                    "cuda: this process was forked from one that had used CUDA, which does not survive a fork; start it "
                    "anew (multiprocessing: the start method 'spawn'), or fork before the first use");
-  if (!atomic_load_explicit(&ready, memory_order_acquire)) {
-    (void)pthread_mutex_lock(&lock);
+  if (!when) {
+    mb_lock(&lock);
     int status = open_locked();
-    (void)pthread_mutex_unlock(&lock);
+    mb_unlock(&lock);
     if (status) return status;
   }
   *device_count = devices;

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "host.h"
+#include "locks.h"
 
 typedef int CUresult;
 typedef int CUdevice;

@@ -36,7 +36,8 @@ int cuda_module_open(const mblob_host *host, const mblob_module_info *info, void
     free(module);
     return status;
   }
-  (void)pthread_mutex_init(&module->lock, NULL);
+  mb_lock_init(&module->lock);
+  module->lock.uncounted = true; /* drivers compile */
   host->names(info->module, module->list.names, module->list.count);
   *self = module;
   return MBLOB_OK;
@@ -70,7 +71,7 @@ void cuda_module_close(void *self) {
     if (loaded) unload(loaded, i);
   }
   mb_kernel_list_free(&module->list);
-  (void)pthread_mutex_destroy(&module->lock);
+  mb_lock_destroy(&module->lock);
   free(module->name);
   free(module);
 }
@@ -120,9 +121,9 @@ int cuda_module_kernel(struct cuda_module *module, const struct mb_kernel *kerne
     *out = &loaded->kernels[kernel->index];
     return MBLOB_OK;
   }
-  (void)pthread_mutex_lock(&module->lock);
+  mb_lock(&module->lock);
   int status = find_locked(module, kernel, scope, out);
-  (void)pthread_mutex_unlock(&module->lock);
+  mb_unlock(&module->lock);
   return status;
 }
 
@@ -130,7 +131,7 @@ int cuda_module_allow_shared(struct cuda_module *module, const struct mb_kernel 
                              const struct cuda_scope *scope, int bytes) {
   CUresult error = CUDA_SUCCESS;
   if (bytes <= atomic_load_explicit(&on->allowed_shared, memory_order_acquire)) return MBLOB_OK;
-  (void)pthread_mutex_lock(&module->lock);
+  mb_lock(&module->lock);
   if (bytes > on->dynamic_shared) {
     error = scope->driver->function_set(atomic_load(&on->function), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
     if (!error) {
@@ -138,6 +139,6 @@ int cuda_module_allow_shared(struct cuda_module *module, const struct mb_kernel 
       atomic_store_explicit(&on->allowed_shared, bytes, memory_order_release);
     }
   }
-  (void)pthread_mutex_unlock(&module->lock);
+  mb_unlock(&module->lock);
   return cuda_told(scope, error, "kernel '%s': %d bytes of dynamic shared memory", kernel->name, bytes);
 }

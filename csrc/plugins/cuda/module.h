@@ -24,7 +24,7 @@ struct cuda_module {
   struct mb_slice code; /* in the payload */
   enum cuda_code_kind kind;
   char *name; /* for errors: "module 1 of deploy.so" */
-  pthread_mutex_t lock;
+  struct mb_lock lock;
   _Atomic(struct cuda_loaded *) loaded[CUDA_DEVICES];
 };
 

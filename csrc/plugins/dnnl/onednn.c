@@ -3,12 +3,12 @@
 #include "onednn.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "host.h"
+#include "locks.h"
 #include "onednn_abi.h"
 
 static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2"};
@@ -19,7 +19,7 @@ struct version_of_library { /* dnnl_version_t: the beginning is the same everywh
   int major, minor, patch;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mb_lock lock = MB_LOCK_INIT;
 static struct dn_library library; /* valid when `opened` */
 static bool opened;
 
@@ -184,7 +184,7 @@ static void *find(struct dn_library *lib) {
 }
 
 const struct dn_library *dn_library_open(void) {
-  (void)pthread_mutex_lock(&lock);
+  mb_lock(&lock);
   if (!opened) {
     struct dn_library found = {0};
     void *handle = find(&found);
@@ -194,6 +194,6 @@ const struct dn_library *dn_library_open(void) {
     }
   }
   bool ok = opened;
-  (void)pthread_mutex_unlock(&lock);
+  mb_unlock(&lock);
   return ok ? &library : NULL;
 }

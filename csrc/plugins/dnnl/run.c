@@ -90,9 +90,9 @@ static int fill_context(const struct dn_plan *plan, struct dn_context *context) 
 
 /* One user less; the last one takes all with it. */
 static void let_go(struct dn_calls *calls, struct dn_prepared *prepared) {
-  (void)pthread_mutex_lock(&calls->lock);
+  mb_lock(&calls->lock);
   bool last = --prepared->users == 0;
-  (void)pthread_mutex_unlock(&calls->lock);
+  mb_unlock(&calls->lock);
   if (!last) return;
   dn_plan_free(&prepared->plan);
   free(prepared);
@@ -107,13 +107,13 @@ static void end_context(struct dn_calls *calls, struct dn_context *context) {
 /* A context of the current plan that waits, or a new one; a mblob_status. */
 static int take_under_lock(struct dn_calls *calls, struct dn_context **out) {
   struct dn_context *context;
-  (void)pthread_mutex_lock(&calls->lock);
+  mb_lock(&calls->lock);
   struct dn_prepared *prepared = atomic_load(&calls->current);
   if ((context = prepared->idle))
     prepared->idle = context->next;
   else
     ++prepared->users;
-  (void)pthread_mutex_unlock(&calls->lock);
+  mb_unlock(&calls->lock);
   *out = context;
   if (context) return MBLOB_OK;
   if (!(context = calloc(1, sizeof(*context)))) {
@@ -130,13 +130,13 @@ static int take_under_lock(struct dn_calls *calls, struct dn_context **out) {
 }
 
 static void give_under_lock(struct dn_calls *calls, struct dn_context *context) {
-  (void)pthread_mutex_lock(&calls->lock);
+  mb_lock(&calls->lock);
   bool current = context->prepared == atomic_load(&calls->current);
   if (current) {
     context->next = context->prepared->idle;
     context->prepared->idle = context;
   }
-  (void)pthread_mutex_unlock(&calls->lock);
+  mb_unlock(&calls->lock);
   if (!current) end_context(calls, context);
 }
 
@@ -164,16 +164,17 @@ int dn_calls_begin(struct dn_calls *calls, const struct dn_graph *graph) {
   calls->graph = graph;
   atomic_init(&calls->current, NULL);
   atomic_init(&calls->spare, NULL);
-  return pthread_mutex_init(&calls->lock, NULL) ? mb_fail_memory(sizeof(calls->lock)) : MBLOB_OK;
+  mb_lock_init(&calls->lock);
+  return MBLOB_OK;
 }
 
 /* Contexts that wait go at once, those of running calls when these end. */
 static void install(struct dn_calls *calls, struct dn_prepared *fresh) {
-  (void)pthread_mutex_lock(&calls->lock);
+  mb_lock(&calls->lock);
   struct dn_prepared *before = atomic_exchange(&calls->current, fresh);
   struct dn_context *idle = before ? before->idle : NULL;
   if (before) before->idle = NULL;
-  (void)pthread_mutex_unlock(&calls->lock);
+  mb_unlock(&calls->lock);
   struct dn_context *spare = atomic_exchange(&calls->spare, NULL);
   if (spare) give_under_lock(calls, spare);
   while (idle) {
@@ -195,7 +196,7 @@ int dn_calls_replace(struct dn_calls *calls, const struct dn_plan *plan) {
 
 void dn_calls_end(struct dn_calls *calls) {
   install(calls, NULL);
-  (void)pthread_mutex_destroy(&calls->lock);
+  mb_lock_destroy(&calls->lock);
 }
 
 /* ---- calls ---- */

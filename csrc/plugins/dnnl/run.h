@@ -2,9 +2,9 @@
 #ifndef DN_RUN_H
 #define DN_RUN_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "locks.h"
 #include "plan.h"
 
 struct dn_prepared; /* a plan, and the contexts of its calls */
@@ -13,7 +13,7 @@ struct dn_context;  /* what one running call has for itself: arena, memory objec
 /* A call takes a context and gives it back. One context is `spare`, so that calls one after another take no lock. */
 struct dn_calls {
   const struct dn_graph *graph;
-  pthread_mutex_t lock;
+  struct mb_lock lock;
   _Atomic(struct dn_prepared *) current; /* NULL before the first __init_; changed under the lock */
   _Atomic(struct dn_context *) spare;
 };

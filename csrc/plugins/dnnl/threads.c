@@ -1,9 +1,9 @@
 #include "threads.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "host.h"
+#include "locks.h"
 
 /* As many as loops of kernels may have (runtime.NumThreads), 0 if nobody tells. */
 static int threads_of_host(void) {
@@ -18,24 +18,19 @@ static int threads_of_host(void) {
 }
 
 /* OpenMP's threads stay behind when a process forks, and the child would wait for them for ever. */
-static atomic_bool threads_ran, threads_lost;
+static atomic_uint ran; /* 1 + mb_forks() when they began; 0: never */
 
-static void in_child(void) {
-  if (atomic_load(&threads_ran)) atomic_store(&threads_lost, true);
+bool dn_threads_are_lost(void) {
+  const unsigned when = atomic_load_explicit(&ran, memory_order_relaxed);
+  return when && when != mb_forks() + 1;
 }
 
-static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, in_child); }
-
-bool dn_threads_are_lost(void) { return atomic_load_explicit(&threads_lost, memory_order_relaxed); }
-
 int dn_threads_begin(const struct dn_library *library, int *before) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  (void)pthread_once(&once, watch_forks);
   if (!library->get_threads || !library->set_threads) return *before = 0;
   *before = library->get_threads();
   int wanted = dn_threads_are_lost() ? 1 : threads_of_host();
   if (!wanted) wanted = *before;
-  if (wanted > 1) atomic_store(&threads_ran, true);
+  if (wanted > 1) atomic_store(&ran, mb_forks() + 1);
   dn_threads_set(library, *before, wanted);
   return wanted;
 }

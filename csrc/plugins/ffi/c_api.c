@@ -52,10 +52,13 @@ static void set_raised(void *error) {
   raise_by_code(error);
 }
 
-static void move_from_raised(void **out) { *out = mb_error_take(); }
+static void move_from_raised(void **out) {
+  if (out) *out = mb_error_take();
+}
 
 static int create_error_with(const struct mb_text *kind, const struct mb_text *message, const struct mb_text *backtrace, void *cause,
                              void *context, void **out) {
+  if (!out) return null_argument("TVMFFIErrorCreate");
   *out = mb_error_new(text_at(kind), text_at(message), text_at(backtrace));
   if (!*out) return mb_error_raise_last();
   struct mb_error_cell *cell = mb_object_cell(ERA, *out);
@@ -95,6 +98,7 @@ static int release_old(void *object) {
 }
 
 static int create_opaque(void *handle, int32_t type, void (*deleter)(void *handle), void **out) {
+  if (!out) return null_argument("TVMFFIObjectCreateOpaque");
   *out = mb_object_new(ERA, type, sizeof(void *));
   if (!*out) return mb_error_raise_last();
   memcpy(mb_object_cell(ERA, *out), &handle, sizeof(handle));
@@ -106,13 +110,14 @@ static int create_opaque(void *handle, int32_t type, void (*deleter)(void *handl
 
 static void get_version(uint32_t out[3]) {
   static const uint32_t version[3] = {0, 1, 15}; /* of the interface that is served here */
-  memcpy(out, version, sizeof(version));
+  if (out) memcpy(out, version, sizeof(version));
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
 static int to_text(const struct mb_text *from, struct mb_any *out, int code) {
-  if (!from || !out) return null_argument(code == kTVMStr ? "TVMFFIStringFromByteArray" : "TVMFFIBytesFromByteArray");
+  if (!from || !out || (from->size && !from->data))
+    return null_argument(code == kTVMStr ? "TVMFFIStringFromByteArray" : "TVMFFIBytesFromByteArray");
   const bool small = from->size <= MB_SMALL_TEXT;
   *out = (struct mb_any){.type = MB_ANY_NONE};
   if (small) {
@@ -163,7 +168,7 @@ static int call_function_old(void *function, const struct mb_any *args, int32_t 
 }
 
 static int create_function(void *self, mb_safe_call call, void (*deleter)(void *self), void **out) {
-  if (!call) return null_argument("TVMFFIFunctionCreate");
+  if (!call || !out) return null_argument("TVMFFIFunctionCreate");
   *out = mb_object_of_callback(self, call, deleter);
   return *out ? 0 : mb_error_raise_last();
 }
@@ -180,6 +185,7 @@ static char *name_of(const struct mb_text *name, const char *function) {
 
 static int get_global(const struct mb_text *name, void **out) {
   const mblob_host *host = mb_plugin_host();
+  if (!out) return null_argument("TVMFFIFunctionGetGlobal");
   char *copy = name_of(name, "TVMFFIFunctionGetGlobal");
   mblob_function *function = NULL;
   *out = NULL;
@@ -197,14 +203,14 @@ static int set_global(const struct mb_text *name, void *function, int allow_over
     void *address;
     int (*call)(const char *name, TVMFunctionHandle f, int override);
   } set = {mb_plugin_host()->symbol("TVMFuncRegisterGlobal")};
-  char *copy = function ? name_of(name, "TVMFFIFunctionSetGlobal") : NULL;
   if (!function) return null_argument("TVMFFIFunctionSetGlobal");
+  char *copy = name_of(name, "TVMFFIFunctionSetGlobal");
   if (!copy) return mb_error_raise_last();
   const struct mb_any any = {.type = MB_ANY_FUNCTION, .u.pointer = function};
   struct mb_place place;
   TVMValue value;
   int code;
-  int rc = mb_value_of_any(ERA, &any, &value, &code, &place) || set.call(copy, value.v_handle, allow_override) ? -1 : 0;
+  int rc = mb_value_of_any(ERA, &any, &value, &code, &place) || !set.address || set.call(copy, value.v_handle, allow_override) ? -1 : 0;
   mb_place_release(&place);
   free(copy);
   return rc ? mb_error_raise_last() : 0;
@@ -225,7 +231,7 @@ static int register_name(const char *name, void *address) {
     void *address;
     int (*call)(const char *name, void *address);
   } announce = {mb_plugin_host()->symbol("TVMBackendRegisterSystemLibSymbol")};
-  return announce.call(name, address) ? mb_error_raise_last() : 0;
+  return !announce.address || announce.call(name, address) ? mb_error_raise_last() : 0;
 }
 
 /* The stream of a device that this thread was given last; compiled kernels ask for it before they launch. */
@@ -244,7 +250,7 @@ static int set_stream(int32_t type, int32_t id, void *stream, void **before) {
     int (*call)(int device_type, int device_id, void *stream);
   } set = {mb_plugin_host()->symbol("TVMSetStream")};
   if (before) *before = get_stream(type, id);
-  if (set.call(type, id, stream)) return mb_error_raise_last();
+  if (!set.address || set.call(type, id, stream)) return mb_error_raise_last();
   current.type = type;
   current.id = id;
   current.stream = stream;

@@ -195,7 +195,7 @@ static int call_in(enum mb_era era, mblob_function *function, const struct mb_an
 
 int mb_object_call(enum mb_era era, void *object, const struct mb_any *args, int32_t count, struct mb_any *result) {
   static const char no_function[] = "TVMFFIFunctionCall: expected a function";
-  if (!object || count < 0 || (count && !args)) {
+  if (!object || !result || count < 0 || (count && !args)) {
     (void)mb_fail(MBLOB_E_ARGUMENT, "%s", object ? "TVMFFIFunctionCall: the arguments are NULL" : no_function);
     return mb_error_raise_last();
   }

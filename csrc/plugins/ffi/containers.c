@@ -6,7 +6,7 @@
 #include "host.h"
 
 enum { STRING = 3, ARRAY = 4, SHAPE = 6 }; /* TVM's numbers up to 0.20 */
-#define DEPTH 500 /* arrays in arrays: they are converted, and freed, by recursion */
+#define DEPTH 64 /* arrays in arrays: they are converted, and freed, by recursion, on stacks of any thread */
 
 int mb_call_global(const char *name, const TVMValue *args, const int *codes, int count, TVMValue *ret, int *ret_code) {
   const mblob_host *host = mb_plugin_host();
@@ -75,7 +75,7 @@ static int array_object(TVMValue container, struct mb_any *out) {
   static __thread int depth;
   TVMValue count = {.v_int64 = 0};
   int code, status = ask("runtime.ArraySize", container, 0, 1, &count, &code);
-  if (!status && depth == DEPTH) status = mb_fail(MBLOB_E_ARGUMENT, "an Array with more than %d levels of Arrays in it", DEPTH);
+  if (!status && depth == DEPTH) status = mb_fail(MBLOB_E_ARGUMENT, "Arrays are within Arrays more than %d levels deep, which is the limit", DEPTH);
   if (status) return status;
   void *object = mb_object_new(MB_ERA_0_22, MB_ANY_ARRAY, sizeof(struct array_cell) + (size_t)count.v_int64 * sizeof(struct mb_any));
   if (!object) return MBLOB_E_MEMORY;
@@ -104,7 +104,9 @@ int mb_array_of_object(void *object, TVMValue *value, int *code) {
   static __thread int depth;
   const struct array_cell *cell = mb_object_cell(MB_ERA_0_22, object);
   const size_t count = cell->size > 0 ? (size_t)cell->size : 0;
-  if (depth == DEPTH || count > INT_MAX) return mb_fail(MBLOB_E_ARGUMENT, "an array with too many items, or levels of arrays in it");
+  if (count > INT_MAX) return mb_fail(MBLOB_E_ARGUMENT, "an array of %zu items, at most %d can be passed", count, INT_MAX);
+  if (depth == DEPTH)
+    return mb_fail(MBLOB_E_ARGUMENT, "arrays are within arrays more than %d levels deep, which is the limit", DEPTH);
   struct mb_place *places = calloc(count + 1, sizeof(struct argument));
   if (!places) return mb_fail_memory(count * sizeof(struct argument));
   TVMValue *values = (TVMValue *)(void *)(places + count);

@@ -1,14 +1,19 @@
 #define _GNU_SOURCE
 #include "environment.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "errors.h"
 #include "host.h"
+#include "locks.h"
 #include "map.h"
+
+static int null_argument(const char *function) {
+  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: an argument is NULL", function);
+  return mb_error_raise_last();
+}
 
 /* ---- functions by name ----------------------------------------------------------------------- */
 
@@ -20,13 +25,13 @@ struct lent {
   char key[32];
 };
 
-static pthread_mutex_t lent_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mb_lock lent_lock = MB_LOCK_INIT;
 static struct mb_map all_lent;
 
 static void *lend(enum mb_era era, mblob_function *function) {
   char key[sizeof(((struct lent *)0)->key)];
   (void)snprintf(key, sizeof(key), "%d %p", (int)era, (void *)function);
-  pthread_mutex_lock(&lent_lock);
+  mb_lock(&lent_lock);
   struct lent *lent = mb_map_get(&all_lent, key);
   if (!lent && (lent = calloc(1, sizeof(*lent)))) {
     lent->object = mb_object_function(era, function, false);
@@ -39,7 +44,7 @@ static void *lend(enum mb_era era, mblob_function *function) {
   } else if (!lent) {
     (void)mb_fail_memory(sizeof(*lent));
   }
-  pthread_mutex_unlock(&lent_lock);
+  mb_unlock(&lent_lock);
   return lent ? lent->object : NULL;
 }
 
@@ -57,8 +62,9 @@ int mb_find_function(enum mb_era era, void *library, const char *name, void **ou
     int (*call)(void *library, const char *name, TVMFunctionHandle *out);
   } find = {mb_plugin_host()->symbol("TVMBackendGetFuncFromEnv")};
   TVMFunctionHandle function = NULL;
+  if (!name || !out) return null_argument("TVMFFIEnvModLookupFromImports");
   *out = NULL;
-  if (find.call(library, name, &function))
+  if (!find.address || find.call(library, name, &function))
     tell_kind_of_missing();
   else
     *out = lend(era, function);
@@ -70,7 +76,7 @@ int mb_find_function(enum mb_era era, void *library, const char *name, void **ou
 struct loop {
   FTVMParallelLambda task;
   void *data;
-  pthread_mutex_t lock;
+  struct mb_lock lock;
   void *error; /* of the first of the tasks that failed, `failed` */
   int failed;
 };
@@ -78,13 +84,13 @@ struct loop {
 /* A task leaves its error on its own thread. The loop fails with that of its first task, as it would without threads. */
 static void keep_error(struct loop *loop, int task_id, void *error) {
   void *other = error;
-  pthread_mutex_lock(&loop->lock);
+  mb_lock(&loop->lock);
   if (!loop->error || task_id < loop->failed) {
     other = loop->error;
     loop->error = error;
     loop->failed = task_id;
   }
-  pthread_mutex_unlock(&loop->lock);
+  mb_unlock(&loop->lock);
   mb_object_release(MB_ERA_0_22, other);
 }
 
@@ -105,25 +111,26 @@ int mb_parallel_launch(FTVMParallelLambda task, void *data, int count) {
     void *address;
     int (*call)(FTVMParallelLambda task, void *data, int count);
   } launch = {mb_plugin_host()->symbol("TVMBackendParallelLaunch")};
-  struct loop loop = {task, data, PTHREAD_MUTEX_INITIALIZER, NULL, 0};
-  int rc = launch.call(run_task, &loop, count);
+  struct loop loop = {task, data, MB_LOCK_INIT, NULL, 0};
+  int rc = launch.address ? launch.call(run_task, &loop, count) : -1;
   if (rc && loop.error)
     mb_error_raise(loop.error);
   else if (rc)
     (void)mb_error_raise_last();
-  (void)pthread_mutex_destroy(&loop.lock);
+  mb_lock_destroy(&loop.lock);
   return rc ? -1 : 0;
 }
 
 /* ---- handles that are made once -------------------------------------------------------------- */
 
-/* One lock for all: what is made here is made in the first moments. Recursive, as making one may need another. */
-static pthread_mutex_t once_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+/* One lock for all: what is made here is made in the first moments. */
+static struct mb_lock once_lock = {.mutex = PTHREAD_MUTEX_INITIALIZER, .uncounted = true};
 
 int mb_init_once(void **handle, int (*init)(void **result)) {
+  if (!handle || !init) return null_argument("TVMFFIHandleInitOnce");
   if (__atomic_load_n(handle, __ATOMIC_ACQUIRE)) return 0;
   int rc = 0;
-  pthread_mutex_lock(&once_lock);
+  mb_lock(&once_lock);
   if (!*handle) {
     void *made = NULL;
     rc = init(&made);
@@ -133,14 +140,15 @@ int mb_init_once(void **handle, int (*init)(void **result)) {
     }
     if (!rc) __atomic_store_n(handle, made, __ATOMIC_RELEASE);
   }
-  pthread_mutex_unlock(&once_lock);
+  mb_unlock(&once_lock);
   return rc;
 }
 
 int mb_deinit_once(void **handle, int (*deinit)(void *handle)) {
-  pthread_mutex_lock(&once_lock);
+  if (!handle || !deinit) return null_argument("TVMFFIHandleDeinitOnce");
+  mb_lock(&once_lock);
   void *old = __atomic_exchange_n(handle, NULL, __ATOMIC_ACQ_REL);
   int rc = old ? deinit(old) : 0;
-  pthread_mutex_unlock(&once_lock);
+  mb_unlock(&once_lock);
   return rc;
 }

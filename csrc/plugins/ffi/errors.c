@@ -3,19 +3,17 @@
 
 #include <ctype.h>
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "host.h"
+#include "locks.h"
 
 /* Errors as objects are only of 0.22 and later: libraries of 0.21 know them by their texts. */
 #define ERA MB_ERA_0_22
 
 static __thread void *raised;
-static pthread_key_t cleanup_key;
-static pthread_once_t cleanup_once = PTHREAD_ONCE_INIT;
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
@@ -55,15 +53,12 @@ static void drop(void *unused) {
   mb_error_raise(NULL);
 }
 
-static void make_key(void) { (void)pthread_key_create(&cleanup_key, drop); }
+static struct mb_thread_end at_end = MB_THREAD_END(drop);
 
 void mb_error_raise(void *error) {
   void *before = raised;
   raised = error;
-  if (error) {
-    (void)pthread_once(&cleanup_once, make_key);
-    (void)pthread_setspecific(cleanup_key, &raised);
-  }
+  if (error) mb_thread_end_set(&at_end, &raised);
   mb_object_release(ERA, before);
 }
 

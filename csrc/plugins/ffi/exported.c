@@ -3,15 +3,22 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
+<<<<<<< HEAD
 #include <pthread.h>
+=======
+#include <stdbool.h>
+#include <stdio.h>
+>>>>>>> w-fork
 #include <stdlib.h>
 #include <string.h>
 
 #include "abi.h"
 #include "c_api.h"
+#include "errors.h"
 #include "host.h"
 
 #define FILE_NAME "/libmblob-ffi.so"
+#define RUNTIME "libmblob.so.0"
 
 /* The file of another copy of this plug-in than the one at `base`. */
 struct other {
@@ -28,12 +35,95 @@ static int look(struct dl_phdr_info *info, size_t size, void *argument) {
   return 1;
 }
 
+/* ---- without a runtime ----------------------------------------------------------------------- */
+
+/* What is called first in a process starts the plug-in: with the runtime that the process has, or with the one beside this file. */
+static void *runtime_function(const char *name) {
+  Dl_info own;
+  void *found = dlsym(RTLD_DEFAULT, name), *library = NULL;
+  if (found) return found;
+  library = dlopen(RUNTIME, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+  const char *end = !library && dladdr(FILE_NAME, &own) ? strrchr(own.dli_fname, '/') : NULL;
+  char *path = NULL;
+  if (end && asprintf(&path, "%.*s/%s", (int)(end - own.dli_fname), own.dli_fname, RUNTIME) > 0)
+    library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+  free(path);
+  return library ? dlsym(library, name) : NULL; /* it stays */
+}
+
+/* Where there is no runtime, errors say so, and nothing else can be done. */
+static const char no_runtime[] = "there is no libmblob in this process, and none beside libmblob-ffi.so";
+static __thread uint64_t errors_of_nobody;
+
+static int set_error_of_nobody(int status, const char *message) {
+  (void)message;
+  errors_of_nobody++;
+  return status;
+}
+
+static const char *last_error_of_nobody(void) { return no_runtime; }
+static int last_status_of_nobody(void) { return MBLOB_E_INCOMPATIBLE; }
+static uint64_t error_count_of_nobody(void) { return errors_of_nobody; }
+static void *symbol_of_nobody(const char *name) { return (void)name, NULL; }
+
+static int global_function_of_nobody(const char *name, struct mblob_function **out) {
+  (void)name;
+  *out = NULL;
+  return set_error_of_nobody(MBLOB_E_INCOMPATIBLE, no_runtime);
+}
+
+static int function_create_of_nobody(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,
+                                     struct mblob_function **out) {
+  (void)call, (void)resource, (void)finalize;
+  return global_function_of_nobody(NULL, out);
+}
+
+static int array_view_of_nobody(const DLTensor *tensor, void *owner, void (*release)(void *owner), DLTensor **out) {
+  (void)tensor, (void)owner, (void)release;
+  *out = NULL;
+  return set_error_of_nobody(MBLOB_E_INCOMPATIBLE, no_runtime);
+}
+
+static void *function_resource_of_nobody(const struct mblob_function *function, TVMPackedCFunc call) {
+  return (void)function, (void)call, NULL;
+}
+
+/* No function, array or module can be there, so what takes one is never called. */
+static const mblob_host nobody = {.struct_size = sizeof(mblob_host),
+                                  .abi_version = MBLOB_PLUGIN_ABI,
+                                  .version = MBLOB_VERSION,
+                                  .set_error = set_error_of_nobody,
+                                  .last_error = last_error_of_nobody,
+                                  .last_status = last_status_of_nobody,
+                                  .error_count = error_count_of_nobody,
+                                  .symbol = symbol_of_nobody,
+                                  .global_function = global_function_of_nobody,
+                                  .function_create = function_create_of_nobody,
+                                  .function_resource = function_resource_of_nobody,
+                                  .array_view = array_view_of_nobody};
+
+extern const mblob_plugin __mblob_plugin_ffi;
+
+/* Whether there is a runtime. */
+static bool start(void) {
+  const mblob_host *host = mb_plugin_host();
+  if (host && host != &nobody) return true;
+  union {
+    void *address;
+    int (*call)(const mblob_plugin *plugin);
+  } announce = {runtime_function("mblob_register_plugin")};
+  if (announce.address && !announce.call(&__mblob_plugin_ffi)) return true;
+  if (!host) (void)mb_plugin_start(&nobody);
+  return false;
+}
+
 /* The function of the copy that libmblob opened, which need not be the one that the program is linked with. */
 static void *find(const char *name, void **known) {
   struct other other = {0, NULL};
   Dl_info own;
   void *found = NULL;
-  if (!mb_plugin_host() && dladdr(FILE_NAME, &own)) {
+  const mblob_host *host = mb_plugin_host();
+  if ((!host || host == &nobody) && dladdr(FILE_NAME, &own)) {
     other.base = (ElfW(Addr))own.dli_fbase;
     (void)dl_iterate_phdr(look, &other);
     void *copy = other.path ? dlopen(other.path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD) : NULL;
@@ -41,11 +131,13 @@ static void *find(const char *name, void **known) {
     if (copy) (void)dlclose(copy);
     free(other.path);
   }
-  const bool is_final = found || mb_plugin_host(); /* no copy may be open yet */
+  const bool is_final = found || start(); /* a runtime may come yet */
   if (!found) found = mb_ffi_symbol(MB_ERA_0_22, name);
   if (is_final) __atomic_store_n(known, found, __ATOMIC_RELAXED);
   return found;
 }
+
+/* ---- the names ------------------------------------------------------------------------------- */
 
 /* Looked up at the first call; several threads find the same. */
 #define FORWARD(type, name, parameters, arguments)                                \
@@ -155,7 +247,11 @@ int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address) __attri
 int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address) {
   int (*announce)(const char *name, void *address) = TVMBackendRegisterSystemLibSymbol;
   if (announce) return announce(name, address);
+<<<<<<< HEAD
   if (!mb_plugin_host()) return name && address ? keep_announced(name, address) : -1;
+=======
+  if (!start()) return mb_error_raise_last();
+>>>>>>> w-fork
   union {
     void *address;
     int (*call)(const char *name, void *address);

@@ -14,6 +14,11 @@ static void *null_argument(const char *function) {
   return NULL;
 }
 
+static int no_place(const char *function) {
+  (void)null_argument(function);
+  return mb_error_raise_last();
+}
+
 static int finish(void *object, void **out) {
   *out = object;
   return object ? 0 : mb_error_raise_last();
@@ -45,11 +50,13 @@ static void release_versioned(void *owner) {
 }
 
 int mb_tensor_from_dlpack(DLManagedTensor *from, int32_t alignment, int32_t contiguous, void **out) {
+  if (!out) return no_place("TVMFFITensorFromDLPack");
   return finish(from ? import(&from->dl_tensor, alignment, contiguous, from, release_managed) : null_argument("TVMFFITensorFromDLPack"),
                 out);
 }
 
 int mb_tensor_from_dlpack_versioned(DLManagedTensorVersioned *from, int32_t alignment, int32_t contiguous, void **out) {
+  if (!out) return no_place("TVMFFITensorFromDLPackVersioned");
   static const char name[] = "TVMFFITensorFromDLPackVersioned";
   return finish(from ? import(&from->dl_tensor, alignment, contiguous, from, release_versioned) : null_argument(name), out);
 }
@@ -73,6 +80,7 @@ static const DLTensor *tensor_of(void *object, const char *function) {
 }
 
 int mb_tensor_to_dlpack(void *object, DLManagedTensor **out) {
+  if (!out) return no_place("TVMFFITensorToDLPack");
   const DLTensor *tensor = tensor_of(object, "TVMFFITensorToDLPack");
   *out = tensor ? malloc(sizeof(**out)) : NULL;
   if (tensor && !*out) (void)mb_fail_memory(sizeof(**out));
@@ -83,6 +91,7 @@ int mb_tensor_to_dlpack(void *object, DLManagedTensor **out) {
 }
 
 int mb_tensor_to_dlpack_versioned(void *object, DLManagedTensorVersioned **out) {
+  if (!out) return no_place("TVMFFITensorToDLPackVersioned");
   const DLTensor *tensor = tensor_of(object, "TVMFFITensorToDLPackVersioned");
   *out = tensor ? calloc(1, sizeof(**out)) : NULL;
   if (tensor && !*out) (void)mb_fail_memory(sizeof(**out));
@@ -100,6 +109,7 @@ int mb_tensor_to_dlpack_versioned(void *object, DLManagedTensorVersioned **out) 
 static void release_object(void *object) { mb_object_release(ERA, object); }
 
 int mb_tensor_view(void *source, const DLTensor *like, void **out) {
+  if (!out) return no_place("TVMFFITensorCreateUnsafeView");
   void *object = source && like ? mb_object_tensor(ERA, like, source, release_object)
                                 : null_argument("TVMFFITensorCreateUnsafeView");
   if (object) mb_object_retain(ERA, source);
@@ -107,6 +117,7 @@ int mb_tensor_view(void *source, const DLTensor *like, void **out) {
 }
 
 int mb_tensor_allocate(const DLTensor *like, void **out) {
+  if (!out) return no_place("TVMFFIEnvTensorAlloc");
   union {
     void *address;
     int (*call)(const int64_t *shape, int ndim, int code, int bits, int lanes, int device_type, int device_id, TVMArrayHandle *out);
@@ -115,8 +126,12 @@ int mb_tensor_allocate(const DLTensor *like, void **out) {
   struct mb_any any = {.type = MB_ANY_NONE};
   *out = NULL;
   if (!like) (void)null_argument("TVMFFIEnvTensorAlloc");
+<<<<<<< HEAD
   const DLDataType dtype = like ? mb_dtype_of_runtime(ERA, like->dtype) : (DLDataType){0, 0, 0};
   if (like && !allocate.call(like->shape, like->ndim, dtype.code, dtype.bits, dtype.lanes,
+=======
+  if (like && allocate.address && !allocate.call(like->shape, like->ndim, like->dtype.code, like->dtype.bits, like->dtype.lanes,
+>>>>>>> w-fork
                              (int)like->device.device_type, like->device.device_id, &array)) {
     if (!mb_any_of_value(ERA, (TVMValue){.v_handle = array}, kTVMNDArrayHandle, false, &any)) *out = any.u.pointer;
     mb_plugin_host()->array_release(array);

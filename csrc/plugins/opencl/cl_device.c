@@ -6,31 +6,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for the list, until it is found */
+static struct mb_lock lock = MB_LOCK_INIT; /* for the list, until it is found */
 static struct mb_cl_device devices[MB_CL_DEVICES];
 static atomic_int device_count = -1; /* -1: not found yet */
-static atomic_bool touched; /* the library was loaded, and with it drivers and their threads */
-static atomic_bool ending, forked;
+static atomic_uint touched; /* 1 + mb_forks() when the library was loaded, and with it drivers and their threads; 0: never */
+static atomic_bool ending;
 
 /* ---- whether the driver may be called ---------------------------------------------------------- */
 
+static bool is_forked(void) {
+  const unsigned when = atomic_load_explicit(&touched, memory_order_relaxed);
+  return when && when != mb_forks() + 1;
+}
+
 /* Drivers whose threads still work (PoCL's compile) when exit() takes their library down crash, so that is waited for. */
 static void at_end(void) {
-  if (!atomic_load(&forked)) mb_cl_finish_all();
+  if (!is_forked()) mb_cl_finish_all();
   atomic_store(&ending, true);
 }
 
-static void in_child(void) {
-  if (atomic_load(&touched)) atomic_store(&forked, true);
-  (void)pthread_mutex_init(&lock, NULL); /* another thread of the parent may have held it */
-}
-
-bool mb_cl_gone(void) {
-  return atomic_load_explicit(&ending, memory_order_relaxed) || atomic_load_explicit(&forked, memory_order_relaxed);
-}
+bool mb_cl_gone(void) { return atomic_load_explicit(&ending, memory_order_relaxed) || is_forked(); }
 
 static int check_usable(void) {
-  if (atomic_load_explicit(&forked, memory_order_relaxed))
+  if (is_forked())
     return mb_fail(MBLOB_E_INCOMPATIBLE, "opencl: the process was forked after OpenCL was used, which drivers do not "
                                          "survive; start processes anew (multiprocessing: \"spawn\")");
   if (atomic_load_explicit(&ending, memory_order_relaxed))
@@ -181,7 +179,7 @@ static int choose(const struct found *all) {
       if (!passes(filter, place++, mb_cl_type_text(d->type), d->name) || chosen == MB_CL_DEVICES) continue;
       devices[chosen] = *d;
       devices[chosen].id = chosen;
-      (void)pthread_mutex_init(&devices[chosen].lock, NULL);
+      mb_lock_init(&devices[chosen].lock);
       chosen++;
     }
   return chosen;
@@ -189,10 +187,8 @@ static int choose(const struct found *all) {
 
 static int find_devices(void) {
   struct found all = {0};
-  static bool hooked;
-  if (!hooked) hooked = pthread_atfork(NULL, NULL, in_child) == 0;
   int status = mb_cl_load();
-  if (!status) atomic_store(&touched, true);
+  if (!status) atomic_store(&touched, mb_forks() + 1);
   if (!status) status = add_platforms(&all);
   if (!status && !all.count && all.failure) status = mb_cl_fail(NULL, all.failure, "the platforms cannot tell their devices");
   const int count = status ? 0 : choose(&all);
@@ -213,9 +209,9 @@ int mb_cl_count(int *out) {
   if (status) return status;
   int count = atomic_load_explicit(&device_count, memory_order_acquire);
   if (count < 0) {
-    (void)pthread_mutex_lock(&lock);
+    mb_lock(&lock);
     if (atomic_load(&device_count) < 0) status = find_devices();
-    (void)pthread_mutex_unlock(&lock);
+    mb_unlock(&lock);
     count = atomic_load(&device_count);
   }
   *out = count > 0 ? count : 0;
@@ -263,9 +259,9 @@ int mb_cl_open(int id, struct mb_cl_device **out) {
   if (status) return status;
   struct mb_cl_device *d = &devices[id];
   if (!atomic_load_explicit(&d->ready, memory_order_acquire)) {
-    (void)pthread_mutex_lock(&d->lock);
+    mb_lock(&d->lock);
     if (!atomic_load(&d->ready)) status = start(d);
-    (void)pthread_mutex_unlock(&d->lock);
+    mb_unlock(&d->lock);
   }
   if (!status) *out = d;
   return status;

@@ -7,11 +7,11 @@
 #ifndef MB_CL_DEVICE_H
 #define MB_CL_DEVICE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "cl_api.h"
 #include "error.h"
+#include "locks.h"
 
 enum { MB_CL_DEVICES = 64 }; /* more are not numbered */
 
@@ -23,7 +23,7 @@ struct mb_cl_device {
   char name[128], platform_name[128], version[128], driver[128];
   uint64_t max_group, max_items[3], max_allocation, base_alignment, address_bits;
   /* Made at the first use of the device: */
-  pthread_mutex_t lock;
+  struct mb_lock lock;
   atomic_bool ready;
   cl_context context;
   cl_command_queue queue;

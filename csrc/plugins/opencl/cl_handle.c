@@ -6,7 +6,7 @@
 enum { FIRST = 256, TABLES = 32 }; /* table t has FIRST << t slots */
 
 static _Atomic(struct mb_cl_handle *) tables[TABLES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for adding tables and for the list of free slots */
+static struct mb_lock lock = MB_LOCK_INIT; /* for adding tables and for the list of free slots */
 static struct mb_cl_handle *free_slots;
 
 /* Add the next table to the free slots. */
@@ -26,11 +26,11 @@ static int grow(void) {
 
 int mb_cl_handle_new(enum mb_cl_kind kind, int device_id, void *object, uint64_t size, struct mb_cl_handle **out) {
   *out = NULL;
-  (void)pthread_mutex_lock(&lock);
+  mb_lock(&lock);
   int status = free_slots ? MBLOB_OK : grow();
   struct mb_cl_handle *handle = free_slots;
   if (!status) free_slots = handle->next_free;
-  (void)pthread_mutex_unlock(&lock);
+  mb_unlock(&lock);
   if (status) return status;
   handle->device_id = device_id;
   handle->object = object;
@@ -58,10 +58,10 @@ void *mb_cl_handle_end(enum mb_cl_kind kind, struct mb_cl_handle *handle) {
   uint32_t expected = kind;
   if (!atomic_compare_exchange_strong(&handle->kind, &expected, MB_CL_FREE)) return NULL;
   void *object = handle->object; /* ours alone until the slot is free */
-  (void)pthread_mutex_lock(&lock);
+  mb_lock(&lock);
   handle->next_free = free_slots;
   free_slots = handle;
-  (void)pthread_mutex_unlock(&lock);
+  mb_unlock(&lock);
   return object;
 }
 

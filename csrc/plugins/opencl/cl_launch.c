@@ -200,9 +200,9 @@ int mb_cl_launch(struct mb_cl_module *m, uint64_t kernel, const TVMValue *args, 
   if (!status) status = check_sizes(l, k, &launch, &range);
   if (!status) status = mb_cl_queue(device, NULL, &queue);
   if (status) return status;
-  (void)pthread_mutex_lock(&l->lock);
+  mb_lock(&l->lock);
   status = launch_now(l, k, args, codes, kept, &range, queue, &subs);
-  (void)pthread_mutex_unlock(&l->lock);
+  mb_unlock(&l->lock);
   if (!status && !atomic_load_explicit(&device->settled, memory_order_relaxed)) {
     const cl_int code = mb_cl_settle(device, queue);
     if (code) status = mb_cl_fail(device, code, "running kernel '%s'", k->name);

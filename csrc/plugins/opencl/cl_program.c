@@ -95,7 +95,8 @@ static int add_launcher(struct mb_cl_module *m, uint64_t kernel, const struct mb
     free(l);
     return status;
   }
-  (void)pthread_mutex_init(&l->lock, NULL);
+  mb_lock_init(&l->lock);
+  l->lock.uncounted = true;
   l->next = atomic_load(&m->launchers[kernel]);
   atomic_store_explicit(&m->launchers[kernel], l, memory_order_release);
   *out = l;
@@ -107,11 +108,11 @@ int mb_cl_launcher_of(struct mb_cl_module *m, uint64_t kernel, const struct mb_c
   int status = MBLOB_OK;
   *out = find(m, kernel, device);
   if (*out) return MBLOB_OK;
-  pthread_mutex_t *lock = &m->locks[m->payload.part_of[kernel]];
-  (void)pthread_mutex_lock(lock);
+  struct mb_lock *lock = &m->locks[m->payload.part_of[kernel]];
+  mb_lock(lock);
   *out = find(m, kernel, device); /* another thread may have been faster */
   if (!*out) status = add_launcher(m, kernel, device, out);
-  (void)pthread_mutex_unlock(lock);
+  mb_unlock(lock);
   return status;
 }
 
@@ -121,7 +122,7 @@ void mb_cl_launchers_free(struct mb_cl_module *m) {
     for (struct mb_cl_launcher *l = atomic_load(&m->launchers[i]), *next; l; l = next) {
       next = l->next;
       if (!gone) (void)mb_cl.clReleaseKernel(l->kernel);
-      (void)pthread_mutex_destroy(&l->lock);
+      mb_lock_destroy(&l->lock);
       free(l);
     }
   for (uint64_t i = 0; m->programs && i < m->payload.part_count; i++)

@@ -18,14 +18,14 @@ struct mb_cl_program {
 struct mb_cl_launcher {
   struct mb_cl_launcher *next;
   const struct mb_cl_device *device;
-  pthread_mutex_t lock;
+  struct mb_lock lock;
   cl_kernel kernel;
   size_t max_group; /* work-items in a group of this kernel */
 };
 
 struct mb_cl_module {
   struct mb_cl_payload payload;
-  pthread_mutex_t *locks;                      /* by part: for building it */
+  struct mb_lock *locks;                      /* by part: for building it */
   struct mb_cl_program **programs;             /* by part */
   _Atomic(struct mb_cl_launcher *) *launchers; /* by kernel; only ever added to */
 };

@@ -9,7 +9,7 @@
 static void close_module(void *self) {
   struct mb_cl_module *m = self;
   mb_cl_launchers_free(m);
-  for (uint64_t i = 0; m->locks && i < m->payload.part_count; i++) (void)pthread_mutex_destroy(&m->locks[i]);
+  for (uint64_t i = 0; m->locks && i < m->payload.part_count; i++) mb_lock_destroy(&m->locks[i]);
   free(m->locks);
   free(m->programs);
   free(m->launchers);
@@ -28,7 +28,10 @@ static int open_module(const mblob_host *host, const struct mblob_module_info *i
     m->programs = calloc(parts + 1, sizeof(*m->programs));
     m->launchers = calloc(kernels + 1, sizeof(*m->launchers));
     if (!m->locks || !m->programs || !m->launchers) status = mb_fail_memory((parts + kernels) * sizeof(void *));
-    for (size_t i = 0; !status && i < parts; i++) (void)pthread_mutex_init(&m->locks[i], NULL);
+    for (size_t i = 0; !status && i < parts; i++) {
+      mb_lock_init(&m->locks[i]);
+      m->locks[i].uncounted = true; /* drivers compile */
+    }
   }
   if (status) {
     close_module(m);

@@ -22,7 +22,7 @@ int mb_graph_enter(struct mb_graph_executor *x, struct mb_graph_frame *frame) {
   for (const struct mb_graph_frame *f = frames; f; f = f->outer)
     if (f->executor == x)
       return mb_fail(MBLOB_E_ARGUMENT, "graph: a function that the executor runs calls this executor");
-  pthread_mutex_lock(&x->lock);
+  mb_lock(&x->lock);
   *frame = (struct mb_graph_frame){x, frames};
   frames = frame;
   return MBLOB_OK;
@@ -30,7 +30,7 @@ int mb_graph_enter(struct mb_graph_executor *x, struct mb_graph_frame *frame) {
 
 void mb_graph_leave(struct mb_graph_executor *x, struct mb_graph_frame *frame) {
   frames = frame->outer;
-  pthread_mutex_unlock(&x->lock);
+  mb_unlock(&x->lock);
 }
 
 /* ---- steps ---- */
@@ -154,7 +154,8 @@ int mb_graph_executor_new(const struct mb_graph_source *source, struct mb_graph_
   struct mb_graph_executor *x = calloc(1, sizeof(*x));
   *out = NULL;
   if (!x) return mb_fail_memory(sizeof(*x));
-  pthread_mutex_init(&x->lock, NULL);
+  mb_lock_init(&x->lock);
+  x->lock.uncounted = true; /* runs may take long, and call anything */
   x->kernels = mblob_module_retain(source->kernels);
   int status = mb_graph_read(source->json, source->json_size, &x->graph);
   if (!status) status = allocate(x);
@@ -191,6 +192,6 @@ void mb_graph_executor_free(void *executor) {
   free(x->values);
   free(x->codes);
   mblob_module_release(x->kernels);
-  pthread_mutex_destroy(&x->lock);
+  mb_lock_destroy(&x->lock);
   free(x);
 }

@@ -7,7 +7,6 @@
 #ifndef MB_GRAPH_EXECUTOR_H
 #define MB_GRAPH_EXECUTOR_H
 
-#include <pthread.h>
 
 #include "executor/stored_arrays.h"
 #include "graph/graph.h"
@@ -57,7 +56,7 @@ struct mb_graph_executor {
   int *codes;                   /* enough kTVMDLTensorHandle for any step */
   struct mb_schedule *schedule; /* of parallel runs; NULL when memory moved */
   uint32_t executed;            /* steps that mb_graph_run_to has done since the last whole run */
-  pthread_mutex_t lock;
+  struct mb_lock lock;
 };
 
 struct mb_graph_source {

@@ -1,11 +1,11 @@
 /* Running steps that do not wait for each other at the same time, on the threads of the pool. */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "error.h"
 #include "graph/schedule.h"
+#include "locks.h"
 #include "spin.h"
 #include "thread_pool.h"
 #include "thread_settings.h"
@@ -17,8 +17,9 @@ struct run {
   const struct mb_schedule *schedule;
   const struct mb_graph_frame *frames; /* of the caller */
   atomic_uint *waits;                  /* of each step: edges that are still open */
-  pthread_mutex_t lock;
-  pthread_cond_t changed;
+  struct mb_lock lock;
+  struct mb_condition changed;
+  unsigned forks; /* when the run began */
   uint32_t *ready;  /* steps that may run; each step is put here at most once */
   uint32_t taken;   /* guarded by the lock */
   atomic_uint put;  /* guarded; may be read without */
@@ -31,49 +32,50 @@ struct run {
 /* ---- the queue ---- */
 
 static void offer(struct run *r, uint32_t step) {
-  pthread_mutex_lock(&r->lock);
+  mb_lock(&r->lock);
   r->ready[atomic_fetch_add(&r->put, 1)] = step;
-  pthread_cond_signal(&r->changed);
-  pthread_mutex_unlock(&r->lock);
+  mb_wake(&r->changed);
+  mb_unlock(&r->lock);
 }
 
 static void stop(struct run *r) {
-  pthread_mutex_lock(&r->lock);
+  mb_lock(&r->lock);
   atomic_store(&r->stop, true);
-  pthread_cond_broadcast(&r->changed);
-  pthread_mutex_unlock(&r->lock);
+  mb_wake(&r->changed);
+  mb_unlock(&r->lock);
 }
 
 /* A step that may run, waiting for one; NO_STEP when there is nothing more to do. */
 static uint32_t take(struct run *r) {
   uint32_t step = NO_STEP;
   unsigned seen = atomic_load(&r->put);
-  pthread_mutex_lock(&r->lock);
-  for (bool has_spun = false; !atomic_load(&r->stop) && r->taken == atomic_load(&r->put);) {
+  mb_lock(&r->lock);
+  /* In the child of a fork inside a step, steps of other threads never end. */
+  for (bool has_spun = false; !atomic_load(&r->stop) && r->taken == atomic_load(&r->put) && r->forks == mb_forks();) {
     if (!has_spun) {
       struct mb_spin spin = {0};
-      pthread_mutex_unlock(&r->lock);
+      mb_unlock(&r->lock);
       while (!atomic_load(&r->stop) && seen == atomic_load(&r->put) && mb_spin_more(&spin, MB_SPIN_TIME)) {
       }
-      pthread_mutex_lock(&r->lock);
+      mb_lock(&r->lock);
       has_spun = true;
     } else {
-      pthread_cond_wait(&r->changed, &r->lock);
+      mb_wait(&r->changed, &r->lock);
     }
   }
-  if (!atomic_load(&r->stop)) step = r->ready[r->taken++];
-  pthread_mutex_unlock(&r->lock);
+  if (!atomic_load(&r->stop) && r->taken != atomic_load(&r->put)) step = r->ready[r->taken++];
+  mb_unlock(&r->lock);
   return step;
 }
 
 static void fail(struct run *r, uint32_t step) {
-  pthread_mutex_lock(&r->lock);
+  mb_lock(&r->lock);
   if (step < r->failed) {
     if (r->failed != NO_STEP) mb_saved_error_free(&r->error);
     mb_error_save(&r->error);
     r->failed = step;
   }
-  pthread_mutex_unlock(&r->lock);
+  mb_unlock(&r->lock);
   stop(r);
 }
 
@@ -127,14 +129,14 @@ static int prepare(struct run *r) {
 }
 
 static int run(struct mb_graph_executor *x, int threads) {
-  struct run r = {.x = x, .schedule = x->schedule, .frames = mb_graph_frames(), .failed = NO_STEP};
+  struct run r = {.x = x, .schedule = x->schedule, .frames = mb_graph_frames(), .failed = NO_STEP, .forks = mb_forks()};
   int status = prepare(&r);
   if (!status) {
-    pthread_mutex_init(&r.lock, NULL);
-    pthread_cond_init(&r.changed, NULL);
+    mb_lock_init(&r.lock);
+    mb_condition_init(&r.changed);
     if (mb_parallel_launch(work, &r, threads)) status = mblob_last_error_info()->status;
-    pthread_mutex_destroy(&r.lock);
-    pthread_cond_destroy(&r.changed);
+    mb_lock_destroy(&r.lock);
+    mb_condition_destroy(&r.changed);
   }
   if (r.failed != NO_STEP) {
     status = mb_error_restore(&r.error);

@@ -14,7 +14,7 @@ struct mb_carried {
   const mblob_plugin *started; /* NULL until it is */
 };
 
-static pthread_mutex_t carried_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static struct mb_lock carried_lock = MB_LOCK_INIT;
 
 static int append(struct mb_carried **end, const char *symbol, struct mb_slice bytes, const mblob_plugin *table) {
   struct mb_carried *one = calloc(1, sizeof(*one));
@@ -68,9 +68,9 @@ enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key
   if (!out) return MB_PRESENT;
   *out = mb_plugin_own_runtime(mb_plugin_first(one->head.name), type_key);
   if (*out) return MB_PRESENT;
-  pthread_mutex_lock(&carried_lock);
+  mb_lock(&carried_lock);
   int status = start(library, one);
-  pthread_mutex_unlock(&carried_lock);
+  mb_unlock(&carried_lock);
   if (!status) *out = mb_plugin_runtime(one->started, type_key);
   return status ? MB_BROKEN : MB_PRESENT;
 }
@@ -90,14 +90,14 @@ static struct mb_carried *find(const struct mb_library *library, const char *nam
 int mb_plugin_carried_devices(struct mb_library *library, int device_type) {
   bool started = false;
   int status = MBLOB_OK;
-  pthread_mutex_lock(&carried_lock);
+  mb_lock(&carried_lock);
   for (struct mb_carried *one = library->carried; one; one = one->next) {
     if (!is_one(one, NULL, device_type) || mb_plugin_first(one->head.name)) continue;
     int failed = start(library, one);
     started |= !failed;
     if (failed) status = failed;
   }
-  pthread_mutex_unlock(&carried_lock);
+  mb_unlock(&carried_lock);
   if (started) mb_library_retain(library);
   return status;
 }
@@ -123,9 +123,9 @@ bool mb_carried_has(const struct mb_library *library, const char *name, int devi
 
 int mb_carried_start(struct mb_library *library, const char *name, const mblob_plugin **out) {
   struct mb_carried *one = find(library, name, -1);
-  pthread_mutex_lock(&carried_lock);
+  mb_lock(&carried_lock);
   int status = start(library, one);
-  pthread_mutex_unlock(&carried_lock);
+  mb_unlock(&carried_lock);
   *out = one->started;
   return status;
 }

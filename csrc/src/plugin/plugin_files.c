@@ -33,7 +33,7 @@ struct file {
 };
 
 static struct file *files;
-static pthread_mutex_t files_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* a plug-in may ask for others */
+static struct mb_lock files_lock = MB_LOCK_INIT; /* a plug-in may ask for others */
 
 /* ---- reading a file -------------------------------------------------------------------------- */
 
@@ -233,9 +233,9 @@ enum mb_found mb_plugin_in_files(const char *type_key, const mblob_runtime **out
   const mblob_plugin *plugin = NULL;
   char label[96];
   (void)snprintf(label, sizeof(label), "type key '%.64s'", type_key);
-  pthread_mutex_lock(&files_lock);
+  mb_lock(&files_lock);
   enum mb_found found = find(has_key, type_key, label, out ? &plugin : NULL);
-  pthread_mutex_unlock(&files_lock);
+  mb_unlock(&files_lock);
   if (found == MB_PRESENT && out) *out = mb_plugin_runtime(plugin, type_key);
   return found;
 }
@@ -244,9 +244,9 @@ int mb_plugin_device_in_files(int device_type) {
   const mblob_plugin *plugin = NULL;
   char label[32];
   (void)snprintf(label, sizeof(label), "device type %d", device_type);
-  pthread_mutex_lock(&files_lock);
+  mb_lock(&files_lock);
   enum mb_found found = find(has_device, &device_type, label, &plugin);
-  pthread_mutex_unlock(&files_lock);
+  mb_unlock(&files_lock);
   return found == MB_BROKEN ? mblob_last_error_info()->status : MBLOB_OK;
 }
 
@@ -273,17 +273,17 @@ static int list_file(void *context, struct file *file, int place) {
 
 int mb_plugin_files_visit(mb_plugin_visitor visit, void *context) {
   struct listing l = {visit, context};
-  pthread_mutex_lock(&files_lock);
+  mb_lock(&files_lock);
   int result = visit_files(list_file, &l);
-  pthread_mutex_unlock(&files_lock);
+  mb_unlock(&files_lock);
   return result;
 }
 
 static bool has_name(const struct mb_plugin_head *head, const void *name) { return strcmp(head->name, name) == 0; }
 
 enum mb_found mb_plugin_named_in_files(const char *name, const mblob_plugin **out) {
-  pthread_mutex_lock(&files_lock);
+  mb_lock(&files_lock);
   enum mb_found found = find(has_name, name, name, out);
-  pthread_mutex_unlock(&files_lock);
+  mb_unlock(&files_lock);
   return found;
 }

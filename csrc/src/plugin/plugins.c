@@ -12,12 +12,12 @@ struct registered {
 };
 
 static struct registered *registered;
-static pthread_mutex_t registered_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mb_lock registered_lock = MB_LOCK_INIT;
 
 static int remember(const mblob_plugin *plugin) {
   struct registered *entry = malloc(sizeof(*entry));
   if (!entry) return mb_fail_memory(sizeof(*entry));
-  pthread_mutex_lock(&registered_lock);
+  mb_lock(&registered_lock);
   struct registered **old = &registered;
   while (*old && strcmp((*old)->plugin->name, plugin->name) != 0) old = &(*old)->next;
   if (*old) {
@@ -27,7 +27,7 @@ static int remember(const mblob_plugin *plugin) {
   }
   *entry = (struct registered){registered, plugin};
   registered = entry;
-  pthread_mutex_unlock(&registered_lock);
+  mb_unlock(&registered_lock);
   return MBLOB_OK;
 }
 
@@ -46,13 +46,13 @@ int mblob_register_plugin(const mblob_plugin *plugin) {
 
 static int registered_visit(mb_plugin_visitor visit, void *context) {
   int result = 0;
-  pthread_mutex_lock(&registered_lock);
+  mb_lock(&registered_lock);
   for (const struct registered *r = registered; !result && r; r = r->next) {
     struct mb_plugin_head head;
     mb_plugin_read_head((struct mb_slice){(const uint8_t *)r->plugin, sizeof(*r->plugin)}, MBLOB_PLUGIN_SYMBOL, &head);
     result = visit(context, &head, "process");
   }
-  pthread_mutex_unlock(&registered_lock);
+  mb_unlock(&registered_lock);
   return result;
 }
 
@@ -90,10 +90,10 @@ int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found), 
 static int find_named(const char *name, const mblob_plugin **out, struct mb_library **carrier) {
   *out = NULL;
   *carrier = NULL;
-  pthread_mutex_lock(&registered_lock);
+  mb_lock(&registered_lock);
   for (const struct registered *r = registered; !*out && r; r = r->next)
     if (strcmp(r->plugin->name, name) == 0) *out = r->plugin;
-  pthread_mutex_unlock(&registered_lock);
+  mb_unlock(&registered_lock);
   if (*out) return MBLOB_OK;
   *carrier = mb_plugin_carrier(name, -1);
   if (*carrier) return mb_carried_start(*carrier, name, out);

@@ -24,14 +24,14 @@ static void close_executable(void *object) {
   free(exec->version);
   free(exec->owned);
   free(exec->rewritten);
-  (void)pthread_mutex_destroy(&exec->lock);
+  mb_lock_destroy(&exec->lock);
   free(exec);
 }
 
 static int read_executable(const void *code, uint64_t size, int64_t entry, struct vm_executable **out) {
   *out = calloc(1, sizeof(**out));
   if (!*out) return mb_fail_memory(sizeof(**out));
-  (void)pthread_mutex_init(&(*out)->lock, NULL);
+  mb_lock_init(&(*out)->lock);
   int status = vm_executable_read(*out, code, size, entry);
   if (!status) return MBLOB_OK;
   close_executable(*out);
@@ -122,10 +122,10 @@ static int save(void *object, struct mb_call *call) {
   struct vm_executable *exec = object;
   int status = mb_call_expect(call, 0, 0);
   if (status) return status;
-  pthread_mutex_lock(&exec->lock);
+  mb_lock(&exec->lock);
   TVMByteArray code = {(const char *)exec->code, (size_t)exec->code_size};
   status = mb_return_set(call->result, (TVMValue){.v_handle = &code}, kTVMBytes);
-  pthread_mutex_unlock(&exec->lock);
+  mb_unlock(&exec->lock);
   return status;
 }
 

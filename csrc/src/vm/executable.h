@@ -5,9 +5,9 @@
 #define MB_VM_EXECUTABLE_H
 
 #include <mblob.h>
-#include <pthread.h>
 
 #include "executor/stored_arrays.h"
+#include "locks.h"
 #include "native.h"
 #include "vm/opcodes.h"
 
@@ -55,7 +55,7 @@ struct vm_executable {
   struct vm_function *functions;
   size_t function_count;
   struct mb_map by_name; /* to functions */
-  pthread_mutex_t lock;  /* constants that are bound late, and the code without them */
+  struct mb_lock lock;  /* constants that are bound late, and the code without them */
 };
 
 /* Read and check `size` bytes (vm/reader.c). `entry`: for errors. A mblob_status; `out` is to be freed

@@ -43,7 +43,7 @@ static int read_constants(const struct vm_executable *exec, const struct source 
 static int bind(struct vm_executable *exec, const struct source *source) {
   struct mb_stored_array *bound = calloc(exec->constant_count + 1, sizeof(*bound));
   if (!bound) return mb_fail_memory(exec->constant_count * sizeof(*bound));
-  pthread_mutex_lock(&exec->lock);
+  mb_lock(&exec->lock);
   int status = read_constants(exec, source, bound);
   for (size_t i = 0; i < exec->constant_count; i++) {
     if (!bound[i].view.shape) continue;
@@ -54,7 +54,7 @@ static int bind(struct vm_executable *exec, const struct source *source) {
       exec->constants[i] = bound[i];
     }
   }
-  pthread_mutex_unlock(&exec->lock);
+  mb_unlock(&exec->lock);
   free(bound);
   return status;
 }
@@ -148,10 +148,10 @@ int vm_load_late_bound_consts_from_map(void *executable, struct mb_call *call) {
 
 int vm_late_bound_check(struct vm_executable *exec) {
   const char *missing = NULL;
-  pthread_mutex_lock(&exec->lock);
+  mb_lock(&exec->lock);
   for (size_t i = 0; !missing && i < exec->constant_count; i++)
     if (is_missing(&exec->constants[i])) missing = exec->constants[i].name;
-  pthread_mutex_unlock(&exec->lock);
+  mb_unlock(&exec->lock);
   if (!missing) return MBLOB_OK;
   return mb_fail(MBLOB_E_ARGUMENT,
                  "constant '%s' is kept in a file of its own: call load_late_bound_consts first", missing);

@@ -116,14 +116,14 @@ static int move(struct vm_executable *exec, struct mb_call *call, int64_t limit,
     return mb_fail(MBLOB_E_INCOMPATIBLE, "bytecode of %s has no constants that are bound late; 0.9 is the first that has",
                    exec->written_as);
   int status = vm_late_bound_check(exec);
-  pthread_mutex_lock(&exec->lock);
+  mb_lock(&exec->lock);
   if (!status) status = make_dictionary(exec, limit, &m);
   if (!status) status = make_code(exec, limit, &m);
   TVMByteArray bytes = {m.bytes, m.byte_count};
   if (!status)
     status = path ? write_file(&m, path) : mb_return_set(call->result, (TVMValue){.v_handle = &bytes}, kTVMBytes);
   if (!status) take_code(exec, &m);
-  pthread_mutex_unlock(&exec->lock);
+  mb_unlock(&exec->lock);
   end(&m);
   return status;
 }

@@ -1,8 +1,8 @@
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "error.h"
+#include "locks.h"
 #include "vm/values.h"
 #include "workspace.h"
 
@@ -11,7 +11,7 @@
   4096 /* bytes; sizes are rounded up to it when they are that large, so that blocks fit more often */
 
 struct vm_pool {
-  pthread_mutex_t lock;
+  struct mb_lock lock;
   atomic_size_t references; /* of the machine and of each block in use */
   bool keep;
   size_t limit;               /* bytes in use; 0: none */
@@ -26,7 +26,7 @@ static void free_storage(struct vm_storage *storage) {
 
 static void release_pool(struct vm_pool *pool) {
   if (atomic_fetch_sub_explicit(&pool->references, 1, memory_order_acq_rel) != 1) return;
-  (void)pthread_mutex_destroy(&pool->lock);
+  mb_lock_destroy(&pool->lock);
   free(pool);
 }
 
@@ -44,23 +44,23 @@ static void drain(struct vm_pool *pool) {
 int vm_pool_new(struct vm_pool **out) {
   *out = calloc(1, sizeof(**out));
   if (!*out) return mb_fail_memory(sizeof(**out));
-  (void)pthread_mutex_init(&(*out)->lock, NULL);
+  mb_lock_init(&(*out)->lock);
   atomic_init(&(*out)->references, 1);
   (*out)->keep = true;
   return MBLOB_OK;
 }
 
 void vm_pool_keep(struct vm_pool *pool, bool keep) {
-  pthread_mutex_lock(&pool->lock);
+  mb_lock(&pool->lock);
   pool->keep = keep;
   if (!keep) drain(pool);
-  pthread_mutex_unlock(&pool->lock);
+  mb_unlock(&pool->lock);
 }
 
 void vm_pool_limit(struct vm_pool *pool, size_t limit) {
-  pthread_mutex_lock(&pool->lock);
+  mb_lock(&pool->lock);
   pool->limit = limit;
-  pthread_mutex_unlock(&pool->lock);
+  mb_unlock(&pool->lock);
 }
 
 void vm_pool_close(struct vm_pool *pool) {
@@ -113,12 +113,12 @@ int vm_storage_new(struct vm_pool *pool, size_t size, size_t alignment, struct v
   if (size > PTRDIFF_MAX / 2) return mb_fail_memory(size);
   if (alignment < MB_TENSOR_ALIGNMENT) alignment = MB_TENSOR_ALIGNMENT;
   size = round_up(size ? size : 1, size < UNIT ? MB_TENSOR_ALIGNMENT : UNIT);
-  pthread_mutex_lock(&pool->lock);
+  mb_lock(&pool->lock);
   int status = reserve(pool, size);
   if (!status) *out = take(pool, size, alignment);
   if (!status && !*out) *out = make(size, alignment);
   if (!status && !*out) pool->used -= size;
-  pthread_mutex_unlock(&pool->lock);
+  mb_unlock(&pool->lock);
   if (status || !*out) return status ? status : mb_fail_memory(size);
   atomic_init(&(*out)->references, 1);
   (*out)->pool = pool;
@@ -133,7 +133,7 @@ void vm_storage_retain(struct vm_storage *storage) {
 void vm_storage_release(struct vm_storage *storage) {
   if (atomic_fetch_sub_explicit(&storage->references, 1, memory_order_acq_rel) != 1) return;
   struct vm_pool *pool = storage->pool;
-  pthread_mutex_lock(&pool->lock);
+  mb_lock(&pool->lock);
   pool->used -= storage->size;
   bool keeps = pool->keep && storage->size <= pool->most && pool->waiting <= pool->most - storage->size;
   if (keeps) {
@@ -142,7 +142,7 @@ void vm_storage_release(struct vm_storage *storage) {
     *bucket = storage;
     pool->waiting += storage->size;
   }
-  pthread_mutex_unlock(&pool->lock);
+  mb_unlock(&pool->lock);
   if (!keeps) free_storage(storage);
   release_pool(pool);
 }

@@ -1,0 +1,66 @@
+/* locks.h - locks that a child of fork() finds free, and what threads leave behind at a fork or at their end.
+ *
+ * All locks of the runtime and of its plug-ins are these, and locks.c alone has handlers for forks. A fork waits until no other
+ * thread holds a counted lock, for a second at most: what the locks guard is whole in the child. A child takes a lock that
+ * a thread of the parent holds nevertheless, and wakes conditions that have waiters only in the parent.
+ * A thread may take a lock that it holds already. */
+#ifndef MB_LOCKS_H
+#define MB_LOCKS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct mb_lock {
+  pthread_mutex_t mutex;
+  atomic_size_t owner; /* an mb_thread_id(), 0: free */
+  unsigned depth;
+  atomic_uint forks; /* mb_forks() when the mutex was made */
+  bool uncounted;    /* held while code of others runs for long: a fork does not wait for it */
+};
+
+#define MB_LOCK_INIT {.mutex = PTHREAD_MUTEX_INITIALIZER}
+
+struct mb_condition {
+  pthread_cond_t condition;
+  atomic_uint forks;
+};
+
+#define MB_CONDITION_INIT {.condition = PTHREAD_COND_INITIALIZER}
+
+void mb_lock_init(struct mb_lock *lock);
+void mb_lock_destroy(struct mb_lock *lock);
+void mb_lock(struct mb_lock *lock);
+void mb_unlock(struct mb_lock *lock);
+
+void mb_condition_init(struct mb_condition *condition);
+void mb_condition_destroy(struct mb_condition *condition);
+/* Let go of `lock`, however often this thread took it, wait, and take it again. May return early. */
+void mb_wait(struct mb_condition *condition, struct mb_lock *lock);
+/* Wake all that wait. With the lock held. */
+void mb_wake(struct mb_condition *condition);
+
+/* Of how many forks this process is the result. */
+unsigned mb_forks(void);
+/* A number of the calling thread that no other thread gets, in children of the process neither; never 0. */
+size_t mb_thread_id(void);
+/* Whether the thread is left behind in a parent of this process: what it began is never finished here. */
+bool mb_thread_is_gone(size_t id);
+
+/* What is done with what a thread has, when the thread ends; never once this code is unloaded, or the process ends. What other
+ * threads have then is lost. */
+struct mb_thread_end {
+  void (*end)(void *what);
+  struct mb_lock lock;
+  atomic_bool made;
+  pthread_key_t key;
+  struct mb_thread_end *next;
+};
+
+#define MB_THREAD_END(function) {.end = (function), .lock = MB_LOCK_INIT}
+
+/* `what` is the calling thread's; NULL: nothing more is to be done. */
+void mb_thread_end_set(struct mb_thread_end *end, void *what);
+
+#endif

@@ -1,0 +1,77 @@
+"""Every exported function as the first call of a process: with arguments that are fine, and with nothing but NULL."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.programs import ROOT, run
+
+SANITY = ("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+
+# Each in a child of its own. Prints the functions that end it by a signal, and how many return the -1 of an error.
+NULLS = """
+import ctypes, os, signal, sys
+library = ctypes.CDLL(sys.argv[1])
+refused = 0
+for name in sys.argv[2:]:
+    child = os.fork()
+    if not child:
+        signal.alarm(10)
+        os._exit(getattr(library, name)(*[ctypes.c_void_p()] * 10) & 0xFF)
+    status = os.waitpid(child, 0)[1]
+    refused += status == 0xFF00
+    if os.WIFSIGNALED(status):
+        print(name, os.WTERMSIG(status))
+print(refused)
+"""
+
+
+def functions_of(library: Path, require: Callable[[str], str]) -> list[str]:
+    rows = [row.split() for row in run(require("nm"), "-D", "--defined-only", library).stdout.splitlines()]
+    return [row[-1] for row in rows if row[1] in "TW"]
+
+
+def answers_to_null(library: Path, names: list[str]) -> str:
+    return run(sys.executable, "-c", NULLS, library, *names, timeout=60).stdout
+
+
+@pytest.mark.parametrize("runtime", ["linked", "beside the plug-in"])
+def test_each_function_of_libmblob_ffi_may_be_the_first_call(
+    installed: Path, tmp_path: Path, require: Callable[[str], str], runtime: str
+) -> None:
+    program, lib = tmp_path / "program", installed / "lib"
+    linked = ["-Wl,--no-as-needed", "-lmblob"] if runtime == "linked" else []
+    run("cc", *SANITY, f"-I{installed}/include", f"-I{ROOT}/csrc/plugins/ffi", ROOT / "tests" / "c" / "ffi_first_call.c",
+        f"-L{lib}", "-lmblob-ffi", *linked, f"-Wl,-rpath,{lib}", "-o", program)  # fmt: skip
+    names = functions_of(lib / "libmblob-ffi.so", require)
+    assert len(names) >= 30
+    failed = {name: subprocess.run([program, name], timeout=30).returncode for name in names}
+    assert not any(failed.values()), {name: code for name, code in failed.items() if code}
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["with a runtime", "without one"])
+def test_no_function_of_libmblob_ffi_crashes_at_null(
+    installed: Path, tmp_path: Path, require: Callable[[str], str], alone: bool
+) -> None:
+    library = installed / "lib" / "libmblob-ffi.so"
+    if alone:
+        library = Path(shutil.copy2(library, tmp_path))
+    assert answers_to_null(library, functions_of(library, require)) == "22\n"
+
+
+def test_no_function_of_libmblob_crashes_at_null(installed: Path, require: Callable[[str], str]) -> None:
+    library = installed / "lib" / "libmblob.so"
+    names = functions_of(library, require)
+    assert len(names) >= 100
+    assert answers_to_null(library, names).splitlines()[:-1] == []
+
+
+@pytest.mark.parametrize("plugin", ["cuda", "dnnl", "opencl"])
+def test_other_plugins_export_their_table_only(installed: Path, require: Callable[[str], str], plugin: str) -> None:
+    assert functions_of(installed / "lib" / f"libmblob-{plugin}.so", require) == []
