@@ -23,11 +23,13 @@ from mblob.elf_records import (
     SHN_ABS,
     SHT_DYNSYM,
     STB_GLOBAL,
+    STB_LOCAL,
     STB_WEAK,
     STT_FILE,
     STT_FUNC,
     STT_GNU_IFUNC,
     STT_NOTYPE,
+    STT_OBJECT,
     STT_SECTION,
     STT_TLS,
     Symbol,
@@ -38,6 +40,9 @@ from mblob.errors import FormatError
 
 # Machines whose functions have their code's address (others: a descriptor's), and of which relocations are known by type.
 KNOWN_MACHINES = (("x86_64", 64), ("aarch64", 64), ("i386", 32), ("arm", 32), ("riscv", 64), ("s390x", 64))
+
+# Types that glibc finds by name; STT_COMMON is 5.
+_LOOKED_UP = (STT_NOTYPE, STT_OBJECT, STT_FUNC, 5, STT_TLS, STT_GNU_IFUNC)
 
 
 def bad(elf: ElfFile, text: str) -> FormatError:
@@ -148,8 +153,10 @@ class Symbols:
                 raise bad(self.elf, f"the symbol {s.name!r} lies outside the thread storage")
             return
         function = s.type in (STT_FUNC, STT_GNU_IFUNC)
-        if s.st_shndx == SHN_ABS and s.type == STT_GNU_IFUNC:
-            raise bad(self.elf, f"the indirect function {s.name!r} lies outside the code")
+        if known and s.binding != STB_LOCAL and s.type not in _LOOKED_UP:
+            raise bad(self.elf, f"the exported symbol {s.name!r} is of no known type, {s.type}")
+        if s.type != STT_NOTYPE and s.st_shndx == SHN_ABS and (s.st_size or function):
+            raise bad(self.elf, f"the symbol {s.name!r} lies outside the library")
         if s.st_shndx == SHN_ABS or s.type in (STT_NOTYPE, STT_SECTION, STT_FILE):
             return
         if not is_loaded(self.elf, s.st_value, 1 if s.type == STT_GNU_IFUNC else s.st_size):
@@ -217,6 +224,8 @@ class Symbols:
             if (link ^ value) >> 1 or not belongs or not passes:
                 raise self._unreached(i)
             going_on = -1 if link & 1 else bucket
+        if going_on >= 0:
+            raise bad(elf, "a hash chain has no end")
 
     def _check_hash(self, vaddr: int) -> None:
         """The hash table of the standard: all chains together are as long as there are symbols; more are a circle."""

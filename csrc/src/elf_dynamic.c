@@ -63,6 +63,10 @@ static bool is_address(const ElfW(Sym) * symbol) {
 static int check_defined(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
   bool function = type == STT_FUNC || type == STT_GNU_IFUNC;
+  /* glibc passes over other types, so that the library's own references would find nothing. */
+  if (MB_ELF_FUNCTIONS_ARE_CODE && ELF64_ST_BIND(symbol->st_info) != STB_LOCAL && type != STT_NOTYPE && type != STT_OBJECT &&
+      type != STT_COMMON && type != STT_TLS && !function)
+    return bad("an exported symbol is of no known type");
   if (type == STT_TLS) {
     uint64_t size = elf->tls.p_memsz;
     return size && symbol->st_value <= size && symbol->st_size <= size - symbol->st_value
@@ -70,7 +74,8 @@ static int check_defined(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
                : bad("a symbol lies outside the thread storage");
   }
   /* A resolver is called while the library is loaded. */
-  if (type == STT_GNU_IFUNC && symbol->st_shndx == SHN_ABS) return bad("an indirect function lies outside the code");
+  if (type != STT_NOTYPE && symbol->st_shndx == SHN_ABS && (symbol->st_size || function))
+    return bad("a symbol lies outside the library");
   if (type == STT_NOTYPE || !is_address(symbol)) return MBLOB_OK;
   if (!mb_elf_is_loaded(elf, symbol->st_value, type == STT_GNU_IFUNC ? 1 : symbol->st_size, 0))
     return bad("a symbol lies outside the library");
