@@ -1,7 +1,7 @@
 """What the dynamic linker follows in a library without asking: where damage would make it read, write or call anywhere.
 
-For every machine; the rules are those that the C runtime has before it opens a library (csrc/src/elf_*.c), so that what `verify`
-calls sound is what a loader takes. `mblob.elf_symbols` and `mblob.elf_relocations` have the larger tables.
+For every machine. The C runtime checks the same rules before it opens a library (csrc/src/elf_*.c): what `verify` calls
+sound is what a loader takes. `mblob.elf_symbols` and `mblob.elf_relocations` have the larger tables.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def _check_shared_bytes(elf: ElfFile) -> None:
 def _is_mapped(elf: ElfFile, s: Segment, size: int) -> bool:
     """Whether memory at the segment's address holds its bytes of the file."""
     return any(
-        t.p_type == PT_LOAD and 0 <= s.p_vaddr - t.p_vaddr <= t.p_filesz and size <= t.p_filesz - (s.p_vaddr - t.p_vaddr)
-        and t.p_offset + s.p_vaddr - t.p_vaddr == s.p_offset
+        t.p_type == PT_LOAD and 0 <= s.p_vaddr - t.p_vaddr <= t.p_filesz
+        and size <= t.p_filesz - (s.p_vaddr - t.p_vaddr) and t.p_offset + s.p_vaddr - t.p_vaddr == s.p_offset
         for t in elf.segments
     )  # fmt: skip
 
@@ -174,9 +174,10 @@ def _is_in_data_pages(elf: ElfFile, relro: Segment) -> bool:
     """Whether what becomes read-only is in the pages of one writable segment. Linkers round its end up to a page, and
     mold counts bytes of the page in front."""
     for s in elf.segments:
-        if s.p_type != PT_LOAD or not s.p_flags & PF_W or not s.p_vaddr & -PAGE <= relro.p_vaddr < s.p_vaddr + s.p_memsz:
+        end = s.p_vaddr + s.p_memsz
+        if s.p_type != PT_LOAD or not s.p_flags & PF_W or not s.p_vaddr & -PAGE <= relro.p_vaddr < end:
             continue
-        room = s.p_vaddr + s.p_memsz + -(s.p_vaddr + s.p_memsz) % PAGE - relro.p_vaddr
+        room = end + -end % PAGE - relro.p_vaddr
         largest = PAGE if _is_known(elf) and elf.machine in ("x86_64", "i386", "s390x", "riscv") else 1 << 16
         if relro.p_memsz - room < largest:
             return True
@@ -192,9 +193,9 @@ def _notes_fit(elf: ElfFile, s: Segment) -> bool:
         desc += (s.p_offset - desc) % align
         if desc > end or descsz > end - desc:
             return False
-        if namesz == 4 and kind == NT_GNU_PROPERTY_TYPE_0 and elf.data[at + 12 : at + 16] == b"GNU\0":
-            if not _properties_fit(elf, desc, desc + descsz):
-                return False
+        properties = kind == NT_GNU_PROPERTY_TYPE_0 and bytes(elf.data[at + 12 : at + 12 + namesz]) == b"GNU\0"
+        if properties and not _properties_fit(elf, desc, desc + descsz):
+            return False
         at = desc + descsz
         at += (s.p_offset - at) % align
     return True

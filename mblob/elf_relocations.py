@@ -1,5 +1,7 @@
-"""Relocations: where the dynamic linker writes while it loads a library, and what. Of `verify`; the rules are those that the C
-runtime has before it opens a library (csrc/src/elf_relocations.c)."""
+"""Relocations: where the dynamic linker writes while it loads a library, and what.
+
+`verify` checks them. The C runtime checks the same before it opens a library (csrc/src/elf_relocations.c).
+"""
 
 from __future__ import annotations
 
@@ -66,10 +68,13 @@ _TYPES = {
                   17: TLS_BLOCK, 18: TLS_BLOCK, 19: TLS_PLACE, 13: DESCRIPTOR},
     ("riscv", 64): {0: NONE, 3: RELATIVE, 2: ADDRESS, 1: PART, 5: SLOT, 58: RESOLVER, 4: COPY, 7: TLS_BLOCK,
                     9: TLS_BLOCK, 11: TLS_PLACE, 12: DESCRIPTOR},
-    ("s390x", 64): {0: NONE, 12: RELATIVE, 22: ADDRESS, 1: PART, 3: PART, 4: PART, 5: PART, 16: PART, 17: PART, 19: PART,
-                    23: PART, 10: SLOT, 11: SLOT, 61: RESOLVER, 9: COPY, 54: TLS_BLOCK, 55: TLS_BLOCK, 56: TLS_PLACE},
+    ("s390x", 64): {0: NONE, 12: RELATIVE, 22: ADDRESS, 1: PART, 3: PART, 4: PART, 5: PART, 16: PART, 17: PART,
+                    19: PART, 23: PART, 10: SLOT, 11: SLOT, 61: RESOLVER, 9: COPY, 54: TLS_BLOCK, 55: TLS_BLOCK,
+                    56: TLS_PLACE},
 }  # fmt: skip
-_FUNCTION_TABLES = ((DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ), (DT_INIT_ARRAY, DT_INIT_ARRAYSZ), (DT_FINI_ARRAY, DT_FINI_ARRAYSZ))
+_FUNCTION_TABLES = (
+    (DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ), (DT_INIT_ARRAY, DT_INIT_ARRAYSZ), (DT_FINI_ARRAY, DT_FINI_ARRAYSZ),
+)  # fmt: skip
 # bionic relocates by tables of its own, which are not read here.
 _ANDROID_TABLES = (0x6000000F, 0x60000011, 0x6FFFE000)
 _EMPTY = Symbol("", 0, 0, 0, 0, 0, 0)
@@ -204,7 +209,7 @@ class _Relocations:
                 named = self._symbol(symbol)
                 if meaning == NONE and i >= t.relative:
                     continue
-                self._check_place(at, 1 if meaning == PART else 2 * self.word if meaning == DESCRIPTOR else self.word)
+                self._check_place(at, self._size(meaning))
                 if types:
                     self._check_meaning(t, i, (at, addend), meaning, (symbol, named))
                 else:
@@ -226,7 +231,7 @@ class _Relocations:
     def _word_at(self, vaddr: int) -> int:
         """An addend that is in the data."""
         for s in self.elf.segments:
-            if s.p_type == PT_LOAD and 0 <= vaddr - s.p_vaddr and vaddr - s.p_vaddr + self.word <= s.p_filesz:
+            if s.p_type == PT_LOAD and s.p_vaddr <= vaddr and vaddr - s.p_vaddr + self.word <= s.p_filesz:
                 at = s.p_offset + vaddr - s.p_vaddr
                 order = "little" if self.elf.byte_order == "<" else "big"
                 return int.from_bytes(self.elf.data[at : at + self.word], order)  # type: ignore[arg-type]
@@ -234,6 +239,10 @@ class _Relocations:
 
     def _symbol(self, i: int) -> Symbol:
         return self.symbols.named(i) if i else _EMPTY
+
+    def _size(self, meaning: int) -> int:
+        """Bytes that are written, at least."""
+        return {PART: 1, DESCRIPTOR: 2 * self.word}.get(meaning, self.word)
 
     def _check_place(self, at: int, size: int) -> None:
         if not _inside(self.writable, at, size):
@@ -267,8 +276,8 @@ class _Relocations:
         if meaning == UNKNOWN:
             raise ValueError("it is of no known type")
         if t.relative and (i < t.relative) != (meaning == RELATIVE):
-            raise ValueError("it is not relative, but counted so" if i < t.relative else "it is relative and not counted")
-        function = self._see_function(at, 2 * self.word if meaning == DESCRIPTOR else 1 if meaning == PART else self.word)
+            raise ValueError(f"{t.relative} relocations are counted as relative, and it is not as counted")
+        function = self._see_function(at, self._size(meaning))
         if function and meaning not in (RELATIVE, ADDRESS):
             raise ValueError("a constructor is no address")
         if meaning in (RELATIVE, RESOLVER):

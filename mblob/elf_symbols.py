@@ -1,9 +1,10 @@
-"""Dynamic symbols and their hash tables, as the dynamic linker follows them. Of `verify`; the rules are those that the C runtime
-has before it opens a library (csrc/src/elf_dynamic.c, elf_hash.c)."""
+"""Dynamic symbols and their hash tables, as the dynamic linker follows them.
+
+`verify` checks them. The C runtime checks the same before it opens a library (csrc/src/elf_dynamic.c, elf_hash.c).
+"""
 
 from __future__ import annotations
 
-import itertools
 import re
 from functools import cached_property
 
@@ -38,7 +39,7 @@ from mblob.elf_records import (
 from mblob.elf_versions import Versions
 from mblob.errors import FormatError
 
-# Machines whose functions have their code's address (others: a descriptor's), and of which relocations are known by type.
+# Machines whose functions have the address of their code (others: of a descriptor), and whose relocations are known.
 KNOWN_MACHINES = (("x86_64", 64), ("aarch64", 64), ("i386", 32), ("arm", 32), ("riscv", 64), ("s390x", 64))
 
 # Types that glibc finds by name; STT_COMMON is 5.
@@ -243,7 +244,7 @@ class Symbols:
         if any(w >= max(length, 1) for w in words):
             raise bad(elf, f"the hash table leads to symbol {max(words)} of {length}")
         steps, found = 0, set()
-        for bucket in itertools.islice(range(count), count):
+        for bucket in range(count):
             i = words[bucket]
             while i:
                 steps += 1

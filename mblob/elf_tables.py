@@ -68,8 +68,8 @@ class ElfTables:
         self.byte_order = "<" if data[5] == 1 else ">"
         w = "Q" if self.bits == 64 else "I"
         head = self.unpack(f"HHI{w}{w}{w}IHHHHHH", 16, "header")
-        (self.e_type, self.e_machine, self.e_version, self.e_entry, self.e_phoff, self.e_shoff, self.e_flags, _, self.e_phentsize,
-         self.e_phnum, self.e_shentsize, self.e_shnum, self.e_shstrndx) = head  # fmt: skip
+        (self.e_type, self.e_machine, self.e_version, self.e_entry, self.e_phoff, self.e_shoff, self.e_flags, _,
+         self.e_phentsize, self.e_phnum, self.e_shentsize, self.e_shnum, self.e_shstrndx) = head  # fmt: skip
 
     def _fail(self, message: str, code: str, at: int | None = None) -> FormatError:
         return FormatError(f"{self.name}: {message}", code=code, offset=at)

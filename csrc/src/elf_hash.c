@@ -5,7 +5,7 @@
 
 typedef Elf_Symndx sysv_word; /* 64 bits wide on s390x, 32 elsewhere */
 
-static int bad(const char *text) { return mb_elf_bad_dynamic(text); }
+static int bad(const char *text) { return mb_elf_bad_dynamic("%s", text); }
 
 static int not_led_to(void) { return bad("the hash table does not lead to an exported symbol"); }
 

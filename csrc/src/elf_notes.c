@@ -39,9 +39,9 @@ static bool notes_fit(const struct mb_elf *elf, const ElfW(Phdr) * s) {
     memcpy(&note, p, sizeof(note));
     uint64_t desc = padded(sizeof(note) + (uint64_t)note.n_namesz, align), left = s->p_memsz - at;
     if (desc > left || note.n_descsz > left - desc) return false;
-    if (note.n_namesz == sizeof(gnu) && note.n_type == NT_GNU_PROPERTY_TYPE_0 && memcmp(p + sizeof(note), gnu, sizeof(gnu)) == 0 &&
-        !properties_fit(p + desc, note.n_descsz))
-      return false;
+    bool properties = note.n_namesz == sizeof(gnu) && note.n_type == NT_GNU_PROPERTY_TYPE_0 &&
+                      memcmp(p + sizeof(note), gnu, sizeof(gnu)) == 0;
+    if (properties && !properties_fit(p + desc, note.n_descsz)) return false;
     uint64_t total = padded(desc + (uint64_t)note.n_descsz, align);
     if (total > left) break;
     at += total;

@@ -1,4 +1,4 @@
-"""Lies in the headers and tables of an ELF file (64 bits, little endian): every field that the dynamic linker reads, one by one.
+"""Lies in the headers and tables of an ELF file (64 bits, little endian), in every field that the dynamic linker reads.
 
 A change is a list of (offset, bytes); `text` writes it as damage_library.c reads it.
 """

@@ -111,7 +111,7 @@ if platform.machine() == "x86_64":
 # MBLOB_TEST_DAMAGE=all: every field with every value, and ten thousand times several (some minutes).
 ALL = os.environ.get("MBLOB_TEST_DAMAGE") == "all"
 SINGLE, SEVERAL = (10**9, 10_000) if ALL else (500, 100)
-# What tells the linker whose code or data to take: a wrong one may well lead into other code of the library, and to a crash there.
+# These fields name code or data. A wrong name may lead into other code of the library, and that may crash.
 TAKES_OTHER_CODE = re.compile(r"r_(sym|offset|addend|type)|st_(name|info|value|shndx)|tag 0x(2|c|d|17) d_val")
 
 
@@ -280,11 +280,11 @@ def test_a_library_that_needs_versions_of_a_runtime_that_is_not_there_is_refused
     built: Path, tmp_path: Path, cc: Callable[..., Path]
 ) -> None:
     (tmp_path / "map").write_text("TVM_1 { *; };")
-    runtime = cc("int TVMNobodys(void) { return 1; }", tmp_path / "libtvm_runtime.so", f"-Wl,--version-script={tmp_path}/map",
-                 "-Wl,-soname,libtvm_runtime.so")  # fmt: skip
+    flags = (f"-Wl,--version-script={tmp_path}/map", "-Wl,-soname,libtvm_runtime.so")
+    runtime = cc("int TVMNobodys(void) { return 1; }", tmp_path / "libtvm_runtime.so", *flags)
     (tmp_path / "lib").mkdir()
     source = "int TVMNobodys(void) __attribute__((weak)); int f(void) { return TVMNobodys(); }"
-    library = cc(source, tmp_path / "lib" / "f.so", f"-L{tmp_path}", "-ltvm_runtime")
+    library = cc(source, tmp_path / "lib" / "f.so", f"-L{tmp_path}", "-Wl,--no-as-needed", "-ltvm_runtime")
     runtime.unlink()
     assert "libtvm_runtime.so" in open_error(built, library)
 
