@@ -46,7 +46,7 @@ class ElfFile(ElfTables):
         if segment is None:
             return tags
         count = segment.p_filesz // (self.bits // 4)
-        for tag, value in self._records("QQ" if self.bits == 64 else "II", segment.p_offset, count, "dynamic section"):
+        for tag, value in self.records("QQ" if self.bits == 64 else "II", segment.p_offset, count, "dynamic section"):
             if tag == 0:
                 break
             tags.setdefault(tag, []).append(value)
@@ -113,7 +113,7 @@ class ElfFile(ElfTables):
             raise self._fail(f"a hash table of {buckets} buckets, the limit is {SYMBOL_LIMIT}", "elf_dynamic", at)
         head = 16 + bloom * (self.bits // 8)
         at = self.offset_of(vaddr, head + 4 * buckets, f"a hash table of {buckets} buckets")
-        last = max(self._words(at + head, buckets), default=0)
+        last = max(self.words(at + head, buckets), default=0)
         if last < first:
             return first
         chain = head + 4 * buckets + 4 * (last - first)
@@ -121,14 +121,14 @@ class ElfFile(ElfTables):
         while end - at - chain <= 4 * SYMBOL_LIMIT:
             self.offset_of(vaddr, end - at + 4, "a hash chain")
             room = min(CHAIN_STEP, len(self.data) - end)
-            words = self._words(end, room // 4)
+            words = self.words(end, room // 4)
             stop = next((i for i, word in enumerate(words) if word & 1), None)
             if stop is not None:
                 return last + (end - at - chain) // 4 + stop + 1
             end += 4 * len(words)
         raise self._fail(f"a hash chain of more than {SYMBOL_LIMIT} symbols", "elf_dynamic", at)
 
-    def _words(self, offset: int, count: int) -> array[int]:
+    def words(self, offset: int, count: int) -> array[int]:
         """`count` 32-bit words, which the caller has checked to be in the file."""
         words = array("I", bytes(self.data[offset : offset + 4 * count]))
         if (self.byte_order == "<") != (sys.byteorder == "little"):
@@ -137,12 +137,13 @@ class ElfFile(ElfTables):
 
     # -- symbols ------------------------------------------------------------------------------------------
 
-    def _symbols(self, table: SymbolTable) -> Iterator[Symbol]:
+    def symbols_of(self, table: SymbolTable) -> Iterator[Symbol]:
+        """The symbols of a table behind its first one."""
         size = 24 if self.bits == 64 else 16
         fmt = "IBBHQQ" if self.bits == 64 else "IIIBBH"
         budget = name_budget(table.strings_size)
         at = table.offset
-        for fields in itertools.islice(self._records(fmt, at, table.count, f"{table.count} symbols"), 1, None):
+        for fields in itertools.islice(self.records(fmt, at, table.count, f"{table.count} symbols"), 1, None):
             at += size
             if self.bits == 64:
                 name, info, other, shndx, value, length = fields
@@ -159,7 +160,7 @@ class ElfFile(ElfTables):
         """Dynamic symbols, without the empty first one; [] for a static file."""
         if DT_SYMTAB not in self.dynamic:
             return []
-        return list(self._symbols(self._dynamic_table))
+        return list(self.symbols_of(self._dynamic_table))
 
     @cached_property
     def symtab(self) -> list[Symbol]:
@@ -168,7 +169,7 @@ class ElfFile(ElfTables):
             if s.sh_type == SHT_SYMTAB and s.sh_link < len(self.sections):
                 strings = self.sections[s.sh_link]
                 count = s.sh_size // (24 if self.bits == 64 else 16)
-                return list(self._symbols(SymbolTable(s.sh_offset, count, strings.sh_offset, strings.sh_size)))
+                return list(self.symbols_of(SymbolTable(s.sh_offset, count, strings.sh_offset, strings.sh_size)))
         return []
 
     @cached_property

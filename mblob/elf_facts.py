@@ -82,8 +82,8 @@ def is_relocated_to(elf: ElfFile, symbol: Symbol) -> bool:
         at = elf.offset_of(tags[table][0], tags[size][0], "relocations")
         words = 3 if has_addend else 2
         count = tags[size][0] // (words * (8 if wide else 4))
-        numbers = elf.unpack(f"{words * count}{'Q' if wide else 'I'}", at, "relocations")
-        if any(info >> (32 if wide else 8) == index for info in numbers[1::words]):
+        records = elf.records(("Q" if wide else "I") * words, at, count, "relocations")
+        if any(record[1] >> (32 if wide else 8) == index for record in records):
             return True
     return False
 

@@ -1,247 +1,343 @@
 """What the dynamic linker follows in a library without asking: where damage would make it read, write or call anywhere.
 
-For every machine, so without the types of relocations; the C runtime, before it opens a library, looks at those too.
+For every machine. The C runtime checks the same rules before it opens a library (csrc/src/elf_*.c): what `verify` calls
+sound is what a loader takes. `mblob.elf_symbols` and `mblob.elf_relocations` have the larger tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
-
 from mblob.elf import ElfFile
-from mblob.elf_facts import has_text_relocations
+from mblob.elf_facts import is_program
 from mblob.elf_records import (
+    DF_1_NOOPEN,
+    DT_AUDIT,
+    DT_AUXILIARY,
+    DT_DEPAUDIT,
+    DT_FILTER,
     DT_FINI,
     DT_FINI_ARRAY,
     DT_FINI_ARRAYSZ,
-    DT_GNU_HASH,
-    DT_HASH,
+    DT_FLAGS_1,
     DT_INIT,
     DT_INIT_ARRAY,
     DT_INIT_ARRAYSZ,
     DT_JMPREL,
+    DT_NEEDED,
+    DT_PLTGOT,
     DT_PLTREL,
     DT_PLTRELSZ,
     DT_PREINIT_ARRAY,
     DT_PREINIT_ARRAYSZ,
     DT_REL,
     DT_RELA,
+    DT_RELACOUNT,
     DT_RELAENT,
     DT_RELASZ,
+    DT_RELCOUNT,
     DT_RELENT,
+    DT_RELR,
+    DT_RELRENT,
+    DT_RELRSZ,
     DT_RELSZ,
-    DT_STRTAB,
+    DT_RPATH,
+    DT_RUNPATH,
+    DT_SONAME,
+    DT_SYMENT,
     DT_SYMTAB,
+    DT_TLSDESC_GOT,
+    DT_TLSDESC_PLT,
     DT_VERDEF,
     DT_VERDEFNUM,
     DT_VERNEED,
     DT_VERNEEDNUM,
     DT_VERSYM,
-    EM_MIPS,
-    EM_S390,
+    ET_DYN,
+    NT_GNU_PROPERTY_TYPE_0,
     PF_W,
     PF_X,
     PT_DYNAMIC,
+    PT_GNU_EH_FRAME,
+    PT_GNU_PROPERTY,
+    PT_GNU_RELRO,
     PT_LOAD,
-    SHN_ABS,
-    STT_FUNC,
-    STT_OBJECT,
-    Symbol,
+    PT_NOTE,
+    PT_PHDR,
+    PT_TLS,
+    Segment,
 )
-from mblob.elf_versions import FIRST_NAMED, Versions
+from mblob.elf_relocations import check_relocations
+from mblob.elf_symbols import KNOWN_MACHINES, Symbols, bad, is_loaded
+from mblob.elf_tables import PAGE
+from mblob.elf_versions import FIRST_NAMED, HIDDEN, RECORD_LIMIT
 from mblob.errors import FormatError
 
 # Machines whose functions have their code's address; those of others (ppc64, parisc) may have a descriptor's.
 _CODE_ADDRESSES = ("x86_64", "i386", "aarch64", "arm", "riscv", "s390x", "loongarch", "m68k", "sparc", "sparc64", "ppc")
+_TLS_LIMIT, _TLS_ALIGN_LIMIT = 1 << 28, 1 << 20  # bytes of one thread
 _ARRAYS = (
     (DT_INIT_ARRAY, DT_INIT_ARRAYSZ, "constructors"), (DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ, "constructors"),
     (DT_FINI_ARRAY, DT_FINI_ARRAYSZ, "destructors"),
 )  # fmt: skip
-_TOGETHER = (
-    (DT_INIT_ARRAY, DT_INIT_ARRAYSZ), (DT_FINI_ARRAY, DT_FINI_ARRAYSZ), (DT_JMPREL, DT_PLTRELSZ),
-    (DT_JMPREL, DT_PLTREL), (DT_RELA, DT_RELASZ), (DT_REL, DT_RELSZ), (DT_VERNEED, DT_VERNEEDNUM),
-    (DT_VERDEF, DT_VERDEFNUM),
+# A tag that is there needs others, which the linker reads unasked.
+_PAIRS = (
+    (DT_INIT_ARRAY, DT_INIT_ARRAYSZ), (DT_INIT_ARRAYSZ, DT_INIT_ARRAY), (DT_FINI_ARRAY, DT_FINI_ARRAYSZ),
+    (DT_FINI_ARRAYSZ, DT_FINI_ARRAY), (DT_JMPREL, DT_PLTRELSZ), (DT_JMPREL, DT_PLTREL), (DT_PLTRELSZ, DT_JMPREL),
+    (DT_PLTREL, DT_JMPREL), (DT_RELA, DT_RELASZ), (DT_RELA, DT_RELAENT), (DT_RELASZ, DT_RELA), (DT_RELAENT, DT_RELASZ),
+    (DT_REL, DT_RELSZ), (DT_REL, DT_RELENT), (DT_RELSZ, DT_REL), (DT_VERNEED, DT_VERNEEDNUM), (DT_VERNEED, DT_VERSYM),
+    (DT_VERNEEDNUM, DT_VERNEED), (DT_VERDEF, DT_VERDEFNUM), (DT_VERDEF, DT_VERSYM), (DT_VERDEFNUM, DT_VERDEF),
+    (DT_RELR, DT_RELRSZ), (DT_RELR, DT_RELRENT), (DT_RELRSZ, DT_RELR), (DT_SYMTAB, DT_SYMENT), (DT_RELACOUNT, DT_RELA),
+    (DT_RELCOUNT, DT_REL),
 )  # fmt: skip
+_STRINGS = (DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH, DT_AUDIT, DT_DEPAUDIT)
+_ONCE = (PT_DYNAMIC, PT_TLS, PT_PHDR)
 
 
 def check_linking(elf: ElfFile) -> None:
-    """Check the tables of a shared library that the dynamic linker reads.
+    """Check the headers and tables of a shared library that the dynamic linker reads.
 
     Raises:
-        FormatError: "elf_dynamic", "elf_truncated".
+        FormatError: "elf_header", "elf_dynamic", "elf_truncated".
     """
+    if elf.e_type != ET_DYN or is_program(elf):
+        raise _fail(elf, "an executable, or of another type than a shared library; link it with -shared")
+    if elf.e_version != 1:
+        raise _fail(elf, f"version {elf.e_version} is not known")
+    if not any(s.p_type == PT_LOAD for s in elf.segments):
+        raise _fail(elf, "no segment is loaded")
+    _check_shared_bytes(elf)
+    for i, s in enumerate(elf.segments):
+        if s.p_type in _ONCE and any(other.p_type == s.p_type for other in elf.segments[:i]):
+            raise _fail(elf, f"segment {i} is there twice")
+        wrong = _problem_of(elf, s)
+        if wrong:
+            raise _fail(elf, f"segment {i} {wrong}")
+    _check_dynamic(elf)
+    symbols = Symbols(elf)
+    symbols.check()
+    _check_tags(elf, symbols)
+    symbols.highest_version = _check_versions(elf, symbols)
+    check_relocations(elf, symbols)
+
+
+def _fail(elf: ElfFile, text: str) -> FormatError:
+    return FormatError(f"{elf.name}: {text}", code="elf_header")
+
+
+# -- segments ---------------------------------------------------------------------------------------------
+
+
+def _check_shared_bytes(elf: ElfFile) -> None:
+    loads = sorted((s.p_offset, s.p_filesz) for s in elf.segments if s.p_type == PT_LOAD and s.p_filesz)
+    for (start, size), (other, _) in zip(loads, loads[1:]):
+        if other < start + size:
+            raise _fail(elf, f"two segments share bytes of the file at {other}")
+
+
+def _is_mapped(elf: ElfFile, s: Segment, size: int) -> bool:
+    """Whether memory at the segment's address holds its bytes of the file."""
+    return any(
+        t.p_type == PT_LOAD and 0 <= s.p_vaddr - t.p_vaddr <= t.p_filesz
+        and size <= t.p_filesz - (s.p_vaddr - t.p_vaddr) and t.p_offset + s.p_vaddr - t.p_vaddr == s.p_offset
+        for t in elf.segments
+    )  # fmt: skip
+
+
+def _problem_of(elf: ElfFile, s: Segment) -> str:
+    """What is wrong with a segment that is a part of loaded ones, "" for nothing."""
+    if s.p_type == PT_TLS:
+        align = s.p_align
+        if not s.p_filesz <= s.p_memsz <= _TLS_LIMIT or not 0 < align <= _TLS_ALIGN_LIMIT or align & (align - 1):
+            return "has impossible thread storage"
+        # glibc takes address 0 for no data.
+        return "" if not s.p_filesz or (s.p_vaddr and _is_mapped(elf, s, s.p_filesz)) else "lies outside the library"
+    if s.p_type == PT_DYNAMIC and not is_loaded(elf, s.p_vaddr, s.p_memsz, PF_W if _is_known(elf) else 0):
+        return "lies outside of what is writable; the dynamic linker writes into it"
+    if s.p_type == PT_GNU_RELRO and not _is_in_data_pages(elf, s):
+        return "makes other things read-only than data"
+    if s.p_type == PT_PHDR:
+        size = elf.e_phnum * elf.e_phentsize
+        return "" if s.p_offset == elf.e_phoff and _is_mapped(elf, s, size) else "leads to no program headers"
+    if s.p_type in (PT_NOTE, PT_GNU_PROPERTY):
+        if s.p_filesz != s.p_memsz or not _is_mapped(elf, s, s.p_memsz):
+            return "has notes that are not loaded"
+        return "" if _notes_fit(elf, s) else "has notes that end outside of it"
+    if s.p_type == PT_GNU_EH_FRAME and not _is_mapped(elf, s, s.p_memsz):
+        return "has no tables for exceptions"
+    return ""
+
+
+def _is_known(elf: ElfFile) -> bool:
+    return (elf.machine, elf.bits) in KNOWN_MACHINES
+
+
+def _is_in_data_pages(elf: ElfFile, relro: Segment) -> bool:
+    """Whether what becomes read-only is in the pages of one writable segment. Linkers round its end up to a page, and
+    mold counts bytes of the page in front."""
+    for s in elf.segments:
+        end = s.p_vaddr + s.p_memsz
+        if s.p_type != PT_LOAD or not s.p_flags & PF_W or not s.p_vaddr & -PAGE <= relro.p_vaddr < end:
+            continue
+        room = end + -end % PAGE - relro.p_vaddr
+        largest = PAGE if _is_known(elf) and elf.machine in ("x86_64", "i386", "s390x", "riscv") else 1 << 16
+        if relro.p_memsz - room < largest:
+            return True
+    return False
+
+
+def _notes_fit(elf: ElfFile, s: Segment) -> bool:
+    """Of notes that are aligned to words, which are those that the linker reads."""
+    align, at, end = elf.bits // 8, s.p_offset, s.p_offset + s.p_memsz
+    while s.p_align == align and end - at > 12:
+        namesz, descsz, kind = elf.unpack("3I", at, "note")
+        desc = at + 12 + namesz
+        desc += (s.p_offset - desc) % align
+        if desc > end or descsz > end - desc:
+            return False
+        properties = kind == NT_GNU_PROPERTY_TYPE_0 and bytes(elf.data[at + 12 : at + 12 + namesz]) == b"GNU\0"
+        if properties and not _properties_fit(elf, desc, desc + descsz):
+            return False
+        at = desc + descsz
+        at += (s.p_offset - at) % align
+    return True
+
+
+def _properties_fit(elf: ElfFile, at: int, end: int) -> bool:
+    """Properties are read one behind the other, by sizes that the linker holds against the note alone."""
+    word = elf.bits // 8
+    while end - at >= 8:
+        (size,) = elf.unpack("I", at + 4, "property")
+        step = 8 + size + -size % word
+        if step > end - at:
+            return False
+        at += step
+    return True
+
+
+# -- the dynamic section ----------------------------------------------------------------------------------
+
+
+def _check_dynamic(elf: ElfFile) -> None:
     segment = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None)
     if segment is None:
-        raise _bad(elf, "there is none")
+        raise bad(elf, "there is none")
     if elf.offset_of(segment.p_vaddr, segment.p_filesz, "dynamic section") != segment.p_offset:
-        raise _bad(elf, "its address and its place in the file disagree")
-    for one, other in _TOGETHER:
-        if (one in elf.dynamic) != (other in elf.dynamic):
-            raise _bad(elf, f"of the tags {one:#x} and {other:#x} it has only one")
+        raise bad(elf, "its address and its place in the file disagree")
+    if sum(map(len, elf.dynamic.values())) == segment.p_filesz // (elf.bits // 4):
+        raise bad(elf, "it has no end")
+    if any(flags & DF_1_NOOPEN for flags in elf.dynamic.get(DT_FLAGS_1, ())[:1]):
+        raise bad(elf, "it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen")
+
+
+def _check_tags(elf: ElfFile, symbols: Symbols) -> None:
+    tags = elf.dynamic
+    for tag, needs in _PAIRS:
+        if tag in tags and needs not in tags:
+            raise bad(elf, f"it has the tag {tag:#x} without {needs:#x}, which that needs")
+    for tag, values in tags.items():
+        if tag != DT_NEEDED and len(values) > 1:
+            raise bad(elf, f"the tag {tag:#x} is there twice")
+        if tag in _STRINGS and any(v >= symbols.strings_size for v in values):
+            raise bad(elf, f"the name of the tag {tag:#x} lies outside the strings")
+    for tag, name, option in ((DT_AUXILIARY, "DT_AUXILIARY", "--auxiliary"), (DT_FILTER, "DT_FILTER", "--filter")):
+        if tag in tags:  # for a library that dlopen opens, glibc ends the process
+            raise bad(elf, f"it is a filter for another library ({name}); link it without {option}")
     _check_called(elf)
-    _check_symbols(elf)
-    if DT_GNU_HASH not in elf.dynamic and DT_HASH not in elf.dynamic and elf.e_machine != EM_MIPS:
-        raise _bad(elf, "it has no hash table")
-    for tag, reachable in ((DT_GNU_HASH, _by_gnu_hash), (DT_HASH, _by_hash)):
-        if tag in elf.dynamic:
-            found = reachable(elf, elf.dynamic[tag][0])
-            for i, s in enumerate(elf.dynsym, 1):
-                if s.is_exported and i not in found:
-                    raise _bad(elf, f"the hash table does not lead to the symbol {s.name!r}")
-    _check_versions(elf)
-    _check_relocations(elf)
-
-
-def _bad(elf: ElfFile, text: str) -> FormatError:
-    return FormatError(f"{elf.name}: dynamic section: {text}", code="elf_dynamic")
-
-
-def _is_loaded(elf: ElfFile, vaddr: int, size: int, flags: int = 0) -> bool:
-    return any(
-        s.p_type == PT_LOAD and s.p_flags & flags == flags and 0 <= vaddr - s.p_vaddr <= s.p_memsz
-        and size <= s.p_memsz - (vaddr - s.p_vaddr)
-        for s in elf.segments
-    )  # fmt: skip
+    _check_slots(elf)
 
 
 def _check_called(elf: ElfFile) -> None:
     code = PF_X if elf.machine in _CODE_ADDRESSES else 0
     for tag in (DT_INIT, DT_FINI):
         for at in elf.dynamic.get(tag, ()):
-            if not _is_loaded(elf, at, 1, code):
-                raise _bad(elf, f"a constructor at {at:#x} lies outside the code")
+            if not is_loaded(elf, at, 1, code):
+                raise bad(elf, f"a constructor at {at:#x} lies outside the code")
     for tag, size_tag, what in _ARRAYS:
-        for at, size in zip(elf.dynamic.get(tag, ()), elf.dynamic.get(size_tag, ())):
-            if size % (elf.bits // 8) or not _is_loaded(elf, at, size):
-                raise _bad(elf, f"{size} bytes of {what} at {at:#x} lie outside the library")
+        for at in elf.dynamic.get(tag, ()):
+            size = elf.dynamic.get(size_tag, [0])[0]
+            if size % (elf.bits // 8) or not is_loaded(elf, at, size):
+                raise bad(elf, f"{size} bytes of {what} at {at:#x} lie outside the library")
 
 
-def _check_symbols(elf: ElfFile) -> None:
-    if DT_STRTAB not in elf.dynamic or DT_SYMTAB not in elf.dynamic:
-        raise _bad(elf, "it names no strings or no symbols")
-    for s in elf.dynsym:
-        placed = s.is_defined and s.st_shndx != SHN_ABS and s.type in (STT_FUNC, STT_OBJECT)
-        if placed and not _is_loaded(elf, s.st_value, 0):
-            raise _bad(elf, f"the symbol {s.name!r} lies outside the library")
+def _check_slots(elf: ElfFile) -> None:
+    tags, word = elf.dynamic, elf.bits // 8
+    for at in tags.get(DT_PLTGOT, ()) if _is_known(elf) else ():
+        if at % word or not is_loaded(elf, at, 3 * word, PF_W):
+            raise bad(elf, f"the table of call slots at {at:#x} lies outside the data")
+    if DT_JMPREL in tags and DT_PLTGOT not in tags and _is_known(elf):
+        raise bad(elf, "it has relocations of calls (DT_JMPREL), and no table of their slots (DT_PLTGOT)")
+    for at in tags.get(DT_TLSDESC_GOT, ()):
+        if not is_loaded(elf, at, word, PF_W):
+            raise bad(elf, f"the slot of thread descriptors at {at:#x} lies outside the data")
+    for at in tags.get(DT_TLSDESC_PLT, ()):
+        if not is_loaded(elf, at, 1, PF_X):
+            raise bad(elf, f"the code of thread descriptors at {at:#x} lies outside the code")
+    for at in tags.get(DT_RELR, ()):
+        size = tags[DT_RELRSZ][0]
+        if tags[DT_RELRENT][0] != word or size % word:
+            raise bad(elf, f"{size} bytes of packed relocations, each has {word}")
+        elf.offset_of(at, size, "packed relocations")
 
 
-def _by_gnu_hash(elf: ElfFile, vaddr: int) -> set[int]:
-    """Numbers of the symbols that a lookup by their name comes to, through the filter, their bucket and its chain."""
-    word = elf.bits
-    buckets, first, bloom, shift = elf.unpack_at("4I", vaddr, "hash table")
-    filters = elf.unpack_at(f"{bloom}{'Q' if word == 64 else 'I'}", vaddr + 16, "the filter of a hash table")
-    at = vaddr + 16 + bloom * word // 8
-    starts = elf.unpack_at(f"{buckets}I", at, "the buckets of a hash table")
-    symbols = elf.dynsym
-    chains = elf.unpack_at(f"{max(0, len(symbols) + 1 - first)}I", at + 4 * buckets, "hash chains")
-    found: set[int] = set()
-    seen: set[int] = set()  # a chain that another bucket leads to as well is damage, and could be walked without end
-    for bucket, start in enumerate(starts):
-        for i in range(start, len(symbols) + 1) if start >= max(first, 1) else ():
-            if i in seen:
-                break
-            seen.add(i)
-            wanted = _gnu_hash(symbols[i - 1])
-            passes = bloom and all(
-                filters[wanted // word % bloom] >> bit & 1 for bit in (wanted % word, (wanted >> shift) % word)
-            )
-            if passes and wanted % buckets == bucket and (chains[i - first] ^ wanted) < 2:
-                found.add(i)
-            if chains[i - first] & 1:
-                break
-    return found
+# -- symbol versions --------------------------------------------------------------------------------------
 
 
-def _gnu_hash(symbol: Symbol) -> int:
-    value = 5381
-    for c in _name(symbol):
-        value = (value * 33 + c) & 0xFFFFFFFF
-    return value
-
-
-def _by_hash(elf: ElfFile, vaddr: int) -> set[int]:
-    """The same for the hash table of the standard."""
-    word = "Q" if elf.e_machine == EM_S390 and elf.bits == 64 else "I"
-    step = 8 if word == "Q" else 4
-    count, length = elf.unpack_at(2 * word, vaddr, "hash table")
-    elf.offset_of(vaddr, step * (2 + count + length), "hash table")
-    buckets = elf.unpack_at(f"{count}{word}", vaddr + 2 * step, "the buckets of a hash table")
-    chains = elf.unpack_at(f"{length}{word}", vaddr + (2 + count) * step, "hash chains")
-    symbols = elf.dynsym
-    found: set[int] = set()
-    seen: set[int] = set()
-    for bucket, i in enumerate(buckets):
-        while i and i not in seen:
-            if i >= min(length, len(symbols) + 1):
-                raise _bad(elf, f"the hash table leads to symbol {i} of {len(symbols) + 1}")
-            seen.add(i)
-            if _sysv_hash(symbols[i - 1]) % count == bucket:
-                found.add(i)
-            i = chains[i]
-    return found
-
-
-def _sysv_hash(symbol: Symbol) -> int:
-    value = 0
-    for c in _name(symbol):
-        value = ((value << 4) + c) & 0xFFFFFFFF
-        high = value & 0xF0000000
-        value = (value ^ high >> 24) & ~high
-    return value
-
-
-def _name(symbol: Symbol) -> bytes:
-    """As in the file, where what is no UTF-8 was read as escapes."""
-    return symbol.name.encode() if "\\x" not in symbol.name else _unescaped(symbol.name)
-
-
-def _unescaped(name: str) -> bytes:
-    import re
-
-    return re.sub(rb"\\x([89a-f][0-9a-f])", lambda m: bytes.fromhex(m[1].decode()), name.encode())
-
-
-def _check_versions(elf: ElfFile) -> None:
-    tables = Versions(elf)
-    if (DT_VERNEED in elf.dynamic or DT_VERDEF in elf.dynamic) and DT_VERSYM not in elf.dynamic:
-        raise _bad(elf, "it has versions, and no table of which symbol has which")
-    known = tables.needed.keys() | tables.defined.keys()
-    for i, s in enumerate(elf.dynsym):
-        version, _ = tables.of(i)
-        if version >= FIRST_NAMED and version not in known:
-            raise _bad(elf, f"the symbol {s.name!r} has version {version}, which it does not name")
-
-
-def _check_relocations(elf: ElfFile) -> None:
-    text_may_change = has_text_relocations(elf)
-    for at, symbol in chain.from_iterable(_relocations(elf)):
-        if symbol > len(elf.dynsym):
-            raise _bad(elf, f"a relocation names symbol {symbol} of {len(elf.dynsym) + 1}")
-        if not _is_loaded(elf, at, 1, 0 if text_may_change else PF_W):
-            raise _bad(elf, f"a relocation at {at:#x} lies outside the data")
-
-
-def _relocations(elf: ElfFile) -> Iterator[Iterator[tuple[int, int]]]:
-    """Address and symbol of what the dynamic linker changes, table by table."""
+def _check_versions(elf: ElfFile, symbols: Symbols) -> int:
+    """The highest version index that a table names."""
     tags = elf.dynamic
-    calls = tags.get(DT_PLTREL, [0])[0]
-    if calls not in (0, DT_REL, DT_RELA):
-        raise _bad(elf, f"relocations of calls are of kind {calls:#x}")
-    tables = ((DT_RELA, DT_RELASZ, DT_RELAENT, 3), (DT_REL, DT_RELSZ, DT_RELENT, 2),
-              (DT_JMPREL, DT_PLTRELSZ, None, 3 if calls == DT_RELA else 2))  # fmt: skip
-    for table, size_tag, entry_tag, words in tables:
-        if table not in tags:
+    highest = _check_chains(elf, symbols.strings_size)
+    if DT_VERSYM not in tags:
+        return highest
+    if DT_VERNEED not in tags and DT_VERDEF not in tags:
+        raise bad(elf, "symbols have versions, and no table names these")
+    at = elf.offset_of(tags[DT_VERSYM][0], 2 * symbols.count, "symbol versions")
+    for i, (version,) in enumerate(elf.records("H", at, symbols.count, "symbol versions")):
+        if version & ~HIDDEN > highest:
+            name = elf.dynsym[i - 1].name if i else "number 0"
+            raise bad(elf, f"the symbol {name!r} has version {version & ~HIDDEN}, which it does not name")
+    return highest
+
+
+def _check_chains(elf: ElfFile, strings_size: int) -> int:
+    """Both tables of versions; records are counted, so chains that run in circles end."""
+    tags, highest, left = elf.dynamic, FIRST_NAMED - 1, RECORD_LIMIT
+    needed = {elf.dynamic_string(at) for at in tags.get(DT_NEEDED, ())} if DT_VERNEED in tags else set()
+    for tag, count_tag, what in ((DT_VERNEED, DT_VERNEEDNUM, "needed"), (DT_VERDEF, DT_VERDEFNUM, "defined")):
+        if tag not in tags:
             continue
-        size, entry = tags[size_tag][0], words * elf.bits // 8
-        if size % entry or (entry_tag in tags and tags[entry_tag][0] != entry):
-            raise _bad(elf, f"{size} bytes of relocations, each has {entry}")
-        yield _records(elf, tags[table][0], size, words)
+        at, count = tags[tag][0], tags[count_tag][0]
+        if not 0 < count <= left:
+            raise bad(elf, f"{count} {what} versions, expected 1 to {left}")
+        for i in range(count):
+            if tag == DT_VERNEED:
+                version, parts, file, aux, following = elf.unpack_at("HHIII", at, "needed versions")
+                left -= parts
+                if version != 1 or file >= strings_size or elf.dynamic_string(file) not in needed:
+                    raise bad(elf, "versions are needed of a library that is not needed")
+                if left < 0:
+                    raise bad(elf, f"more than {RECORD_LIMIT} versions")
+                highest = max(highest, _check_parts(elf, at + aux, parts, strings_size))
+            else:
+                version, _, index, _, _, aux, following = elf.unpack_at("HHHHIII", at, "defined versions")
+                if version != 1 or elf.unpack_at("II", at + aux, "defined versions")[0] >= strings_size:
+                    raise bad(elf, "a version has no name")
+                highest = max(highest, index & ~HIDDEN)
+            if (following == 0) != (i == count - 1):
+                raise bad(elf, f"{what} versions are miscounted")
+            at += following
+    return highest
 
 
-def _records(elf: ElfFile, vaddr: int, size: int, words: int) -> Iterator[tuple[int, int]]:
-    wide = elf.bits == 64
-    numbers = elf.unpack_at(f"{size // (elf.bits // 8)}{'Q' if wide else 'I'}", vaddr, "relocations")
-    own_form = elf.e_machine == EM_MIPS and wide and elf.byte_order == "<"  # the symbol comes first
-    for at, info in zip(numbers[::words], numbers[1::words]):
-        if info or at:  # an empty one is a place that the linker left free
-            yield at, info & 0xFFFFFFFF if own_form else info >> (32 if wide else 8)
+def _check_parts(elf: ElfFile, at: int, count: int, strings_size: int) -> int:
+    """The versions that are needed of one library; the highest index."""
+    highest = 0
+    for i in range(count):
+        _, _, other, name, following = elf.unpack_at("IHHII", at, "needed versions")
+        if name >= strings_size or other & ~HIDDEN < FIRST_NAMED:
+            raise bad(elf, "a needed version has no name or no number")
+        if (following == 0) != (i == count - 1):
+            raise bad(elf, "needed versions are miscounted")
+        highest = max(highest, other & ~HIDDEN)
+        at += following
+    if not count:
+        raise bad(elf, "a library is named for no version of it")
+    return highest

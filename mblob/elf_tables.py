@@ -19,6 +19,7 @@ from mblob.elf_records import (
     PT_DYNAMIC,
     PT_LOAD,
     PT_NOTE,
+    PT_TLS,
     SHN_XINDEX,
     SHT_NOBITS,
     SHT_NULL,
@@ -28,6 +29,7 @@ from mblob.elf_records import (
 from mblob.errors import FormatError
 from mblob.file_kind import ELF_MAGIC
 
+PAGE = 4096  # bytes; the smallest of any machine here
 NAME_LIMIT = 1 << 16  # bytes of one name; mangled C++ names have some thousand
 
 
@@ -66,8 +68,8 @@ class ElfTables:
         self.byte_order = "<" if data[5] == 1 else ">"
         w = "Q" if self.bits == 64 else "I"
         head = self.unpack(f"HHI{w}{w}{w}IHHHHHH", 16, "header")
-        (self.e_type, self.e_machine, _, self.e_entry, self.e_phoff, self.e_shoff, self.e_flags, _, self.e_phentsize,
-         self.e_phnum, self.e_shentsize, self.e_shnum, self.e_shstrndx) = head  # fmt: skip
+        (self.e_type, self.e_machine, self.e_version, self.e_entry, self.e_phoff, self.e_shoff, self.e_flags, _,
+         self.e_phentsize, self.e_phnum, self.e_shentsize, self.e_shnum, self.e_shstrndx) = head  # fmt: skip
 
     def _fail(self, message: str, code: str, at: int | None = None) -> FormatError:
         return FormatError(f"{self.name}: {message}", code=code, offset=at)
@@ -87,7 +89,7 @@ class ElfTables:
         self._check(offset, struct.calcsize(fmt), what)
         return struct.unpack_from(fmt, self.data, offset)
 
-    def _records(self, fmt: str, offset: int, count: int, what: str) -> Iterator[tuple[int, ...]]:
+    def records(self, fmt: str, offset: int, count: int, what: str) -> Iterator[tuple[int, ...]]:
         """`count` records, one after the other, all of which are in the file."""
         fmt = self.byte_order + fmt
         size = count * struct.calcsize(fmt)
@@ -123,29 +125,29 @@ class ElfTables:
             raise self._fail(f"program headers of {self.e_phentsize} bytes, expected {size}", "elf_header", 54)
         found = []
         fmt = "IIQQQQQQ" if self.bits == 64 else "8I"
-        for i, head in enumerate(self._records(fmt, self.e_phoff, count, f"a table of {count} program headers")):
+        for i, head in enumerate(self.records(fmt, self.e_phoff, count, f"a table of {count} program headers")):
             if self.bits == 64:
                 t, flags, offset, vaddr, _, filesz, memsz, align = head
             else:
                 t, offset, vaddr, _, filesz, memsz, flags, align = head
-            if t in (PT_LOAD, PT_DYNAMIC, PT_NOTE):
+            if t in (PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_TLS):
                 self._check(offset, filesz, f"segment {i}")
             found.append(Segment(t, flags, offset, vaddr, filesz, memsz, align))
         return found
 
     @property
-    def _section_header_size(self) -> int:
+    def section_header_size(self) -> int:
         return 64 if self.bits == 64 else 40
 
-    def _section_headers(self, count: int, what: str) -> list[tuple[int, ...]]:
-        size = self._section_header_size
+    def section_headers(self, count: int, what: str) -> list[tuple[int, ...]]:
+        size = self.section_header_size
         if self.e_shentsize != size:
             raise self._fail(f"section headers of {self.e_shentsize} bytes, expected {size}", "elf_header", 58)
-        return list(self._records("IIQQQQIIQQ" if self.bits == 64 else "10I", self.e_shoff, count, what))
+        return list(self.records("IIQQQQIIQQ" if self.bits == 64 else "10I", self.e_shoff, count, what))
 
     def _first_section_header(self) -> tuple[int, ...]:
         """It has what does not fit the ELF header."""
-        return self._section_headers(1, "section header 0")[0]
+        return self.section_headers(1, "section header 0")[0]
 
     @cached_property
     def sections(self) -> list[Section]:
@@ -155,7 +157,7 @@ class ElfTables:
         first = self._first_section_header()
         count = self.e_shnum or first[5]
         names = self.e_shstrndx if self.e_shstrndx != SHN_XINDEX else first[6]
-        heads = self._section_headers(count, f"a table of {count} section headers")
+        heads = self.section_headers(count, f"a table of {count} section headers")
         strings = heads[names][4:6] if names < count else (0, 0)
         found = []
         budget = name_budget(strings[1], 1 << 20)  # thousands of sections may all be called .text
@@ -174,7 +176,7 @@ class ElfTables:
             FormatError: "elf_truncated", "elf_header".
         """
         _ = self.segments
-        if self.e_shoff and self.e_shentsize == self._section_header_size:  # another size is a `section_problem`
+        if self.e_shoff and self.e_shentsize == self.section_header_size:  # another size is a `section_problem`
             count = self.e_shnum or self._first_section_header()[5]
             self._check(self.e_shoff, count * self.e_shentsize, f"a table of {count} section headers")
 
@@ -223,10 +225,14 @@ class ElfTables:
             elif not s.p_flags & PF_R:
                 wrong = "cannot be read"
             elif s.p_vaddr < end:
-                wrong = "starts before the end of the one in front of it"
+                wrong = "starts before the end of the pages of the one in front of it"
+            elif s.p_vaddr + s.p_memsz > 1 << (46 if self.bits == 64 else 31):
+                wrong = "has impossible addresses"
             if wrong:
                 raise self._fail(f"segment {i} {wrong}", "elf_header")
             end = s.p_vaddr + s.p_memsz
+            if s.p_memsz and align >= PAGE:
+                end += -end % PAGE
 
     def section(self, name: str) -> Section | None:
         """The first section of that name."""

@@ -100,6 +100,11 @@ class Versions:
         value = self._versym[position + 1]
         return value & ~HIDDEN, bool(value & HIDDEN)
 
+    def at(self, i: int) -> int | None:
+        """The version index of a symbol by its number, also of one that no hash table counts; None without versions."""
+        at = self._one(DT_VERSYM)
+        return None if at is None else self._elf.unpack_at("H", at + 2 * i, "symbol versions")[0]
+
     def wanted_by(self, position: int) -> NeededVersion | None:
         """The version that an undefined dynamic symbol asks for."""
         return self.needed.get(self.of(position)[0]) if self._versym else None

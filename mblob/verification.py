@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mblob import contents
 from mblob.diagnostics import damaged_sections, unreadable_graphs
 from mblob.digest import ALGORITHMS
+from mblob.elf import ElfFile
 from mblob.elf_facts import is_program
 from mblob.elf_loading import check_linking
+from mblob.elf_records import ET_EXEC, ET_REL
 from mblob.errors import FormatError, IncompatibleError
 from mblob.grammar import Grammars
 from mblob.index import is_small
@@ -131,9 +133,7 @@ def describe(
 ) -> Verification:
     """What `verify` returns, for a library whose blob was just read at `level`."""
     library.require_model()
-    elf = shared_elf(library)
-    if elf is not None and not is_program(elf):
-        check_linking(elf)
+    _check_linking(library)
     blob = library.blob
     compared = blob is not None and digests_compared(blob, level)
     stored = [e for e in library.entries if e.offset is not None]
@@ -143,6 +143,15 @@ def describe(
     has_index = blob is not None and blob.index_offset is not None
     warnings = (*damaged_sections(library.image), *(unreadable_graphs(library) if level == "full" else ()))
     return Verification(str(library.path), level, library.dialect, has_index, entries, linkage, warnings, has_blob)
+
+
+def _check_linking(library: Library) -> None:
+    """Of what a dynamic linker loads. A program is none of it, and has an entry point."""
+    elf = library.image
+    if isinstance(elf, ElfFile) and elf.e_type != ET_REL:
+        program = elf.e_type == ET_EXEC or is_program(elf)
+        if not (program and elf.e_entry):
+            check_linking(elf)
 
 
 def _linkage(library: Library, against: Sequence[str | os.PathLike[str]], root: str) -> Linkage:

@@ -14,6 +14,7 @@ from mblob.elf_records import SHF_COMPRESSED, SHT_REL, SHT_RELA, Section
 
 _RELOCATED = (".debug_info", ".debug_str_offsets")
 _ZLIB = 1  # ELFCOMPRESS_ZLIB
+_ZLIB_RATIO = 1100  # it packs no byte into less than 1/1032
 
 
 def relocated(elf: ElfFile) -> bytes:
@@ -42,7 +43,11 @@ def _decompress(elf: ElfFile, index: int, out: bytearray) -> Section:
     section = elf.sections[index]
     raw = elf.contents(section)
     fmt = elf.byte_order + ("I4xQ8x" if elf.bits == 64 else "II4x")
+    if len(raw) < struct.calcsize(fmt):
+        raise ValueError(section.name)
     kind, size = struct.unpack_from(fmt, raw)
+    if size > _ZLIB_RATIO * len(raw):
+        raise ValueError(section.name)
     try:
         data = zlib.decompressobj().decompress(raw[struct.calcsize(fmt) :], size) if kind == _ZLIB and size else b""
     except zlib.error:

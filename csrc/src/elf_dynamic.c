@@ -1,5 +1,8 @@
 /* The dynamic section: what the dynamic linker will follow without asking. Damage here would make it read or
  * write anywhere, so every address, size and index in it is checked first. */
+#include <stdarg.h>
+#include <stdio.h>
+
 #include "elf_file.h"
 #include "error.h"
 
@@ -8,10 +11,19 @@
 #define DT_RELR 36
 #define DT_RELRENT 37
 #endif
+#ifndef DT_TLSDESC_PLT
+#define DT_TLSDESC_PLT 0x6ffffef6
+#define DT_TLSDESC_GOT 0x6ffffef7
+#endif
 
-static int bad(const char *text) { return mb_elf_bad_dynamic(text); }
+static int bad(const char *text) { return mb_elf_bad_dynamic("%s", text); }
 
-int mb_elf_bad_dynamic(const char *text) {
+int mb_elf_bad_dynamic(const char *format, ...) {
+  char text[256];
+  va_list args;
+  va_start(args, format);
+  (void)vsnprintf(text, sizeof(text), format, args);
+  va_end(args);
   return mb_fail_format("elf_dynamic", MB_UNKNOWN, MB_UNKNOWN, "dynamic section: %s", text);
 }
 
@@ -46,25 +58,59 @@ static bool is_address(const ElfW(Sym) * symbol) {
          type != STT_SECTION && type != STT_FILE;
 }
 
-static int check_symbols(const struct mb_elf *elf) {
-  for (uint64_t i = 1; i < elf->symbol_count; i++) {
-    ElfW(Sym) symbol = mb_elf_symbol(elf, i);
-    unsigned binding = ELF64_ST_BIND(symbol.st_info);
-    bool defined = symbol.st_shndx != SHN_UNDEF;
-    /* The linker would take a local or hidden one as its own, and call address 0. */
-    if (!defined && ((binding != STB_GLOBAL && binding != STB_WEAK) || ELF64_ST_VISIBILITY(symbol.st_other)))
-      return bad("an undefined symbol is not looked for elsewhere");
-    unsigned type = ELF64_ST_TYPE(symbol.st_info);
-    /* Those without a type may be marks, as `_end` is, which linkers put where nothing is loaded any more; what is called
-     * is looked at again. */
-    if (type != STT_NOTYPE && is_address(&symbol) && !mb_elf_is_loaded(elf, symbol.st_value, 0, 0))
-      return bad("a symbol lies outside the library");
-    if (symbol.st_name >= elf->strings_size) return bad("the name of a symbol lies outside the strings");
-    /* A resolver is called while the library is loaded. */
-    if (type == STT_GNU_IFUNC && is_address(&symbol) && !mb_elf_is_loaded(elf, symbol.st_value, 1, PF_X))
-      return bad("an indirect function lies outside the code");
+/* What is defined lies where its type says: data and code in a segment, thread storage in its own. Those without a type may be
+ * marks, as `_end` is, which linkers put where nothing is loaded any more. */
+static int check_defined(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
+  unsigned type = ELF64_ST_TYPE(symbol->st_info);
+  bool function = type == STT_FUNC || type == STT_GNU_IFUNC;
+  /* glibc passes over other types, so that the library's own references would find nothing. */
+  if (MB_ELF_FUNCTIONS_ARE_CODE && ELF64_ST_BIND(symbol->st_info) != STB_LOCAL && type != STT_NOTYPE && type != STT_OBJECT &&
+      type != STT_COMMON && type != STT_TLS && !function)
+    return bad("an exported symbol is of no known type");
+  if (type == STT_TLS) {
+    uint64_t size = elf->tls.p_memsz;
+    return size && symbol->st_value <= size && symbol->st_size <= size - symbol->st_value
+               ? MBLOB_OK
+               : bad("a symbol lies outside the thread storage");
   }
+  /* A resolver is called while the library is loaded. */
+  if (type != STT_NOTYPE && symbol->st_shndx == SHN_ABS && (symbol->st_size || function))
+    return bad("a symbol lies outside the library");
+  if (type == STT_NOTYPE || !is_address(symbol)) return MBLOB_OK;
+  if (!mb_elf_is_loaded(elf, symbol->st_value, type == STT_GNU_IFUNC ? 1 : symbol->st_size, 0))
+    return bad("a symbol lies outside the library");
+  if (function && MB_ELF_FUNCTIONS_ARE_CODE && !mb_elf_is_loaded(elf, symbol->st_value, 0, PF_X))
+    return bad("a function lies outside the code");
   return MBLOB_OK;
+}
+
+int mb_elf_check_symbol(const struct mb_elf *elf, uint64_t i) {
+  ElfW(Sym) symbol = mb_elf_symbol(elf, i), empty = {0};
+  if (!i) return memcmp(&symbol, &empty, sizeof(symbol)) ? bad("symbol 0 is not empty") : MBLOB_OK;
+  if (symbol.st_name >= elf->strings_size) return bad("the name of a symbol lies outside the strings");
+  if (symbol.st_shndx != SHN_UNDEF) return check_defined(elf, &symbol);
+  unsigned binding = ELF64_ST_BIND(symbol.st_info);
+  /* The linker would take a local or hidden one as its own, and call address 0. */
+  if ((binding != STB_GLOBAL && binding != STB_WEAK) || ELF64_ST_VISIBILITY(symbol.st_other))
+    return bad("an undefined symbol is not looked for elsewhere");
+  if (symbol.st_value && MB_ELF_FUNCTIONS_ARE_CODE) return bad("an undefined symbol has an address");
+  return MBLOB_OK;
+}
+
+static int check_symbols(const struct mb_elf *elf) {
+  int status = MBLOB_OK;
+  for (uint64_t i = 0; i < elf->symbol_count && !status; i++) status = mb_elf_check_symbol(elf, i);
+  return status;
+}
+
+/* How many symbols lie in the segment that holds the first: the dynamic linker reads no further without leaving the library. */
+static uint64_t symbols_in_segment(const struct mb_elf *elf, uint64_t vaddr) {
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type == PT_LOAD && vaddr >= s.p_vaddr && vaddr - s.p_vaddr <= s.p_filesz)
+      return (s.p_filesz - (vaddr - s.p_vaddr)) / sizeof(ElfW(Sym));
+  }
+  return 0;
 }
 
 static int read_tables(struct mb_elf *elf) {
@@ -82,7 +128,9 @@ static int read_tables(struct mb_elf *elf) {
   if (!status && mb_elf_tag(elf, DT_HASH, &hash)) {
     uint64_t chains = 0;
     status = mb_elf_sysv_hash(elf, hash, &chains);
-    if (chains > elf->symbol_count) elf->symbol_count = chains; /* it counts undefined symbols as well */
+    if (status) return status;
+    if (chains < elf->symbol_count) return bad("the hash tables count different symbols");
+    elf->symbol_count = chains; /* undefined symbols as well */
   } else if (!status && !gnu) {
     status = bad("it has no hash table");
   }
@@ -91,7 +139,8 @@ static int read_tables(struct mb_elf *elf) {
       !mb_elf_offset(elf, symbols, elf->symbol_count * sizeof(ElfW(Sym)), &at))
     return bad("the symbols lie outside the file");
   elf->symbols = elf->data + at;
-  elf->symbol_limit = (elf->size - at) / sizeof(ElfW(Sym));
+  elf->symbol_limit = symbols_in_segment(elf, symbols);
+  if (!elf->symbol_limit) return bad("the symbols lie outside the file");
   status = check_symbols(elf);
   return status ? status : mb_elf_check_hashes(elf);
 }
@@ -131,14 +180,14 @@ static const struct {
              {DT_RELCOUNT, DT_REL}};
 
 static bool is_string(int64_t tag) {
-  return tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH ||
-         tag == DT_AUXILIARY || tag == DT_FILTER || tag == DT_AUDIT || tag == DT_DEPAUDIT;
+  return tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH || tag == DT_AUDIT ||
+         tag == DT_DEPAUDIT;
 }
 
 /* The first is what we read, the last what the linker does: they must be the same. */
 static bool occurs_again(const struct mb_elf *elf, uint64_t i) {
   int64_t tag = mb_elf_tag_at(elf, i).d_tag;
-  if (tag == DT_NEEDED || tag == DT_AUXILIARY || tag == DT_FILTER) return false;
+  if (tag == DT_NEEDED) return false;
   for (uint64_t k = i + 1; k < elf->dynamic_count; k++)
     if (mb_elf_tag_at(elf, k).d_tag == tag) return true;
   return false;
@@ -164,7 +213,7 @@ static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) 
                  ? MBLOB_OK
                  : bad("the destructors lie outside the library");
     case DT_PLTGOT: /* three words of the linker's, then the slots */
-      return value % word == 0 && mb_elf_is_loaded(elf, value, 3 * word, 0)
+      return value % word == 0 && mb_elf_is_loaded(elf, value, 3 * word, MB_ELF_FUNCTIONS_ARE_CODE ? PF_W : 0)
                  ? MBLOB_OK
                  : bad("the table of call slots lies outside the library");
     case DT_RELR:
@@ -172,6 +221,15 @@ static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) 
                      mb_elf_offset(elf, value, mb_elf_tag_or_zero(elf, DT_RELRSZ), &at)
                  ? MBLOB_OK
                  : bad("the packed relocations lie outside the file");
+    /* glibc before 2.34 stores a function of its own there, and lets thread-local symbols be looked up through the other. */
+    case DT_TLSDESC_GOT:
+      return mb_elf_is_loaded(elf, value, word, PF_W) ? MBLOB_OK
+                                                      : bad("the slot of thread descriptors lies outside the data");
+    case DT_TLSDESC_PLT:
+      return mb_elf_is_loaded(elf, value, 1, PF_X) ? MBLOB_OK : bad("the code of thread descriptors lies outside the code");
+    /* For a library that dlopen opens, glibc ends the process. */
+    case DT_AUXILIARY: return bad("it is a filter for another library (DT_AUXILIARY); link it without --auxiliary");
+    case DT_FILTER: return bad("it is a filter for another library (DT_FILTER); link it without --filter");
     default: return MBLOB_OK;
   }
 }
@@ -217,8 +275,11 @@ int mb_elf_read_dynamic(struct mb_elf *elf) {
   elf->dynamic_count = end;
   if (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_PIE)
     return mb_fail_format("elf_header", 16, MB_UNKNOWN, "an executable; link it with -shared");
+  if (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOOPEN)
+    return bad("it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen");
+  unsigned highest = 0;
   int status = read_tables(elf);
   if (!status) status = check_tags(elf);
-  if (!status) status = mb_elf_check_versions(elf);
-  return status ? status : mb_elf_check_relocations(elf);
+  if (!status) status = mb_elf_check_versions(elf, &highest);
+  return status ? status : mb_elf_check_relocations(elf, highest);
 }

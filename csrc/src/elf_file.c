@@ -112,7 +112,7 @@ static int segment_error(unsigned i, const char *text) {
   return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN, "segment %u %s", i, text);
 }
 
-/* One PT_LOAD as the dynamic linker will map it; `*next` is the lowest address that it may start at. */
+/* One PT_LOAD as the dynamic linker will map it, in whole pages; `*next` is the lowest address that it may start at. */
 static int check_load(const ElfW(Phdr) * s, unsigned i, uint64_t *next) {
   uint64_t align = s->p_align > 1 ? s->p_align : 1;
   if (align & (align - 1)) return segment_error(i, "has an alignment that is no power of two");
@@ -123,10 +123,12 @@ static int check_load(const ElfW(Phdr) * s, unsigned i, uint64_t *next) {
   if (!(s->p_flags & PF_R)) return segment_error(i, "cannot be read");
   /* The linker maps from the first to the last segment and puts the others inside: order and size matter. */
   const uint64_t limit = UINT64_C(1) << (sizeof(void *) == 8 ? 46 : 31);
-  if (s->p_vaddr < *next) return segment_error(i, "starts before the end of the one in front of it");
+  if (s->p_vaddr < *next) return segment_error(i, "starts before the end of the pages of the one in front of it");
   if (s->p_memsz > limit || s->p_vaddr > limit - s->p_memsz)
     return segment_error(i, "has impossible addresses");
+  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   *next = s->p_vaddr + s->p_memsz;
+  if (s->p_memsz && align >= page) *next = (*next + page - 1) / page * page;
   return MBLOB_OK;
 }
 
@@ -156,31 +158,77 @@ static bool is_in_data_pages(const struct mb_elf *elf, const ElfW(Phdr) * relro)
   return false;
 }
 
-/* Segments that are parts of loaded ones. */
-static int check_parts(const struct mb_elf *elf) {
+/* Bytes per thread that a library may ask for. */
+#define TLS_LIMIT (1u << 28)
+#define TLS_ALIGN_LIMIT (1u << 20)
+
+/* Whether memory at the segment's address holds its `size` bytes of the file. */
+static bool is_mapped(const struct mb_elf *elf, const ElfW(Phdr) * s, uint64_t size) {
+  uint64_t at = 0;
+  return mb_elf_offset(elf, s->p_vaddr, size, &at) && at == s->p_offset;
+}
+
+/* Thread-local storage: the linker divides by the alignment, and takes address 0 for no data. */
+static int check_tls(const struct mb_elf *elf, unsigned i, const ElfW(Phdr) * s) {
+  if (s->p_filesz > s->p_memsz || s->p_memsz > TLS_LIMIT || !s->p_align || s->p_align > TLS_ALIGN_LIMIT ||
+      (s->p_align & (s->p_align - 1)))
+    return segment_error(i, "has impossible thread storage");
+  return !s->p_filesz || (s->p_vaddr && is_mapped(elf, s, s->p_filesz)) ? MBLOB_OK
+                                                                        : segment_error(i, "lies outside the library");
+}
+
+/* A segment that is a part of loaded ones, or leads to something that is. */
+static int check_part(const struct mb_elf *elf, unsigned i) {
+  ElfW(Phdr) s = mb_elf_segment(elf, i);
+  switch (s.p_type) {
+    case PT_TLS: return check_tls(elf, i, &s);
+    case PT_DYNAMIC:
+      return mb_elf_is_loaded(elf, s.p_vaddr, s.p_memsz, PF_W)
+                 ? MBLOB_OK
+                 : segment_error(i, "lies outside of what is writable; the dynamic linker writes into it");
+    case PT_GNU_RELRO:
+      return is_in_data_pages(elf, &s) ? MBLOB_OK : segment_error(i, "makes other things read-only than data");
+    case PT_PHDR: /* the linker reads program headers there, not at e_phoff */
+      return s.p_offset == elf->header.e_phoff && is_mapped(elf, &s, elf->header.e_phnum * sizeof(s))
+                 ? MBLOB_OK
+                 : segment_error(i, "leads to no program headers");
+    case PT_NOTE:
+    case PT_GNU_PROPERTY:
+      return s.p_filesz == s.p_memsz && is_mapped(elf, &s, s.p_memsz) ? MBLOB_OK
+                                                                      : segment_error(i, "has notes that are not loaded");
+    case PT_GNU_EH_FRAME:
+      return is_mapped(elf, &s, s.p_memsz) ? MBLOB_OK : segment_error(i, "has no tables for exceptions");
+    default: return MBLOB_OK;
+  }
+}
+
+static int check_parts(struct mb_elf *elf) {
+  static const uint32_t once[] = {PT_DYNAMIC, PT_TLS, PT_PHDR};
+  unsigned found[3] = {0};
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
-    if (s.p_type == PT_TLS) {
-      /* Its zeros are not in the library's memory. */
-      if (s.p_filesz > s.p_memsz || s.p_memsz > UINT32_MAX || (s.p_align & (s.p_align - 1)))
-        return segment_error(i, "has impossible thread storage");
-      if (s.p_filesz && !mb_elf_is_loaded(elf, s.p_vaddr, s.p_filesz, 0))
-        return segment_error(i, "lies outside the library");
-    } else if (s.p_type == PT_DYNAMIC && !mb_elf_is_loaded(elf, s.p_vaddr, s.p_memsz, PF_W)) {
-      return segment_error(i, "lies outside of what is writable; the dynamic linker writes into it");
-    } else if (s.p_type == PT_GNU_RELRO && !is_in_data_pages(elf, &s)) {
-      return segment_error(i, "makes other things read-only than data");
-    }
+    int status = check_part(elf, i);
+    if (status) return status;
+    if (s.p_type == PT_TLS) elf->tls = s;
+    for (size_t k = 0; k < 3; k++)
+      if (s.p_type == once[k] && found[k]++) return segment_error(i, "is there twice");
   }
   return MBLOB_OK;
 }
 
-/* Nothing here is read from the section headers; but they end the file, so a file that was cut lacks them. */
+/* The linker reads no section headers; but they end the file, so a file that was cut lacks them. More than fit the header are
+ * counted in the first of them. */
 static int check_sections(const struct mb_elf *elf) {
   const ElfW(Ehdr) *h = &elf->header;
-  uint64_t table = (uint64_t)h->e_shnum * h->e_shentsize;
-  if (h->e_shoff && !in_file(elf, h->e_shoff, table))
-    return truncated(elf, h->e_shoff, "the table of section headers", table);
+  ElfW(Shdr) first = {0};
+  if (!h->e_shoff || h->e_shentsize != sizeof(first)) return MBLOB_OK;
+  if (!h->e_shnum) {
+    if (!in_file(elf, h->e_shoff, sizeof(first))) return truncated(elf, h->e_shoff, "section header 0", sizeof(first));
+    memcpy(&first, elf->data + h->e_shoff, sizeof(first));
+  }
+  uint64_t count = h->e_shnum ? h->e_shnum : first.sh_size;
+  if (count > elf->size / sizeof(first) || !in_file(elf, h->e_shoff, count * sizeof(first)))
+    return truncated(elf, h->e_shoff, "the table of section headers", count * sizeof(first));
   return MBLOB_OK;
 }
 
@@ -248,6 +296,7 @@ int mb_elf_read(const uint8_t *data, uint64_t size, struct mb_elf *out) {
   *out = (struct mb_elf){.data = data, .size = size};
   int status = read_header(out);
   if (!status) status = read_segments(out);
+  if (!status) status = mb_elf_check_notes(out);
   if (!status) status = check_sections(out);
   return status ? status : mb_elf_read_dynamic(out);
 }

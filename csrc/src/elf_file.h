@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "bytes.h"
+#include "error.h"
 
 struct mb_elf {
   const uint8_t *data; /* the whole file */
@@ -22,9 +23,11 @@ struct mb_elf {
   uint64_t dynamic_count;
   const uint8_t *symbols;
   uint64_t symbol_count; /* 0 or 1 where nothing is exported: then undefined ones are not counted */
-  uint64_t symbol_limit; /* how many the file could hold */
+  uint64_t symbol_limit; /* how many the segment could hold */
   const char *strings;
   uint64_t strings_size;
+  ElfW(Phdr) tls; /* p_memsz 0: no thread-local storage */
+  uint64_t hash_size, gnu_hash_size; /* bytes of the tables */
   bool origin_in_runpath;
 };
 
@@ -39,6 +42,9 @@ bool mb_elf_is_loaded(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, u
 bool mb_elf_becomes_read_only(const struct mb_elf *elf, uint64_t vaddr);
 
 ElfW(Sym) mb_elf_symbol(const struct mb_elf *elf, uint64_t i);
+/* Whether the dynamic linker can take symbol `i` for what it says. Where the hash table does not count undefined ones, the
+ * relocations that name them tell. */
+int mb_elf_check_symbol(const struct mb_elf *elf, uint64_t i);
 /* Its name, "" if it is out of bounds or not terminated. */
 const char *mb_elf_symbol_name(const struct mb_elf *elf, const ElfW(Sym) * symbol);
 /* Defined and visible to other objects. */
@@ -48,7 +54,9 @@ bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) * out);
 /* The bytes of an object in the file; MBLOB_E_FORMAT "elf_dynamic" if they are not all there. */
 int mb_elf_object(const struct mb_elf *elf, const ElfW(Sym) * symbol, const char *name, struct mb_slice *out);
 
-/* elf_notes.c: what the notes of mblob in a library say together; nothing without one. */
+/* elf_notes.c: check the notes that the dynamic linker reads. */
+int mb_elf_check_notes(const struct mb_elf *elf);
+/* What the notes of mblob in a library say together; nothing without one. */
 struct mb_announced {
   uint32_t flags;
   uint32_t table_crc; /* CRC-32 of the table of functions, with MB_NOTE_HAS_TABLE */
@@ -63,20 +71,33 @@ ElfW(Dyn) mb_elf_tag_at(const struct mb_elf *elf, uint64_t i);
 bool mb_elf_tag(const struct mb_elf *elf, int64_t tag, uint64_t *value);
 uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag);
 /* Records MBLOB_E_FORMAT "elf_dynamic". */
-int mb_elf_bad_dynamic(const char *text);
+int mb_elf_bad_dynamic(const char *format, ...) MB_PRINTF(1, 2);
+
+/* Machines whose functions have the address of their code (others: of a descriptor), and whose relocations
+ * elf_relocations.c knows by their types. */
+#if defined(__x86_64__) || defined(__i386__) || defined(__aarch64__) || defined(__arm__) || defined(__s390x__) || \
+    (defined(__riscv) && __riscv_xlen == 64)
+#define MB_ELF_FUNCTIONS_ARE_CODE true
+#else
+#define MB_ELF_FUNCTIONS_ARE_CODE false
+#endif
 
 /* elf_hash.c: how many symbols there are, according to the hash table at `vaddr`; checks the whole table. */
-int mb_elf_sysv_hash(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count);
-int mb_elf_gnu_hash(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count);
+int mb_elf_sysv_hash(struct mb_elf *elf, uint64_t vaddr, uint64_t *count);
+int mb_elf_gnu_hash(struct mb_elf *elf, uint64_t vaddr, uint64_t *count);
 /* Whether each exported symbol is found through the hash tables. */
 int mb_elf_check_hashes(const struct mb_elf *elf);
 
 /* elf_relocations.c, elf_versions.c */
-int mb_elf_check_relocations(const struct mb_elf *elf);
+int mb_elf_check_relocations(const struct mb_elf *elf, unsigned highest_version);
 /* One more than the highest symbol that a relocation names. */
 uint64_t mb_elf_symbols_used(const struct mb_elf *elf);
 /* Whether relocations may write into segments that are read-only. */
 bool mb_elf_relocates_text(const struct mb_elf *elf);
-int mb_elf_check_versions(const struct mb_elf *elf);
+int mb_elf_check_versions(const struct mb_elf *elf, unsigned *highest);
+/* Whether the library needs versions of a file that `of` is true for. */
+bool mb_elf_needs_versions(const struct mb_elf *elf, bool (*of)(const char *file));
+/* Whether symbol `i` has a version that is there; `highest`: from mb_elf_check_versions. */
+int mb_elf_check_version(const struct mb_elf *elf, uint64_t i, unsigned highest);
 
 #endif

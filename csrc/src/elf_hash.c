@@ -5,7 +5,7 @@
 
 typedef Elf_Symndx sysv_word; /* 64 bits wide on s390x, 32 elsewhere */
 
-static int bad(const char *text) { return mb_elf_bad_dynamic(text); }
+static int bad(const char *text) { return mb_elf_bad_dynamic("%s", text); }
 
 static int not_led_to(void) { return bad("the hash table does not lead to an exported symbol"); }
 
@@ -42,13 +42,14 @@ static bool find_sysv(const struct mb_elf *elf, uint64_t vaddr, struct sysv_tabl
          mb_elf_offset(elf, vaddr, word * (2 + out->buckets + out->chains), &at);
 }
 
-int mb_elf_sysv_hash(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count) {
+int mb_elf_sysv_hash(struct mb_elf *elf, uint64_t vaddr, uint64_t *count) {
   struct sysv_table table;
   if (!find_sysv(elf, vaddr, &table)) return bad("the hash table lies outside the file");
   for (uint64_t i = 0; i < table.buckets + table.chains; i++)
     if (sysv_at(elf, table.at, i) >= (table.chains ? table.chains : 1))
       return bad("the hash table names no symbol");
   *count = table.chains;
+  elf->hash_size = sizeof(sysv_word) * (2 + table.buckets + table.chains);
   return MBLOB_OK;
 }
 
@@ -101,7 +102,7 @@ static bool find_gnu(const struct mb_elf *elf, uint64_t vaddr, struct gnu_table 
 }
 
 /* The highest symbol of any bucket, then along its chain to the end. */
-int mb_elf_gnu_hash(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count) {
+static int count_gnu(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count) {
   struct gnu_table table;
   uint64_t last = 0, at = 0;
   if (!find_gnu(elf, vaddr, &table)) return bad("the hash table lies outside the file");
@@ -123,6 +124,14 @@ int mb_elf_gnu_hash(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count) {
   return MBLOB_OK;
 }
 
+int mb_elf_gnu_hash(struct mb_elf *elf, uint64_t vaddr, uint64_t *count) {
+  struct gnu_table table;
+  int status = count_gnu(elf, vaddr, count);
+  if (!status && find_gnu(elf, vaddr, &table))
+    elf->gnu_hash_size = table.chain - table.filter + 16 + 4 * (*count - table.first);
+  return status;
+}
+
 static uint32_t gnu_hash(const char *name) {
   uint32_t hash = 5381;
   for (const uint8_t *c = (const uint8_t *)name; *c; c++) hash = hash * 33 + *c;
@@ -141,7 +150,7 @@ static bool passes_filter(const struct mb_elf *elf, const struct gnu_table *tabl
 static int check_gnu(const struct mb_elf *elf, uint64_t vaddr, const struct exported *exported) {
   struct gnu_table table;
   uint64_t end = 0, going_on = 0; /* the bucket whose chain goes on, plus one */
-  int status = mb_elf_gnu_hash(elf, vaddr, &end);
+  int status = count_gnu(elf, vaddr, &end);
   if (status) return status;
   if (!find_gnu(elf, vaddr, &table)) return bad("the hash table lies outside the file");
   if (exported->count && (exported->first < table.first || exported->last >= end)) return not_led_to();

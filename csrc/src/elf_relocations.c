@@ -1,5 +1,8 @@
 /* Relocations: where the dynamic linker writes while it loads, and what. Only places that a linker would
  * choose are allowed, so that a damaged table costs an error and not a process. */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "elf_file.h"
 #include "error.h"
 
@@ -16,9 +19,12 @@
 #define R_TYPE(info) ((info) & 0xFF)
 #endif
 
-/* Types by what they mean; the numbers are each machine's psABI. */
-enum meaning { UNKNOWN, NONE, RELATIVE, ADDRESS, SLOT, RESOLVER, THREAD };
+/* Types by what they mean. TLS_BLOCK: a module's number or a place in its block; TLS_PLACE: a place relative to the thread,
+ * for which the module must have such storage; DESCRIPTOR: the same in two words. PART: an address, or a distance to one, of
+ * another size than a word. */
+enum meaning { UNKNOWN, NONE, RELATIVE, ADDRESS, PART, SLOT, RESOLVER, COPY, TLS_BLOCK, TLS_PLACE, DESCRIPTOR };
 
+/* What glibc's dynamic linker follows; the numbers are each machine's psABI. */
 static enum meaning meaning_of(uint64_t type) {
   switch (type) {
     case 0: return NONE;
@@ -28,45 +34,118 @@ static enum meaning meaning_of(uint64_t type) {
     case R_X86_64_GLOB_DAT:
     case R_X86_64_JUMP_SLOT: return SLOT;
     case R_X86_64_IRELATIVE: return RESOLVER;
+    case R_X86_64_COPY: return COPY;
     case R_X86_64_DTPMOD64:
-    case R_X86_64_DTPOFF64:
-    case R_X86_64_TPOFF64:
-    case R_X86_64_TLSDESC: return THREAD;
+    case R_X86_64_DTPOFF64: return TLS_BLOCK;
+    case R_X86_64_TPOFF64: return TLS_PLACE;
+    case R_X86_64_TLSDESC: return DESCRIPTOR;
 #elif defined(__aarch64__)
     case R_AARCH64_RELATIVE: return RELATIVE;
     case R_AARCH64_ABS64: return ADDRESS;
     case R_AARCH64_GLOB_DAT:
     case R_AARCH64_JUMP_SLOT: return SLOT;
     case R_AARCH64_IRELATIVE: return RESOLVER;
+    case R_AARCH64_COPY: return COPY;
     case R_AARCH64_TLS_DTPMOD:
-    case R_AARCH64_TLS_DTPREL:
-    case R_AARCH64_TLS_TPREL:
-    case R_AARCH64_TLSDESC: return THREAD;
+    case R_AARCH64_TLS_DTPREL: return TLS_BLOCK;
+    case R_AARCH64_TLS_TPREL: return TLS_PLACE;
+    case R_AARCH64_TLSDESC: return DESCRIPTOR;
+#elif defined(__i386__)
+    case R_386_RELATIVE: return RELATIVE;
+    case R_386_32: return ADDRESS;
+    case R_386_PC32: return PART;
+    case R_386_GLOB_DAT:
+    case R_386_JMP_SLOT: return SLOT;
+    case R_386_IRELATIVE: return RESOLVER;
+    case R_386_COPY: return COPY;
+    case R_386_TLS_DTPMOD32:
+    case R_386_TLS_DTPOFF32: return TLS_BLOCK;
+    case R_386_TLS_TPOFF:
+    case R_386_TLS_TPOFF32: return TLS_PLACE;
+    case R_386_TLS_DESC: return DESCRIPTOR;
+#elif defined(__arm__)
+    case R_ARM_RELATIVE: return RELATIVE;
+    case R_ARM_ABS32: return ADDRESS;
+    case R_ARM_REL32:
+    case R_ARM_PC24: return PART;
+    case R_ARM_GLOB_DAT:
+    case R_ARM_JUMP_SLOT: return SLOT;
+    case R_ARM_IRELATIVE: return RESOLVER;
+    case R_ARM_COPY: return COPY;
+    case R_ARM_TLS_DTPMOD32:
+    case R_ARM_TLS_DTPOFF32: return TLS_BLOCK;
+    case R_ARM_TLS_TPOFF32: return TLS_PLACE;
+    case R_ARM_TLS_DESC: return DESCRIPTOR;
+#elif defined(__riscv) && __riscv_xlen == 64
+    case R_RISCV_RELATIVE: return RELATIVE;
+    case R_RISCV_64: return ADDRESS;
+    case R_RISCV_32: return PART;
+    case R_RISCV_JUMP_SLOT: return SLOT;
+    case R_RISCV_IRELATIVE: return RESOLVER;
+    case R_RISCV_COPY: return COPY;
+    case R_RISCV_TLS_DTPMOD64:
+    case R_RISCV_TLS_DTPREL64: return TLS_BLOCK;
+    case R_RISCV_TLS_TPREL64: return TLS_PLACE;
+    case 12: return DESCRIPTOR; /* R_RISCV_TLSDESC, newer than many <elf.h> */
+#elif defined(__s390x__)
+    case R_390_RELATIVE: return RELATIVE;
+    case R_390_64: return ADDRESS;
+    case R_390_8:
+    case R_390_16:
+    case R_390_32:
+    case R_390_PC16:
+    case R_390_PC16DBL:
+    case R_390_PC32:
+    case R_390_PC32DBL:
+    case R_390_PC64: return PART;
+    case R_390_GLOB_DAT:
+    case R_390_JMP_SLOT: return SLOT;
+    case R_390_IRELATIVE: return RESOLVER;
+    case R_390_COPY: return COPY;
+    case R_390_TLS_DTPMOD:
+    case R_390_TLS_DTPOFF: return TLS_BLOCK;
+    case R_390_TLS_TPOFF: return TLS_PLACE;
 #endif
     default: return UNKNOWN;
   }
 }
 
-#if defined(__x86_64__) || defined(__aarch64__)
-#define TYPES_ARE_KNOWN true
+/* On these machines glibc stops the process where calls are not relocated by a table with addends. */
+#if defined(__i386__) || defined(__arm__)
+#define ONLY_RELA false
 #else
-#define TYPES_ARE_KNOWN false /* places and symbols are checked, meanings are not */
+#define ONLY_RELA MB_ELF_FUNCTIONS_ARE_CODE
 #endif
 
-struct table {
-  uint64_t vaddr, size, at; /* address, bytes, offset in the file */
-  uint64_t each;            /* bytes of one */
-  uint64_t relative;        /* how many at the start are RELATIVE */
-  bool calls;               /* of the procedure linkage table */
+struct range {
+  uint64_t start, size;
 };
 
-static int bad(const char *text) { return mb_elf_bad_dynamic(text); }
+struct table {
+  const char *name;
+  uint64_t size, at; /* bytes, offset in the file */
+  uint64_t each;     /* bytes of one */
+  uint64_t relative; /* how many at the start are RELATIVE */
+  bool calls;        /* of the procedure linkage table */
+};
 
-static bool overlaps(uint64_t vaddr, uint64_t start, uint64_t size) {
-  return vaddr + sizeof(ElfW(Addr)) > start && vaddr < start + size;
-}
+/* A table of functions that are called when the library comes and goes; `seen`: a bit for each that has its address. */
+struct functions {
+  struct range range;
+  uint8_t *seen;
+};
 
-/* The tables of functions that are called when the library comes and goes. */
+/* What each relocation is held against, read once. */
+struct linking {
+  const struct mb_elf *elf;
+  unsigned highest_version;
+  uint32_t place_flags;
+  bool binds_at_once;
+  struct functions functions[3];
+  struct range kept[12]; /* what no relocation changes: the dynamic section, and tables that lie in writable segments */
+  size_t kept_count;
+};
+
 static const struct {
   int64_t tag, size_tag;
 } function_tables[] = {{DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ},
@@ -74,13 +153,17 @@ static const struct {
                        {DT_FINI_ARRAY, DT_FINI_ARRAYSZ}};
 #define FUNCTION_TABLES (sizeof(function_tables) / sizeof(*function_tables))
 
-static bool is_function_entry(const struct mb_elf *elf, uint64_t vaddr) {
-  uint64_t start = 0;
+static int bad(const char *text) { return mb_elf_bad_dynamic("%s", text); }
+
+static bool overlaps(uint64_t vaddr, uint64_t size, struct range range) {
+  return vaddr < range.start ? range.start - vaddr < size : vaddr - range.start < range.size;
+}
+
+/* The table of functions that a word at `vaddr` touches, NULL if none. */
+static struct functions *functions_at(struct linking *l, uint64_t vaddr, uint64_t size) {
   for (size_t i = 0; i < FUNCTION_TABLES; i++)
-    if (mb_elf_tag(elf, function_tables[i].tag, &start) &&
-        overlaps(vaddr, start, mb_elf_tag_or_zero(elf, function_tables[i].size_tag)))
-      return true;
-  return false;
+    if (overlaps(vaddr, size, l->functions[i].range)) return &l->functions[i];
+  return NULL;
 }
 
 bool mb_elf_relocates_text(const struct mb_elf *elf) {
@@ -88,42 +171,32 @@ bool mb_elf_relocates_text(const struct mb_elf *elf) {
   return mb_elf_tag(elf, DT_TEXTREL, &ignored) || (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_TEXTREL);
 }
 
-/* A word of a writable segment that is not the dynamic section. */
-static int check_place(const struct mb_elf *elf, uint64_t vaddr) {
-  uint32_t flags = mb_elf_relocates_text(elf) ? 0 : PF_W;
-  uint64_t size = sizeof(ElfW(Addr));
-  if (!mb_elf_is_loaded(elf, vaddr, size, flags)) return bad("a relocation lies outside the data");
-  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
-    ElfW(Phdr) s = mb_elf_segment(elf, i);
-    if (s.p_type == PT_DYNAMIC && overlaps(vaddr, s.p_vaddr, s.p_memsz))
-      return bad("a relocation lies in the dynamic section");
-  }
+/* Bytes of a writable segment that the linker itself does not read. */
+static int check_place(const struct linking *l, uint64_t vaddr, uint64_t size) {
+  if (!mb_elf_is_loaded(l->elf, vaddr, size, l->place_flags)) return bad("a relocation lies outside the data");
+  for (size_t i = 0; i < l->kept_count; i++)
+    if (overlaps(vaddr, size, l->kept[i]))
+      return bad(i ? "a relocation lies in a table" : "a relocation lies in the dynamic section");
   return MBLOB_OK;
 }
 
-static int check_symbol(const struct mb_elf *elf, uint64_t i) {
-  uint64_t limit = elf->symbol_count > 1 ? elf->symbol_count : elf->symbol_limit;
-  if (i >= limit) return bad("a relocation names no symbol");
-  ElfW(Sym) symbol = mb_elf_symbol(elf, i);
-  return symbol.st_name < elf->strings_size ? MBLOB_OK : bad("a relocation names no symbol");
-}
-
-static bool binds_at_once(const struct mb_elf *elf) {
-  uint64_t ignored = 0;
-  return mb_elf_tag(elf, DT_BIND_NOW, &ignored) || (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_BIND_NOW) ||
-         (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOW);
+/* Symbols that a hash table counts were looked at. */
+static int check_symbol(const struct linking *l, uint64_t i) {
+  if (i < l->elf->symbol_count) return MBLOB_OK;
+  if (i >= (l->elf->symbol_count > 1 ? l->elf->symbol_count : l->elf->symbol_limit))
+    return bad("a relocation names no symbol");
+  int status = mb_elf_check_symbol(l->elf, i);
+  return status ? status : mb_elf_check_version(l->elf, i, l->highest_version);
 }
 
 /* A call goes through its slot into the linkage table until it is bound, which writes the slot. */
-static int check_call(const struct mb_elf *elf, uint64_t vaddr) {
+static int check_call(const struct linking *l, uint64_t vaddr) {
   uint64_t at = 0;
   ElfW(Addr) target = 0;
-  if (!binds_at_once(elf) && mb_elf_becomes_read_only(elf, vaddr))
-    return bad("the slot of a call becomes read-only");
-  if (!mb_elf_offset(elf, vaddr, sizeof(target), &at)) return bad("the slot of a call is not in the file");
-  memcpy(&target, elf->data + at, sizeof(target));
-  return !target || mb_elf_is_loaded(elf, target, 1, PF_X) ? MBLOB_OK
-                                                           : bad("the slot of a call points to no code");
+  if (!l->binds_at_once && mb_elf_becomes_read_only(l->elf, vaddr)) return bad("the slot of a call becomes read-only");
+  if (!mb_elf_offset(l->elf, vaddr, sizeof(target), &at)) return bad("the slot of a call is not in the file");
+  memcpy(&target, l->elf->data + at, sizeof(target));
+  return !target || mb_elf_is_loaded(l->elf, target, 1, PF_X) ? MBLOB_OK : bad("the slot of a call points to no code");
 }
 
 /* An address that will be stored; `code`: to be called while the library comes or goes. */
@@ -133,149 +206,258 @@ static int check_target(const struct mb_elf *elf, uint64_t target, bool code) {
   return mb_elf_is_loaded(elf, target, 0, 0) ? MBLOB_OK : bad("a relocation points outside the library");
 }
 
-/* A constructor or destructor by its symbol. What others define is not known here. */
-static int check_function(const struct mb_elf *elf, enum meaning meaning, const ElfW(Rela) * r) {
-  if (meaning != ADDRESS) return bad("a constructor is no address");
-  ElfW(Sym) symbol = mb_elf_symbol(elf, R_SYM(r->r_info));
-  if (symbol.st_shndx == SHN_UNDEF) return MBLOB_OK;
-  return check_target(elf, symbol.st_value + (uint64_t)r->r_addend, true);
-}
-
-static int check_meaning(const struct mb_elf *elf, const struct table *t, uint64_t i, const ElfW(Rela) * r) {
-  enum meaning meaning = meaning_of(R_TYPE(r->r_info));
-  uint64_t addend = (uint64_t)r->r_addend;
-  if (meaning == UNKNOWN) return bad("a relocation is of no known type");
-  bool function = is_function_entry(elf, r->r_offset);
-  if (i < t->relative && meaning != RELATIVE) return bad("a relocation is not relative, but counted so");
-  if (i >= t->relative && t->relative && meaning == RELATIVE)
-    return bad("a relative relocation is not counted");
-  if (meaning == RELATIVE || meaning == RESOLVER) {
-    if (R_SYM(r->r_info)) return bad("a relative relocation names a symbol");
-    int status = check_target(elf, addend, meaning == RESOLVER || function);
-    if (status) return status;
-  }
-  if (function && meaning != RELATIVE) return check_function(elf, meaning, r);
-  if (meaning == SLOT) {
-    if (!R_SYM(r->r_info) || addend) return bad("the slot of a symbol has no symbol, or an addend");
-    if (r->r_offset % sizeof(ElfW(Addr))) return bad("the slot of a symbol is not aligned");
-  }
-  return t->calls && meaning == SLOT ? check_call(elf, r->r_offset) : MBLOB_OK;
-}
-
-static int check_one(const struct mb_elf *elf, const struct table *t, uint64_t i) {
-  ElfW(Rela) r = {0};
-  memcpy(&r, elf->data + t->at + i * t->each, (size_t)t->each);
-  if (R_TYPE(r.r_info) == 0 && i >= t->relative) return MBLOB_OK;
-  int status = check_place(elf, r.r_offset);
-  if (!status) status = check_symbol(elf, R_SYM(r.r_info));
-  /* Without addends in the table they are in the data, where they are not looked at. */
-  return status || !TYPES_ARE_KNOWN || t->each != sizeof(ElfW(Rela)) ? status : check_meaning(elf, t, i, &r);
-}
-
-static int check_table(const struct mb_elf *elf, int64_t tag, int64_t size_tag, struct table *t) {
-  t->size = mb_elf_tag_or_zero(elf, size_tag);
-  if (!mb_elf_tag(elf, tag, &t->vaddr)) return t->size ? bad("relocations have no table") : MBLOB_OK;
-  if (t->size % t->each || !mb_elf_offset(elf, t->vaddr, t->size, &t->at))
-    return bad("the relocations lie outside the file");
-  if (t->relative > t->size / t->each) return bad("more relocations are relative than there are");
-  for (uint64_t i = 0; i < t->size / t->each; i++) {
-    int status = check_one(elf, t, i);
-    if (status) return status;
-  }
+/* Note that a constructor or destructor gets its address; each gets it once. */
+static int see_function(struct functions *functions, uint64_t vaddr) {
+  uint64_t i = (vaddr - functions->range.start) / sizeof(ElfW(Addr));
+  if (vaddr < functions->range.start || (vaddr - functions->range.start) % sizeof(ElfW(Addr)))
+    return bad("a relocation lies between two constructors");
+  if (functions->seen[i / 8] >> i % 8 & 1) return bad("a constructor has two addresses");
+  functions->seen[i / 8] = (uint8_t)(functions->seen[i / 8] | 1u << i % 8);
   return MBLOB_OK;
 }
 
-/* Relocations of words in [start, start + size) in the table; each word once, if they are as many as
- * words. */
-static uint64_t count_in(const struct mb_elf *elf, const struct table *t, uint64_t start, uint64_t size) {
-  uint64_t found = 0, last = UINT64_MAX;
-  for (uint64_t i = 0; i < t->size / t->each; i++) {
-    ElfW(Rel) r; /* a Rela begins like it */
-    memcpy(&r, elf->data + t->at + i * t->each, sizeof(r));
-    uint64_t inside = r.r_offset - start;
-    if (r.r_offset < start || inside >= size || inside % sizeof(ElfW(Addr)) || r.r_offset == last) continue;
-    found++;
-    last = r.r_offset;
+/* A constructor or destructor by its symbol. What others define is not known here. */
+static int check_function(const struct mb_elf *elf, const ElfW(Sym) * symbol, uint64_t addend) {
+  if (symbol->st_shndx != SHN_UNDEF) return check_target(elf, symbol->st_value + addend, true);
+  return addend || ELF64_ST_BIND(symbol->st_info) != STB_GLOBAL ? bad("a constructor may have no address") : MBLOB_OK;
+}
+
+/* Thread-local storage: of this library, or of the one that has the symbol. A section's symbol, or none, means the whole. */
+static int check_thread(const struct mb_elf *elf, const ElfW(Sym) * symbol, bool named, uint64_t offset) {
+  unsigned type = ELF64_ST_TYPE(symbol->st_info);
+  if (named && type != STT_TLS && type != STT_SECTION) return bad("a thread-local relocation names a symbol that is none");
+  if (named && symbol->st_shndx == SHN_UNDEF) return MBLOB_OK;
+  if (!elf->tls.p_memsz) return bad("a thread-local relocation, and there is no thread storage (PT_TLS)");
+  return offset <= elf->tls.p_memsz ? MBLOB_OK : bad("a thread-local relocation lies outside the thread storage");
+}
+
+/* ---- one relocation ------------------------------------------------------------------------------ */
+
+/* The addend, which tables without room for it have in the data. */
+static uint64_t addend_of(const struct linking *l, const struct table *t, const ElfW(Rela) * r) {
+  uint64_t at = 0;
+  ElfW(Addr) word = 0;
+  if (t->each == sizeof(ElfW(Rela))) return (uint64_t)r->r_addend;
+  if (mb_elf_offset(l->elf, r->r_offset, sizeof(word), &at)) memcpy(&word, l->elf->data + at, sizeof(word));
+  return word;
+}
+
+static uint64_t size_of(enum meaning meaning) {
+  return meaning == PART ? 1 : meaning == DESCRIPTOR ? 2 * sizeof(ElfW(Addr)) : sizeof(ElfW(Addr));
+}
+
+static int check_named(const struct linking *l, const struct table *t, const ElfW(Rela) * r, enum meaning meaning) {
+  const bool has_addend = t->each == sizeof(ElfW(Rela));
+  ElfW(Sym) symbol = mb_elf_symbol(l->elf, R_SYM(r->r_info));
+  switch (meaning) {
+    case TLS_BLOCK:
+    case TLS_PLACE:
+    case DESCRIPTOR:
+      return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0,
+                          has_addend ? symbol.st_value + (uint64_t)r->r_addend : symbol.st_value);
+    case SLOT:
+      if (!R_SYM(r->r_info) || (has_addend && r->r_addend)) return bad("the slot of a symbol has no symbol, or an addend");
+      if (r->r_offset % sizeof(ElfW(Addr))) return bad("the slot of a symbol is not aligned");
+      break;
+    case COPY: return bad("a relocation copies data of another library, which only executables do");
+    default: break;
   }
-  return found;
+  if (ELF64_ST_TYPE(symbol.st_info) == STT_TLS) return bad("a relocation takes the address of a thread-local symbol");
+  return t->calls && meaning == SLOT ? check_call(l, r->r_offset) : MBLOB_OK;
+}
+
+static int check_meaning(struct linking *l, const struct table *t, uint64_t i, const ElfW(Rela) * r) {
+  enum meaning meaning = meaning_of(R_TYPE(r->r_info));
+  uint64_t addend = addend_of(l, t, r);
+  struct functions *functions = functions_at(l, r->r_offset, size_of(meaning));
+  if (meaning == UNKNOWN) return bad("a relocation is of no known type");
+  if (i < t->relative && meaning != RELATIVE) return bad("a relocation is not relative, but counted so");
+  if (i >= t->relative && t->relative && meaning == RELATIVE) return bad("a relative relocation is not counted");
+  if (functions && meaning != RELATIVE && meaning != ADDRESS) return bad("a constructor is no address");
+  int status = functions ? see_function(functions, r->r_offset) : MBLOB_OK;
+  if (status) return status;
+  if (meaning == RELATIVE || meaning == RESOLVER) {
+    if (R_SYM(r->r_info)) return bad("a relative relocation names a symbol");
+    return check_target(l->elf, addend, meaning == RESOLVER || functions);
+  }
+  if (functions) {
+    ElfW(Sym) symbol = mb_elf_symbol(l->elf, R_SYM(r->r_info));
+    status = check_function(l->elf, &symbol, addend);
+  }
+  return status ? status : check_named(l, t, r, meaning);
+}
+
+/* Of a machine whose types are not known here: each may be an address. */
+static int check_any(struct linking *l, const ElfW(Rela) * r) {
+  struct functions *functions = functions_at(l, r->r_offset, sizeof(ElfW(Addr)));
+  return functions ? see_function(functions, r->r_offset) : MBLOB_OK;
+}
+
+/* glibc reads the version of the symbol of each, also of those that do nothing. */
+static int check_one(struct linking *l, const struct table *t, uint64_t i) {
+  ElfW(Rela) r = {0};
+  memcpy(&r, l->elf->data + t->at + i * t->each, (size_t)t->each);
+  enum meaning meaning = meaning_of(R_TYPE(r.r_info));
+  int status = check_symbol(l, R_SYM(r.r_info));
+  if (status || (meaning == NONE && i >= t->relative)) return status;
+  status = check_place(l, r.r_offset, size_of(meaning));
+  if (status) return status;
+  return MB_ELF_FUNCTIONS_ARE_CODE ? check_meaning(l, t, i, &r) : check_any(l, &r);
+}
+
+static int check_table(struct linking *l, const struct table *t) {
+  if (t->relative > t->size / t->each) return bad("more relocations are relative than there are");
+  for (uint64_t i = 0; i < t->size / t->each; i++) {
+    if (check_one(l, t, i) == MBLOB_OK) continue;
+    ElfW(Rel) r; /* a Rela begins like it */
+    memcpy(&r, l->elf->data + t->at + i * t->each, sizeof(r));
+    char context[96];
+    (void)snprintf(context, sizeof(context), "relocation %llu of %s, type %llu, at %#llx", (unsigned long long)i, t->name,
+                   (unsigned long long)R_TYPE(r.r_info), (unsigned long long)r.r_offset);
+    mb_error_prefix(context);
+    return MBLOB_E_FORMAT;
+  }
+  return MBLOB_OK;
 }
 
 /* ---- packed relative relocations (DT_RELR, gABI) ------------------------------------------------ */
 
 /* A word to which the library's place is added, here of the file: what it holds is an address of the library,
  * of code for a constructor. */
-static int check_packed_word(const struct mb_elf *elf, uint64_t vaddr) {
+static int check_packed_word(struct linking *l, uint64_t vaddr) {
   uint64_t at = 0;
   ElfW(Addr) target = 0;
-  int status = check_place(elf, vaddr);
+  int status = check_place(l, vaddr, sizeof(target));
   if (status) return status;
-  if (!mb_elf_offset(elf, vaddr, sizeof(target), &at)) return bad("a packed relocation is not in the file");
-  memcpy(&target, elf->data + at, sizeof(target));
-  return check_target(elf, target, is_function_entry(elf, vaddr));
+  if (!mb_elf_offset(l->elf, vaddr, sizeof(target), &at)) return bad("a packed relocation is not in the file");
+  memcpy(&target, l->elf->data + at, sizeof(target));
+  struct functions *functions = functions_at(l, vaddr, sizeof(target));
+  status = functions ? see_function(functions, vaddr) : MBLOB_OK;
+  return status ? status : check_target(l->elf, target, functions != NULL);
 }
 
-/* Check each place in the table; `*inside` counts those in [start, start + size). An even entry is an
- * address, an odd one a bitmap of the words behind it. */
-static int walk_packed(const struct mb_elf *elf, uint64_t start, uint64_t size, uint64_t *inside) {
+/* Check each place in the table, from low to high: what is there twice would be moved twice. An even entry is an address, an odd
+ * one a bitmap of the words behind it. */
+static int check_packed(struct linking *l, const struct table *t) {
   const uint64_t word = sizeof(ElfW(Addr));
-  uint64_t vaddr = 0, at = 0, next = 0, bytes = mb_elf_tag_or_zero(elf, DT_RELRSZ);
-  *inside = 0;
-  if (!mb_elf_tag(elf, DT_RELR, &vaddr)) return MBLOB_OK;
-  if (!mb_elf_offset(elf, vaddr, bytes, &at)) return bad("the packed relocations lie outside the file");
-  for (uint64_t i = 0; i < bytes / word; i++) {
+  uint64_t next = 0;
+  for (uint64_t i = 0; i < t->size / word; i++) {
     ElfW(Addr) entry;
-    memcpy(&entry, elf->data + at + i * word, sizeof(entry));
+    memcpy(&entry, l->elf->data + t->at + i * word, sizeof(entry));
+    if (entry & 1 && !i) return bad("the packed relocations start with a bitmap");
+    if (!(entry & 1) && (entry % word || entry < next)) return bad("the packed relocations are not in order");
     uint64_t bits = entry & 1 ? entry >> 1 : 1, place = entry & 1 ? next : entry;
     next = entry & 1 ? next + (8 * word - 1) * word : entry + word;
     for (; bits; bits >>= 1, place += word) {
-      if (!(bits & 1)) continue;
-      int status = check_packed_word(elf, place);
+      int status = bits & 1 ? check_packed_word(l, place) : MBLOB_OK;
       if (status) return status;
-      *inside += place >= start && place - start < size && (place - start) % word == 0;
     }
   }
   return MBLOB_OK;
 }
 
-/* ---- constructors ------------------------------------------------------------------------------- */
-
-/* Addresses of constructors and destructors: without its relocation each would be called where nothing is. */
-static int check_functions(const struct mb_elf *elf, const struct table *t) {
-  for (size_t i = 0; i < FUNCTION_TABLES; i++) {
-    uint64_t start = 0, packed = 0, size = mb_elf_tag_or_zero(elf, function_tables[i].size_tag);
-    if (!mb_elf_tag(elf, function_tables[i].tag, &start)) continue;
-    if (size % sizeof(ElfW(Addr)) || start % sizeof(ElfW(Addr)))
-      return bad("the table of constructors has an impossible size");
-    int status = walk_packed(elf, start, size, &packed);
-    if (status) return status;
-    if (packed + count_in(elf, t, start, size) != size / sizeof(ElfW(Addr)))
-      return bad("a constructor has no address");
-  }
-  return MBLOB_OK;
-}
+/* ---- all of them ------------------------------------------------------------------------------- */
 
 static bool has_size(const struct mb_elf *elf, int64_t tag, uint64_t size) {
   uint64_t found = size;
   return !mb_elf_tag(elf, tag, &found) || found == size;
 }
 
-int mb_elf_check_relocations(const struct mb_elf *elf) {
+static int find_table(const struct mb_elf *elf, int64_t tag, int64_t size_tag, struct table *t) {
+  uint64_t vaddr = 0;
+  t->size = mb_elf_tag_or_zero(elf, size_tag);
+  if (!mb_elf_tag(elf, tag, &vaddr)) return t->size ? bad("relocations have no table") : MBLOB_OK;
+  if (t->size % t->each || !mb_elf_offset(elf, vaddr, t->size, &t->at))
+    return bad("the relocations lie outside the file");
+  return MBLOB_OK;
+}
+
+static void keep(struct linking *l, int64_t tag, uint64_t size) {
+  uint64_t start = 0;
+  if (mb_elf_tag(l->elf, tag, &start) && size && mb_elf_is_loaded(l->elf, start, 1, l->place_flags))
+    l->kept[l->kept_count++] = (struct range){start, size};
+}
+
+/* What the linker reads while it relocates. */
+static void keep_tables(struct linking *l) {
+  const struct mb_elf *elf = l->elf;
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type == PT_DYNAMIC) l->kept[l->kept_count++] = (struct range){s.p_vaddr, s.p_memsz};
+  }
+  uint64_t symbols = elf->symbol_count > 1 ? elf->symbol_count : elf->symbol_limit;
+  keep(l, DT_SYMTAB, symbols * sizeof(ElfW(Sym)));
+  keep(l, DT_STRTAB, elf->strings_size);
+  keep(l, DT_HASH, elf->hash_size);
+  keep(l, DT_GNU_HASH, elf->gnu_hash_size);
+  keep(l, DT_VERSYM, symbols * sizeof(uint16_t));
+  keep(l, DT_RELA, mb_elf_tag_or_zero(elf, DT_RELASZ));
+  keep(l, DT_REL, mb_elf_tag_or_zero(elf, DT_RELSZ));
+  keep(l, DT_JMPREL, mb_elf_tag_or_zero(elf, DT_PLTRELSZ));
+  keep(l, DT_RELR, mb_elf_tag_or_zero(elf, DT_RELRSZ));
+}
+
+/* Room to note which constructors have addresses: no more than there are relocations. */
+static int find_functions(struct linking *l, uint64_t relocations) {
+  for (size_t i = 0; i < FUNCTION_TABLES; i++) {
+    struct range *range = &l->functions[i].range;
+    uint64_t size = mb_elf_tag_or_zero(l->elf, function_tables[i].size_tag);
+    if (!mb_elf_tag(l->elf, function_tables[i].tag, &range->start) || !size) continue;
+    if (size % sizeof(ElfW(Addr)) || range->start % sizeof(ElfW(Addr)))
+      return bad("the table of constructors has an impossible size");
+    if (size / sizeof(ElfW(Addr)) > relocations) return bad("a constructor has no address");
+    l->functions[i].seen = calloc(1, size / (8 * sizeof(ElfW(Addr))) + 1);
+    if (!l->functions[i].seen) return mb_fail_memory(size / (8 * sizeof(ElfW(Addr))) + 1);
+    range->size = size;
+  }
+  return MBLOB_OK;
+}
+
+/* Without its relocation each constructor or destructor would be called where nothing is. */
+static int check_functions(const struct linking *l) {
+  for (size_t i = 0; i < FUNCTION_TABLES; i++) {
+    const struct functions *f = &l->functions[i];
+    for (uint64_t k = 0; k < f->range.size / sizeof(ElfW(Addr)); k++)
+      if (!(f->seen[k / 8] >> k % 8 & 1)) return bad("a constructor has no address");
+  }
+  return MBLOB_OK;
+}
+
+static bool binds_at_once(const struct mb_elf *elf) {
+  uint64_t ignored = 0;
+  return mb_elf_tag(elf, DT_BIND_NOW, &ignored) || (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_BIND_NOW) ||
+         (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOW);
+}
+
+int mb_elf_check_relocations(const struct mb_elf *elf, unsigned highest_version) {
   if (!has_size(elf, DT_RELAENT, sizeof(ElfW(Rela))) || !has_size(elf, DT_RELENT, sizeof(ElfW(Rel))))
     return bad("relocations have another size");
   uint64_t kind = 0;
   bool calls = mb_elf_tag(elf, DT_JMPREL, &kind);
   kind = mb_elf_tag_or_zero(elf, DT_PLTREL);
-  if (calls && kind != DT_RELA && kind != DT_REL) return bad("the relocations of calls are of no known kind");
-  struct table rela = {.each = sizeof(ElfW(Rela)), .relative = mb_elf_tag_or_zero(elf, DT_RELACOUNT)};
-  struct table rel = {.each = sizeof(ElfW(Rel)), .relative = mb_elf_tag_or_zero(elf, DT_RELCOUNT)};
-  struct table plt = {.each = kind == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela)), .calls = true};
-  int status = check_table(elf, DT_RELA, DT_RELASZ, &rela);
-  if (!status) status = check_table(elf, DT_REL, DT_RELSZ, &rel);
-  if (!status) status = check_table(elf, DT_JMPREL, DT_PLTRELSZ, &plt);
-  const struct table *used = rela.size ? &rela : &rel;
-  uint64_t ignored = 0;
-  if (!status) status = walk_packed(elf, 0, 0, &ignored);
-  return status ? status : check_functions(elf, used);
+  if (calls && kind != DT_RELA && (kind != DT_REL || ONLY_RELA))
+    return bad("the relocations of calls are of no known kind");
+  struct table tables[] = {
+      {.name = "DT_RELA", .each = sizeof(ElfW(Rela)), .relative = mb_elf_tag_or_zero(elf, DT_RELACOUNT)},
+      {.name = "DT_REL", .each = sizeof(ElfW(Rel)), .relative = mb_elf_tag_or_zero(elf, DT_RELCOUNT)},
+      {.name = "DT_JMPREL", .each = kind == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela)), .calls = true}};
+  struct table packed = {.name = "DT_RELR", .each = sizeof(ElfW(Addr))};
+  struct linking l = {.elf = elf,
+                      .highest_version = highest_version,
+                      .place_flags = mb_elf_relocates_text(elf) ? 0 : PF_W,
+                      .binds_at_once = binds_at_once(elf)};
+  int status = find_table(elf, DT_RELA, DT_RELASZ, &tables[0]);
+  if (!status) status = find_table(elf, DT_REL, DT_RELSZ, &tables[1]);
+  if (!status) status = find_table(elf, DT_JMPREL, DT_PLTRELSZ, &tables[2]);
+  if (!status) status = find_table(elf, DT_RELR, DT_RELRSZ, &packed);
+  if (status) return status;
+  keep_tables(&l);
+  status = find_functions(&l, tables[0].size / tables[0].each + tables[1].size / tables[1].each + 8 * packed.size);
+  if (!status) status = check_packed(&l, &packed);
+  for (size_t i = 0; i < 3 && !status; i++) status = check_table(&l, &tables[i]);
+  if (!status) status = check_functions(&l);
+  for (size_t i = 0; i < FUNCTION_TABLES; i++) free(l.functions[i].seen);
+  return status;
 }
 
 /* ---- which symbols they name ------------------------------------------------------------------------ */

@@ -188,6 +188,8 @@ static bool helped(struct mb_library *library, const char *reason) {
     return opened;
   }
   if (library->drops_runtime || !mb_link_is_runtime(reason) || !strstr(reason, absent)) return false;
+  /* glibc ends the process where versions are needed of a library that is not. */
+  if (mb_elf_needs_versions(&library->elf, mb_link_is_runtime)) return false;
   library->drops_runtime = true;
   if (library->copy_fd >= 0) (void)close(library->copy_fd);
   if (library->source.dir_fd >= 0) (void)close(library->source.dir_fd);

@@ -1,47 +1,124 @@
-/* damage_library LIBRARY FROM TO: flips each bit of these bytes of the library, one after the other, and
- * opens the result in a child process. Prints "refused N opened N died N"; a child that a signal ended, or
- * that the dynamic linker ended, has died. */
+/* damage_library LIBRARY check|load: reads changes from stdin, one a line, each "OFFSET:HEX OFFSET:HEX ..." (offsets
+ * decimal, bytes as hexadecimal digits), and makes each in a copy of the library. Prints a line for each:
+ *   check: "refused" or "accepted" by what is checked of an ELF file before the dynamic linker sees it;
+ *   load: "refused", "opened", or "died N": a signal ended the child process that opened and closed it, or the
+ *   dynamic linker did (N: the status of waitpid). "crashed in code" is said instead where the library's own code was
+ *   running, on wrong data. With "errors" behind the verb, the error as well. */
+#define _GNU_SOURCE
+#include <link.h>
 #include <signal.h>
+#include <ucontext.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "elf_file.h"
 
-static uint8_t bytes[4 << 20];
+static uint8_t whole[8 << 20], bytes[8 << 20];
+static bool errors;
+
+static void change(const char *line, size_t size) {
+  char *end = NULL;
+  for (const char *p = line; *p && *p != '\n'; p = end + strspn(end, " ")) {
+    size_t at = strtoul(p, &end, 10);
+    CHECK(*end == ':');
+    for (end++; strchr("0123456789abcdef", *end) && *end; end += 2, at++) {
+      unsigned byte = 0;
+      CHECK(at < size && sscanf(end, "%2x", &byte) == 1);
+      bytes[at] = (uint8_t)byte;
+    }
+  }
+}
+
+static const char *error(void) { return errors ? mblob_last_error() : ""; }
+
+static void check_it(size_t size) {
+  struct mb_elf elf;
+  bool sound = mb_elf_read(bytes, size, &elf) == MBLOB_OK;
+  printf("%s %s\n", sound ? "accepted" : "refused", sound ? "" : error());
+}
+
+/* ---- where a crash is: the dynamic linker's code, or another's ---- */
+
+static uintptr_t linker_start, linker_end;
+
+static int find_linker(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)size;
+  (void)data;
+  if (!strstr(info->dlpi_name, "/ld")) return 0;
+  linker_start = info->dlpi_addr;
+  for (int i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_LOAD)
+      linker_end = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz;
+  return 1;
+}
+
+static void crashed(int number, siginfo_t *info, void *context) {
+  (void)info;
+  uintptr_t at = linker_start;
+#ifdef __x86_64__
+  at = (uintptr_t)((ucontext_t *)context)->uc_mcontext.gregs[16]; /* REG_RIP */
+#else
+  (void)context;
+#endif
+  if (at < linker_start || at >= linker_end) {
+    static const char text[] = "crashed in code\n";
+    if (write(1, text, sizeof(text) - 1) > 0) _exit(0);
+  }
+  (void)signal(number, SIG_DFL);
+}
+
+static void watch(void) {
+  static uint8_t stack[65536];
+  stack_t other = {.ss_sp = stack, .ss_size = sizeof(stack)};
+  struct sigaction action = {.sa_sigaction = crashed, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+  (void)sigaltstack(&other, NULL);
+  (void)sigaction(SIGSEGV, &action, NULL);
+  (void)sigaction(SIGBUS, &action, NULL);
+  (void)sigaction(SIGILL, &action, NULL);
+}
 
 static void open_it(size_t size) {
   mblob_module *module;
   mblob_function *function;
   mblob_open_options options = {sizeof(options), MBLOB_VERIFY_FULL, MBLOB_MISSING_STUB, 0, NULL};
   (void)alarm(20);
-  if (mblob_open_memory(bytes, size, &options, &module) != MBLOB_OK) _exit(1);
+  watch();
+  if (mblob_open_memory(bytes, size, &options, &module) != MBLOB_OK) {
+    printf("refused %s\n", error());
+    fflush(stdout);
+    _exit(0);
+  }
   if (mblob_module_function(module, "vadd", 1, &function) == MBLOB_OK) mblob_function_release(function);
   mblob_module_release(module);
+  printf("opened\n");
+  fflush(stdout);
   _exit(0);
 }
 
+static void load_it(size_t size) {
+  fflush(stdout);
+  pid_t child = fork();
+  if (!child) open_it(size);
+  int status;
+  CHECK(waitpid(child, &status, 0) == child);
+  if (status) printf("died %d\n", status);
+}
+
 int main(int argc, char **argv) {
-  long refused = 0, opened = 0, died = 0;
-  CHECK(argc == 4);
+  CHECK(argc >= 3);
+  errors = argc > 3;
   FILE *file = fopen(argv[1], "rb");
   CHECK(file);
-  size_t size = fread(bytes, 1, sizeof(bytes), file), to = strtoul(argv[3], NULL, 0);
+  size_t size = fread(whole, 1, sizeof(whole), file), room = 0;
   fclose(file);
-  for (size_t at = strtoul(argv[2], NULL, 0); at < to && at < size; at++)
-    for (int bit = 0; bit < 8; bit++) {
-      bytes[at] ^= (uint8_t)(1u << bit);
-      pid_t child = fork();
-      if (!child) open_it(size);
-      int status;
-      CHECK(waitpid(child, &status, 0) == child);
-      bytes[at] ^= (uint8_t)(1u << bit);
-      if (!WIFEXITED(status) || WEXITSTATUS(status) > 1)
-        died++;
-      else if (WEXITSTATUS(status))
-        refused++;
-      else
-        opened++;
-    }
-  printf("refused %ld opened %ld died %ld\n", refused, opened, died);
+  char *line = NULL;
+  (void)dl_iterate_phdr(find_linker, NULL);
+  while (getline(&line, &room, stdin) > 0) {
+    memcpy(bytes, whole, size);
+    change(line, size);
+    (strcmp(argv[2], "load") == 0 ? load_it : check_it)(size);
+  }
+  free(line);
   return 0;
 }

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
+import random
+import re
 import struct
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import mblob
+from mblob.elf import ElfFile
+from mblob.elf_loading import check_linking
+from mblob.errors import FormatError
+from mblob.image import open_image
+from mblob.mapping import map_file
+from tests.e2e.elf_damage import Change, several, single, text
 from tests.e2e.programs import ROOT, run
 
 # -- damage ---------------------------------------------------------------------------------------------------
@@ -31,23 +41,135 @@ def test_a_library_cut_anywhere_is_refused(built: Path, tmp_path: Path) -> None:
     assert "elf" in open_error(built, file)
 
 
+def damaged(built: Path, library: Path, verb: str, changes: list[Change]) -> list[str]:
+    """What damage_library.c says to each change."""
+    lines = "".join(f"{text(c)}\n" for c in changes)
+    command = [built / "plain" / "damage_library", library, verb]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, errors="replace")
+    found = [line for line in done.stdout.splitlines() if line.split(" ")[0] in SAYS]
+    assert (done.returncode, len(found)) == (0, len(changes)), done
+    return found
+
+
+SAYS = ("accepted", "refused", "opened", "died", "crashed")
+
+
 # The second is loaded from a copy in which its undefined symbols are bound.
 @pytest.mark.parametrize(("name", "tables"), [("plain", 4), ("c_target", 2)])
 def test_flipped_bits_of_elf_headers_and_tables_do_not_end_the_process(
     built: Path, name: str, tables: int
 ) -> None:
     library = built / "lib" / f"{name}.so"
-    program_headers = int.from_bytes(library.read_bytes()[56:58], "little")
-    ranges = [(0, 64 + 56 * program_headers)]
+    data = library.read_bytes()
+    ranges = [range(64 + 56 * int.from_bytes(data[56:58], "little"))]
     for line in run("readelf", "-SW", library).stdout.splitlines():
         fields = line.partition("]")[2].split()
         if fields and fields[0] in (".gnu.hash", ".dynsym", ".gnu.version", ".gnu.version_r"):
-            ranges.append((int(fields[3], 16), int(fields[3], 16) + int(fields[4], 16)))
+            ranges.append(range(int(fields[3], 16), int(fields[3], 16) + int(fields[4], 16)))
     assert len(ranges) == 1 + tables
-    for start, stop in ranges:
-        found = run(built / "plain" / "damage_library", library, start, stop).stdout.split()
-        assert found[found.index("died") + 1] == "0", (start, stop, found)
-        assert int(found[found.index("refused") + 1]) > 0
+    for part in ranges:
+        flips: list[Change] = [[(at, bytes([data[at] ^ 1 << bit]))] for at in part for bit in range(8)]
+        found = damaged(built, library, "load", flips)
+        assert {*found} == {"refused ", "opened"}, part
+
+
+# -- lies in every field: the C reader and the Python reader agree, and what both accept loads -------------------
+
+KERNEL = """
+#include <stdlib.h>
+void *__tvm_module_ctx;
+int data[4] = {1, 2, 3, 4}, *pointer = &data[2], zeros[3000];
+__attribute__((constructor)) static void begin(void) { __asm__ volatile(""); }
+__attribute__((destructor)) static void end(void) { __asm__ volatile(""); }
+int vadd(void) { return __tvm_module_ctx ? abs(3) : *pointer; }
+int other(void) { return 2; }
+"""
+THREAD = """
+__thread int counter TLS = 3;
+static __thread int own TLS;
+int count(void) { return ++counter + own++; }
+"""
+INDIRECT = """
+static int one(void) { return 1; }
+static void *choose(void) { return (void *)one; }
+int chosen(void) __attribute__((ifunc("choose")));
+int use(void) { return chosen(); }
+"""
+MODEL = '#define TLS __attribute__((tls_model("{}")))'
+KINDS = {
+    "both-hashes": (KERNEL, ["-Wl,--hash-style=both", "-Wl,-z,lazy"]),
+    "general-dynamic": (KERNEL + MODEL.format("global-dynamic") + THREAD, ["-Wl,--hash-style=sysv"]),
+    "local-dynamic": (KERNEL + MODEL.format("local-dynamic") + THREAD, ["-fuse-ld=gold"]),
+    "initial-exec": (KERNEL + MODEL.format("initial-exec") + THREAD, ["-Wl,-z,now"]),
+    "indirect": (KERNEL + INDIRECT, ["-Wl,-z,norelro"]),
+    "packed": (KERNEL, ["-Wl,-z,pack-relative-relocs"]),
+    "one-segment": (KERNEL, ["-nostdlib", "-Wl,-N"]),
+    "lld": (KERNEL + MODEL.format("global-dynamic") + THREAD, ["-fuse-ld=lld"]),
+    "mold": (KERNEL + INDIRECT, ["-fuse-ld=mold"]),
+}
+if platform.machine() == "x86_64":
+    KINDS["descriptors"] = (KERNEL + MODEL.format("global-dynamic") + THREAD, ["-mtls-dialect=gnu2"])
+# MBLOB_TEST_DAMAGE=all: every field with every value, and ten thousand times several (some minutes).
+ALL = os.environ.get("MBLOB_TEST_DAMAGE") == "all"
+SINGLE, SEVERAL = (10**9, 10_000) if ALL else (500, 100)
+# These fields name code or data. A wrong name may lead into other code of the library, and that may crash.
+TAKES_OTHER_CODE = re.compile(r"r_(sym|offset|addend|type)|st_(name|info|value|shndx)|tag 0x(2|c|d|17) d_val")
+
+
+@pytest.fixture
+def library(
+    request: pytest.FixtureRequest, cc: Callable[..., Path], tmp_path: Path, require: Callable[[str], str]
+) -> Path:
+    if sys.byteorder != "little" or sys.maxsize < 2**32:
+        pytest.skip("no golden fields for this machine")
+    source, flags = KINDS[request.param]
+    for flag in flags:
+        if flag.startswith("-fuse-ld="):
+            require(flag.replace("-fuse-ld=", "ld."))
+    return cc(source, tmp_path / "kernel.so", *flags)
+
+
+def chosen(library: Path) -> list[tuple[str, Change]]:
+    elf = ElfFile(memoryview(library.read_bytes()))
+    one = list(single(elf))
+    return [*random.Random(3).sample(one, min(SINGLE, len(one))), *several(elf, SEVERAL)]
+
+
+def python_refuses(data: bytes) -> bool:
+    try:
+        image = open_image(memoryview(data), "kernel.so")
+        assert isinstance(image, ElfFile)
+        if image.e_machine != ElfFile(map_file("/proc/self/exe")).e_machine:  # a file for another machine may be sound
+            return True
+        image.check_loading()
+        check_linking(image)
+    except FormatError as error:
+        assert error.code in ("not_elf", "elf_header", "elf_truncated", "elf_dynamic")
+        return True
+    return False
+
+
+@pytest.mark.parametrize("library", KINDS, indirect=True)
+def test_verify_refuses_what_the_loader_refuses(built: Path, library: Path) -> None:
+    """Every number of the headers and tables, wrong alone and with others."""
+    data, cases = library.read_bytes(), chosen(library)
+    assert not python_refuses(data)
+    found = damaged(built, library, "check", [[], *(change for _, change in cases)])
+    assert found[0] == "accepted "
+    for (name, change), said in zip(cases, found[1:]):
+        changed = bytearray(data)
+        for at, value in change:
+            changed[at : at + len(value)] = value
+        assert python_refuses(bytes(changed)) == said.startswith("refused"), name
+
+
+@pytest.mark.parametrize("library", KINDS, indirect=True)
+def test_what_both_accept_does_not_end_the_process(built: Path, library: Path) -> None:
+    cases = chosen(library)
+    found = damaged(built, library, "load", [change for _, change in cases])
+    wrong = [(name, said) for (name, _), said in zip(cases, found) if said.startswith(("died", "crashed"))]
+    assert [w for w in wrong if not TAKES_OTHER_CODE.search(w[0])] == []
+    assert {said.split(" ")[0] for said in found} >= {"refused"}
 
 
 # -- damage that the dynamic linker would not survive ----------------------------------------------------------
@@ -81,6 +203,91 @@ def offset_of(data: bytes, vaddr: int) -> int:
 def dynamic(data: bytes) -> dict[int, int]:
     at, size = next((s[2], s[5]) for _, s in segments(data) if s[0] == PT_DYNAMIC)
     return dict(struct.unpack_from("<QQ", data, at + i) for i in range(0, size, 16))
+
+
+def relocation(data: bytes, number: int) -> tuple[int, int]:
+    """Offset and index of the first relocation of DT_RELA and DT_JMPREL of a type."""
+    tags = dynamic(data)
+    for table, size in ((7, 8), (23, 2)):
+        start = offset_of(data, tags[table]) if table in tags else 0
+        for at in range(start, start + tags.get(size, 0), 24):
+            if struct.unpack_from("<I", data, at + 8)[0] == number:
+                return at, (at - start) // 24
+    raise AssertionError(f"no relocation of type {number}")
+
+
+# Where in a GLOB_DAT or JUMP_SLOT relocation, what, and the error of opening it and of `verify`.
+RELOCATIONS = {
+    "nothing for a symbol far away": ({8: 0, 12: 0xFFFFFFFF}, "names no symbol|names symbol"),
+    "a place in a thread's memory": ({8: 18}, "thread-local"),
+    "a thread's block": ({8: 16}, "thread-local"),
+    "a descriptor": ({8: 36}, "thread-local|lies outside the data"),
+    "a copy": ({8: 5}, "only executables do"),
+    "no known type": ({8: 77}, "type 77, at .*no known type"),
+}
+
+
+@x86_64
+@pytest.mark.parametrize("call", [False, True])
+@pytest.mark.parametrize("case", RELOCATIONS)
+def test_a_relocation_that_lies_is_refused_by_both(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], case: str, call: bool
+) -> None:
+    source = "#include <stdlib.h>\nvoid *__tvm_module_ctx; extern char **environ; char **e(void) { return environ; }"
+    source += " int f(void) { return rand(); }"
+    library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy")
+    data = bytearray(library.read_bytes())
+    at, _ = relocation(data, 7 if call else 6)
+    for start, value in RELOCATIONS[case][0].items():
+        struct.pack_into("<I", data, at + start, value)
+    library.write_bytes(data)
+    assert re.search(RELOCATIONS[case][1], open_error(built, library))
+    with pytest.raises(FormatError, match=RELOCATIONS[case][1]):
+        mblob.verify(library)
+
+
+@pytest.mark.parametrize("option", ["--auxiliary", "--filter"])
+def test_a_filter_is_refused_by_name(built: Path, tmp_path: Path, cc: Callable[..., Path], option: str) -> None:
+    library = cc("void *__tvm_module_ctx;", tmp_path / "f.so", f"-Wl,{option},libm.so.6")
+    found = f"DT_{option[2:].upper()}"
+    assert found in open_error(built, library)
+    with pytest.raises(FormatError, match=found):
+        mblob.verify(library)
+
+
+@x86_64
+@pytest.mark.parametrize("size", [8, 2])  # DT_RELASZ, DT_PLTRELSZ
+def test_sizes_of_tables_near_two_to_the_64_are_one_error(tmp_path: Path, cc: Callable[..., Path], size: int) -> None:
+    source = "#include <stdlib.h>\nvoid *__tvm_module_ctx; int f(void) { return rand(); }"
+    library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy")
+    data = bytearray(library.read_bytes())
+    start, length = next((s[2], s[5]) for _, s in segments(data) if s[0] == PT_DYNAMIC)
+    at = next(i for i in range(start, start + length, 16) if struct.unpack_from("<Q", data, i)[0] == size)
+    struct.pack_into("<Q", data, at + 8, 0xFFFFFFFFFFFFF000)
+    library.write_bytes(data)
+    with pytest.raises(FormatError):
+        mblob.verify(library)
+
+
+def test_a_library_that_exports_nothing_is_sound(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    """No hash table counts its undefined symbols; relocations name them."""
+    source = "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { srand(1); }"
+    library = cc(source, tmp_path / "f.so")
+    assert damaged(built, library, "load", [[]]) == ["opened"]
+    assert not python_refuses(library.read_bytes())
+
+
+def test_a_library_that_needs_versions_of_a_runtime_that_is_not_there_is_refused(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    (tmp_path / "map").write_text("TVM_1 { *; };")
+    flags = (f"-Wl,--version-script={tmp_path}/map", "-Wl,-soname,libtvm_runtime.so")
+    runtime = cc("int TVMNobodys(void) { return 1; }", tmp_path / "libtvm_runtime.so", *flags)
+    (tmp_path / "lib").mkdir()
+    source = "int TVMNobodys(void) __attribute__((weak)); int f(void) { return TVMNobodys(); }"
+    library = cc(source, tmp_path / "lib" / "f.so", f"-L{tmp_path}", "-Wl,--no-as-needed", "-ltvm_runtime")
+    runtime.unlink()
+    assert "libtvm_runtime.so" in open_error(built, library)
 
 
 def test_a_dynamic_section_that_cannot_be_written_is_refused(

@@ -1,0 +1,359 @@
+"""Relocations: where the dynamic linker writes while it loads a library, and what.
+
+`verify` checks them. The C runtime checks the same before it opens a library (csrc/src/elf_relocations.c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mblob.elf import ElfFile
+from mblob.elf_facts import has_text_relocations
+from mblob.elf_records import (
+    DF_1_NOW,
+    DF_BIND_NOW,
+    DT_BIND_NOW,
+    DT_FINI_ARRAY,
+    DT_FINI_ARRAYSZ,
+    DT_FLAGS,
+    DT_FLAGS_1,
+    DT_GNU_HASH,
+    DT_HASH,
+    DT_INIT_ARRAY,
+    DT_INIT_ARRAYSZ,
+    DT_JMPREL,
+    DT_PLTREL,
+    DT_PLTRELSZ,
+    DT_PREINIT_ARRAY,
+    DT_PREINIT_ARRAYSZ,
+    DT_REL,
+    DT_RELA,
+    DT_RELACOUNT,
+    DT_RELAENT,
+    DT_RELASZ,
+    DT_RELCOUNT,
+    DT_RELENT,
+    DT_RELR,
+    DT_RELRSZ,
+    DT_RELSZ,
+    DT_STRTAB,
+    DT_SYMTAB,
+    DT_VERSYM,
+    EM_MIPS,
+    PF_W,
+    PF_X,
+    PT_DYNAMIC,
+    PT_GNU_RELRO,
+    PT_LOAD,
+    PT_TLS,
+    STB_GLOBAL,
+    STT_SECTION,
+    STT_TLS,
+    Symbol,
+)
+from mblob.elf_symbols import Symbols, bad
+from mblob.errors import FormatError
+
+NONE, RELATIVE, ADDRESS, PART, SLOT, RESOLVER, COPY, TLS_BLOCK, TLS_PLACE, DESCRIPTOR, UNKNOWN = range(11)
+# What glibc's dynamic linker follows, by machine and class; the numbers are each machine's psABI.
+_TYPES = {
+    ("x86_64", 64): {0: NONE, 8: RELATIVE, 1: ADDRESS, 6: SLOT, 7: SLOT, 37: RESOLVER, 5: COPY, 16: TLS_BLOCK,
+                     17: TLS_BLOCK, 18: TLS_PLACE, 36: DESCRIPTOR},
+    ("aarch64", 64): {0: NONE, 1027: RELATIVE, 257: ADDRESS, 1025: SLOT, 1026: SLOT, 1032: RESOLVER, 1024: COPY,
+                      1028: TLS_BLOCK, 1029: TLS_BLOCK, 1030: TLS_PLACE, 1031: DESCRIPTOR},
+    ("i386", 32): {0: NONE, 8: RELATIVE, 1: ADDRESS, 2: PART, 6: SLOT, 7: SLOT, 42: RESOLVER, 5: COPY, 35: TLS_BLOCK,
+                   36: TLS_BLOCK, 14: TLS_PLACE, 37: TLS_PLACE, 41: DESCRIPTOR},
+    ("arm", 32): {0: NONE, 23: RELATIVE, 2: ADDRESS, 1: PART, 3: PART, 21: SLOT, 22: SLOT, 160: RESOLVER, 20: COPY,
+                  17: TLS_BLOCK, 18: TLS_BLOCK, 19: TLS_PLACE, 13: DESCRIPTOR},
+    ("riscv", 64): {0: NONE, 3: RELATIVE, 2: ADDRESS, 1: PART, 5: SLOT, 58: RESOLVER, 4: COPY, 7: TLS_BLOCK,
+                    9: TLS_BLOCK, 11: TLS_PLACE, 12: DESCRIPTOR},
+    ("s390x", 64): {0: NONE, 12: RELATIVE, 22: ADDRESS, 1: PART, 3: PART, 4: PART, 5: PART, 16: PART, 17: PART,
+                    19: PART, 23: PART, 10: SLOT, 11: SLOT, 61: RESOLVER, 9: COPY, 54: TLS_BLOCK, 55: TLS_BLOCK,
+                    56: TLS_PLACE},
+}  # fmt: skip
+_FUNCTION_TABLES = (
+    (DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ), (DT_INIT_ARRAY, DT_INIT_ARRAYSZ), (DT_FINI_ARRAY, DT_FINI_ARRAYSZ),
+)  # fmt: skip
+# bionic relocates by tables of its own, which are not read here.
+_ANDROID_TABLES = (0x6000000F, 0x60000011, 0x6FFFE000)
+_EMPTY = Symbol("", 0, 0, 0, 0, 0, 0)
+
+
+class _Table(NamedTuple):
+    """Relocations one behind the other; `relative`: how many at the start are RELATIVE."""
+
+    name: str
+    start: int
+    size: int
+    has_addend: bool
+    relative: int = 0
+    calls: bool = False
+
+
+def check_relocations(elf: ElfFile, symbols: Symbols) -> None:
+    """Check that relocations change only data, to addresses in the library, and give each constructor an address.
+
+    Raises:
+        FormatError: "elf_dynamic".
+    """
+    _Relocations(elf, symbols).check()
+
+
+class _Relocations:
+    """What each relocation is held against, read once."""
+
+    def __init__(self, elf: ElfFile, symbols: Symbols) -> None:
+        self.elf, self.symbols = elf, symbols
+        self.word = elf.bits // 8
+        self.types = _TYPES.get((elf.machine, elf.bits))
+        flags = 0 if has_text_relocations(elf) else PF_W
+        loaded = [s for s in elf.segments if s.p_type == PT_LOAD]
+        self.writable = [(s.p_vaddr, s.p_vaddr + s.p_memsz) for s in loaded if s.p_flags & flags == flags]
+        self.loaded = [(s.p_vaddr, s.p_vaddr + s.p_memsz) for s in loaded]
+        self.code = [(s.p_vaddr, s.p_vaddr + s.p_memsz) for s in loaded if s.p_flags & PF_X]
+        self.tls = next((s.p_memsz for s in elf.segments if s.p_type == PT_TLS), 0)
+        self.tables = self._tables()
+        self.kept = self._kept()
+        self.functions = self._functions()
+        self.binds_at_once = DT_BIND_NOW in elf.dynamic or bool(
+            self._tag(DT_FLAGS) & DF_BIND_NOW or self._tag(DT_FLAGS_1) & DF_1_NOW
+        )
+        self.read_only = [
+            (s.p_vaddr & -4096, (s.p_vaddr + s.p_memsz) & -4096) for s in elf.segments if s.p_type == PT_GNU_RELRO
+        ]
+
+    def _bad(self, text: str) -> Exception:
+        return bad(self.elf, text)
+
+    def _tag(self, tag: int) -> int:
+        return self.elf.dynamic.get(tag, (0,))[0]
+
+    def _tables(self) -> list[_Table]:
+        tags, rela, rel = self.elf.dynamic, 3 * self.word, 2 * self.word
+        if tags.get(DT_RELAENT, [rela])[0] != rela or tags.get(DT_RELENT, [rel])[0] != rel:
+            raise self._bad("relocations have another size")
+        calls = self._tag(DT_PLTREL)
+        known = (DT_RELA,) if self.types and self.elf.machine not in ("i386", "arm") else (DT_RELA, DT_REL)
+        if DT_JMPREL in tags and calls not in known:
+            raise self._bad(f"relocations of calls are of kind {calls:#x}")
+        found = []
+        for name, tag, size_tag, has_addend, count in (
+            ("DT_RELA", DT_RELA, DT_RELASZ, True, self._tag(DT_RELACOUNT)),
+            ("DT_REL", DT_REL, DT_RELSZ, False, self._tag(DT_RELCOUNT)),
+            ("DT_JMPREL", DT_JMPREL, DT_PLTRELSZ, calls != DT_REL, 0),
+        ):
+            size, each = self._tag(size_tag), rela if has_addend else rel
+            if tag not in tags:
+                if size:
+                    raise self._bad("relocations have no table")
+                continue
+            if size % each:
+                raise self._bad(f"{size} bytes of relocations, each has {each}")
+            self.elf.offset_of(tags[tag][0], size, "relocations")
+            if count > size // each:
+                raise self._bad(f"{count} relocations are relative, there are {size // each}")
+            found.append(_Table(name, tags[tag][0], size, has_addend, count, tag == DT_JMPREL))
+        return found
+
+    def _kept(self) -> list[tuple[int, int]]:
+        """What no relocation may change: the dynamic section, and tables that lie in writable segments."""
+        tags, count = self.elf.dynamic, self.symbols.limit
+        segment = next(s for s in self.elf.segments if s.p_type == PT_DYNAMIC)
+        sizes = [(DT_SYMTAB, count * self.symbols.each), (DT_STRTAB, self.symbols.strings_size), (DT_VERSYM, 2 * count)]
+        sizes += [(DT_RELA, self._tag(DT_RELASZ)), (DT_REL, self._tag(DT_RELSZ)), (DT_JMPREL, self._tag(DT_PLTRELSZ))]
+        sizes += [(DT_RELR, self._tag(DT_RELRSZ))]
+        sizes += [(tag, self.symbols.hash_sizes.get(tag, 0)) for tag in (DT_HASH, DT_GNU_HASH)]
+        kept = [(segment.p_vaddr, segment.p_vaddr + segment.p_memsz)]
+        for tag, size in sizes:
+            if tag in tags and size and _inside(self.writable, tags[tag][0], 1):
+                kept.append((tags[tag][0], tags[tag][0] + size))
+        return kept
+
+    def _functions(self) -> list[tuple[int, int, set[int]]]:
+        """The tables of constructors and destructors: start, end, and which entries got an address."""
+        found = []
+        most = sum(t.size // self.word for t in self.tables) + 8 * self._tag(DT_RELRSZ)
+        for tag, size_tag in _FUNCTION_TABLES:
+            start, size = self._tag(tag), self._tag(size_tag)
+            if tag not in self.elf.dynamic or not size:
+                continue
+            if size % self.word or start % self.word:
+                raise self._bad("the table of constructors has an impossible size")
+            if size // self.word > most and not self._is_android:
+                raise self._bad("a constructor has no address")
+            found.append((start, start + size, set[int]()))
+        return found
+
+    @property
+    def _is_android(self) -> bool:
+        return any(tag in self.elf.dynamic for tag in _ANDROID_TABLES)
+
+    def check(self) -> None:
+        self._check_packed()
+        for table in self.tables:
+            self._check_table(table)
+        for start, end, seen in self.functions:
+            if len(seen) != (end - start) // self.word and not self._is_android:
+                raise self._bad("a constructor has no address")
+
+    def _check_table(self, t: _Table) -> None:
+        wide = self.elf.bits == 64
+        shift, mask = (32, 0xFFFFFFFF) if wide else (8, 0xFF)
+        own_form = self.elf.e_machine == EM_MIPS and wide and self.elf.byte_order == "<"  # the symbol comes first
+        types = self.types
+        for i, (at, info, addend) in enumerate(self._records(t)):
+            number, symbol = (info >> 32, info & 0xFFFFFFFF) if own_form else (info & mask, info >> shift)
+            meaning = types.get(number, UNKNOWN) if types else UNKNOWN if number else NONE
+            try:
+                named = self._symbol(symbol)
+                if meaning == NONE and i >= t.relative:
+                    continue
+                self._check_place(at, self._size(meaning))
+                if types:
+                    self._check_meaning(t, i, (at, addend), meaning, (symbol, named))
+                else:
+                    self._see_function(at, self.word)
+            except FormatError:
+                raise
+            except ValueError as error:
+                raise self._bad(f"relocation {i} of {t.name}, type {number}, at {at:#x}: {error}") from None
+
+    def _records(self, t: _Table) -> Iterator[tuple[int, ...]]:
+        fmt = ("QQQ" if t.has_addend else "QQ") if self.elf.bits == 64 else "III" if t.has_addend else "II"
+        offset = self.elf.offset_of(t.start, t.size, "relocations")
+        count = t.size // (len(fmt) * self.word)
+        records = self.elf.records(fmt, offset, count, "relocations")
+        if t.has_addend:
+            return records
+        return ((at, info, self._word_at(at)) for at, info in records)
+
+    def _word_at(self, vaddr: int) -> int:
+        """An addend that is in the data."""
+        for s in self.elf.segments:
+            if s.p_type == PT_LOAD and s.p_vaddr <= vaddr and vaddr - s.p_vaddr + self.word <= s.p_filesz:
+                at = s.p_offset + vaddr - s.p_vaddr
+                order = "little" if self.elf.byte_order == "<" else "big"
+                return int.from_bytes(self.elf.data[at : at + self.word], order)  # type: ignore[arg-type]
+        return 0
+
+    def _symbol(self, i: int) -> Symbol:
+        return self.symbols.named(i) if i else _EMPTY
+
+    def _size(self, meaning: int) -> int:
+        """Bytes that are written, at least."""
+        return {PART: 1, DESCRIPTOR: 2 * self.word}.get(meaning, self.word)
+
+    def _check_place(self, at: int, size: int) -> None:
+        if not _inside(self.writable, at, size):
+            raise ValueError("it lies outside the data")
+        for start, end in self.kept:
+            if at < end and at + size > start:
+                raise ValueError("it lies in a table that the dynamic linker reads")
+
+    def _see_function(self, at: int, size: int) -> bool:
+        """Whether the place is a constructor's or destructor's; each gets its address once."""
+        for start, end, seen in self.functions:
+            if at < end and at + size > start:
+                if at < start or (at - start) % self.word:
+                    raise ValueError("it lies between two constructors")
+                if at in seen:
+                    raise ValueError("a constructor has two addresses")
+                seen.add(at)
+                return True
+        return False
+
+    def _check_target(self, target: int, code: bool) -> None:
+        if code and not _inside(self.code, target, 1):
+            raise ValueError("a constructor lies outside the code")
+        if not _inside(self.loaded, target, 0):
+            raise ValueError(f"it points outside the library, to {target:#x}")
+
+    def _check_meaning(
+        self, t: _Table, i: int, place: tuple[int, int], meaning: int, symbol: tuple[int, Symbol]
+    ) -> None:
+        (at, addend), (number, named) = place, symbol
+        if meaning == UNKNOWN:
+            raise ValueError("it is of no known type")
+        if t.relative and (i < t.relative) != (meaning == RELATIVE):
+            raise ValueError(f"{t.relative} relocations are counted as relative, and it is not as counted")
+        function = self._see_function(at, self._size(meaning))
+        if function and meaning not in (RELATIVE, ADDRESS):
+            raise ValueError("a constructor is no address")
+        if meaning in (RELATIVE, RESOLVER):
+            if number:
+                raise ValueError("it is relative and names a symbol")
+            self._check_target(addend, meaning == RESOLVER or function)
+            return
+        if function and named.is_defined:
+            self._check_target((named.st_value + addend) % (1 << self.elf.bits), True)
+        elif function and (addend or named.binding != STB_GLOBAL):
+            raise ValueError("a constructor may have no address")
+        self._check_named(t, (at, addend if t.has_addend else 0), meaning, symbol)
+
+    def _check_named(self, t: _Table, place: tuple[int, int], meaning: int, symbol: tuple[int, Symbol]) -> None:
+        (at, addend), (number, named) = place, symbol
+        if meaning in (TLS_BLOCK, TLS_PLACE, DESCRIPTOR):
+            self._check_thread(number, named, (named.st_value + addend) % (1 << self.elf.bits))
+            return
+        if meaning == COPY:
+            raise ValueError("it copies data of another library, which only executables do")
+        if meaning == SLOT and (not number or addend):
+            raise ValueError("the slot of a symbol has no symbol, or an addend")
+        if meaning == SLOT and at % self.word:
+            raise ValueError("the slot of a symbol is not aligned")
+        if named.type == STT_TLS:
+            raise ValueError("it takes the address of a thread-local symbol")
+        if t.calls and meaning == SLOT:
+            self._check_call(at)
+
+    def _check_thread(self, number: int, named: Symbol, offset: int) -> None:
+        if number and named.type not in (STT_TLS, STT_SECTION):
+            raise ValueError(f"it is thread-local, the symbol {named.name!r} is not")
+        if number and not named.is_defined:
+            return
+        if not self.tls:
+            raise ValueError("it is thread-local, and there is no thread storage (PT_TLS)")
+        if offset > self.tls:
+            raise ValueError("it lies outside the thread storage")
+
+    def _check_call(self, at: int) -> None:
+        """A call goes through its slot into the linkage table until it is bound, which writes the slot."""
+        if not self.binds_at_once and any(start <= at < end for start, end in self.read_only):
+            raise ValueError("the slot of a call becomes read-only")
+        self.elf.offset_of(at, self.word, "the slot of a call")
+        target = self._word_at(at)
+        if target and not _inside(self.code, target, 1):
+            raise ValueError("the slot of a call points to no code")
+
+    def _check_packed(self) -> None:
+        """DT_RELR: an even entry is an address, an odd one a bitmap of the words behind it."""
+        if DT_RELR not in self.elf.dynamic:
+            return
+        start, size, word = self.elf.dynamic[DT_RELR][0], self._tag(DT_RELRSZ), self.word
+        offset, following = self.elf.offset_of(start, size, "packed relocations"), 0
+        for i, (entry,) in enumerate(self.elf.records("Q" if word == 8 else "I", offset, size // word, "relocations")):
+            if entry & 1 and not i:
+                raise self._bad("the packed relocations start with a bitmap")
+            if not entry & 1 and (entry % word or entry < following):
+                raise self._bad("the packed relocations are not in order")
+            place, bits = (following, entry >> 1) if entry & 1 else (entry, 1)
+            following = following + (8 * word - 1) * word if entry & 1 else entry + word
+            while bits:
+                if bits & 1:
+                    self._check_packed_word(place)
+                bits, place = bits >> 1, place + word
+
+    def _check_packed_word(self, place: int) -> None:
+        try:
+            self._check_place(place, self.word)
+            self.elf.offset_of(place, self.word, "a packed relocation")
+            self._check_target(self._word_at(place), self._see_function(place, self.word))
+        except FormatError:
+            raise
+        except ValueError as error:
+            raise self._bad(f"packed relocation at {place:#x}: {error}") from None
+
+
+def _inside(ranges: list[tuple[int, int]], at: int, size: int) -> bool:
+    return any(start <= at and at + size <= end for start, end in ranges)
