@@ -3,12 +3,9 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
-<<<<<<< HEAD
 #include <pthread.h>
-=======
 #include <stdbool.h>
 #include <stdio.h>
->>>>>>> w-fork
 #include <stdlib.h>
 #include <string.h>
 
@@ -247,11 +244,7 @@ int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address) __attri
 int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address) {
   int (*announce)(const char *name, void *address) = TVMBackendRegisterSystemLibSymbol;
   if (announce) return announce(name, address);
-<<<<<<< HEAD
-  if (!mb_plugin_host()) return name && address ? keep_announced(name, address) : -1;
-=======
-  if (!start()) return mb_error_raise_last();
->>>>>>> w-fork
+  if (!start()) return name && address ? keep_announced(name, address) : -1;
   union {
     void *address;
     int (*call)(const char *name, void *address);

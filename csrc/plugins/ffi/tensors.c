@@ -126,12 +126,8 @@ int mb_tensor_allocate(const DLTensor *like, void **out) {
   struct mb_any any = {.type = MB_ANY_NONE};
   *out = NULL;
   if (!like) (void)null_argument("TVMFFIEnvTensorAlloc");
-<<<<<<< HEAD
   const DLDataType dtype = like ? mb_dtype_of_runtime(ERA, like->dtype) : (DLDataType){0, 0, 0};
-  if (like && !allocate.call(like->shape, like->ndim, dtype.code, dtype.bits, dtype.lanes,
-=======
-  if (like && allocate.address && !allocate.call(like->shape, like->ndim, like->dtype.code, like->dtype.bits, like->dtype.lanes,
->>>>>>> w-fork
+  if (like && allocate.address && !allocate.call(like->shape, like->ndim, dtype.code, dtype.bits, dtype.lanes,
                              (int)like->device.device_type, like->device.device_id, &array)) {
     if (!mb_any_of_value(ERA, (TVMValue){.v_handle = array}, kTVMNDArrayHandle, false, &any)) *out = any.u.pointer;
     mb_plugin_host()->array_release(array);
