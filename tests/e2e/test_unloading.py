@@ -53,6 +53,8 @@ def test_threads_outlive_a_library_that_needs_the_runtime(installed: Path, built
     assert run(host(tmp_path), shared, built / "lib" / "plain.so", "1", timeout=60).stdout == "fine\n"
 
 
-@pytest.mark.parametrize("name", ["libmblob.so", "libmblob-ffi.so", "libmblob-dnnl.so", "libmblob-opencl.so", "libmblob-cuda.so"])
-def test_the_shared_libraries_stay_when_they_are_closed(installed: Path, name: str, require: Callable[[str], str]) -> None:
-    assert "NODELETE" in run(require("readelf"), "-d", installed / "lib" / name).stdout
+@pytest.mark.parametrize("name", ["libmblob", "libmblob-ffi", "libmblob-dnnl", "libmblob-opencl", "libmblob-cuda"])
+def test_the_shared_libraries_stay_when_they_are_closed(
+    installed: Path, name: str, require: Callable[[str], str]
+) -> None:
+    assert "NODELETE" in run(require("readelf"), "-d", installed / "lib" / f"{name}.so").stdout
