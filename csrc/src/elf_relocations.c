@@ -406,8 +406,9 @@ static int find_functions(struct linking *l, uint64_t relocations) {
     if (size % sizeof(ElfW(Addr)) || range->start % sizeof(ElfW(Addr)))
       return bad("the table of constructors has an impossible size");
     if (size / sizeof(ElfW(Addr)) > relocations) return bad("a constructor has no address");
-    l->functions[i].seen = calloc(1, size / (8 * sizeof(ElfW(Addr))) + 1);
-    if (!l->functions[i].seen) return mb_fail_memory(size / (8 * sizeof(ElfW(Addr))) + 1);
+    size_t room = (size_t)(size / (8 * sizeof(ElfW(Addr)))) + 1;
+    l->functions[i].seen = calloc(1, room);
+    if (!l->functions[i].seen) return mb_fail_memory(room);
     range->size = size;
   }
   return MBLOB_OK;
