@@ -50,7 +50,8 @@ def stand_in(value: Any) -> Any:
 def _runtime_dtype(code: int, bits: int, lanes: int) -> tuple[int, int, int]:
     from mblob.dtype import DataType
 
-    return tuple(DataType(code, bits, lanes).of_ffi())  # as the runtime numbers them; libmblob-ffi.so renames them
+    known = DataType(code, bits, lanes).of_ffi()  # as the runtime numbers them; libmblob-ffi.so renames them
+    return (known.code, known.bits, known.lanes)
 
 
 def _is_numpy_dtype(value: Any) -> bool:
