@@ -1,7 +1,7 @@
 """What many tests compile is compiled once: for all workers of a run, and for later runs until its sources change.
 
-Results lie in `build/tests/NAME-KEY` of the checkout, where KEY is a digest of every input: the sources, the compiler and
-its version, the words of the command. `rm -r build/tests` is always allowed.
+Results lie in `build/tests/NAME-KEY` of the checkout, where KEY is a digest of every input: the sources, the compiler
+and its version, the words of the command. `rm -r build/tests` is always allowed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a run of the tests leaves behind: nothing, in the tree, in the home folder, or in the temporary one.
 
-The whole run gets a home folder and a temporary folder of its own. At its end both must be empty, and the tree must have
-no file that it did not have before; what is there is named, and the run fails. Folders that pytest gives to tests lie
-elsewhere (pytest keeps those of the last runs), and `build/tests` is where compiled programs are kept on purpose.
+The whole run gets a home folder and a temporary folder of its own. At its end both must be empty, and the tree must
+have no file that it did not have before; what is there is named, and the run fails. Folders that pytest gives to tests
+lie elsewhere (pytest keeps those of the last runs), and `build/tests` is where compiled programs are kept on purpose.
 
 The order of the tests is random. At its end a run tells the seed, and for each failure the command that repeats it.
 """

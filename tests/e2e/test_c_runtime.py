@@ -201,7 +201,9 @@ def test_executors_of_tvm_libraries_give_tvms_numbers_from_c(sanitized: Path, go
     run(program, golden, tmp_path / "data", tmp_path / "out")
 
 
-def test_every_lie_in_the_graph_of_a_model_of_tvm_is_refused_or_runs(sanitized: Path, golden: Path, tmp_path: Path) -> None:
+def test_every_lie_in_the_graph_of_a_model_of_tvm_is_refused_or_runs(
+    sanitized: Path, golden: Path, tmp_path: Path
+) -> None:
     """Under ASan, over the kernels that TVM compiled."""
     program = sanitized / "address" / "test_graph_lies"
     graph = mblob.load_module(golden / "mlp_llvm.so")["get_graph_json"]()

@@ -48,7 +48,12 @@ SCRIPT = textwrap.dedent(
 
 @pytest.mark.parametrize(
     ("number", "stride", "more"),
-    [pytest.param(signal.SIGINT, 1, "alone", marks=pytest.mark.slow), (signal.SIGINT, 5, "alone"), (signal.SIGTERM, 4, "alone"), (signal.SIGINT, 3, "storm")],
+    [
+        pytest.param(signal.SIGINT, 1, "alone", marks=pytest.mark.slow),
+        (signal.SIGINT, 5, "alone"),
+        (signal.SIGTERM, 4, "alone"),
+        (signal.SIGINT, 3, "storm"),
+    ],
 )
 def test_a_signal_at_every_step_leaves_nothing(
     tmp_path: Path, root: Path, number: signal.Signals, stride: int, more: str
