@@ -9,7 +9,7 @@ from packager.errors import BuildError
 from packager.nodes import SourceNode
 
 COMMON = "common"  # the folder of what all of them share
-SHARED = ("bytes.c", "json.c", "locks.c", "map.c", "sha256.c")  # of the runtime's sources: PLUGIN_SHARED of csrc/flags.mk
+SHARED = ("bytes.c", "json.c", "locks.c", "map.c", "sha256.c")  # PLUGIN_SHARED of csrc/flags.mk, in csrc/src
 # COMPILE of csrc/flags.mk.
 OPTIONS = ("-std=gnu11", "-D_FILE_OFFSET_BITS=64", "-fvisibility=hidden", "-pthread", "-DMBLOB_HOST")
 
