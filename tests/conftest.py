@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from tests import own_process
 from tests.built_once import built_once
 from tests.e2e.programs import make_c_tests
 
@@ -95,6 +97,19 @@ def package_of() -> Callable[[str], Path]:
         return Path(found.origin).parent
 
     return find
+
+
+STARTED = re.compile(r"/(libmblob-\w+\.so|toy\w*\.so|lib(OpenCL|dnnl|cuda)\.so\S*)$")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_plug_ins() -> Iterator[None]:
+    """Plug-ins and what they open stay in a process for ever: tests that start one have a process of their own."""
+    yield
+    if not own_process.IS_CHILD:
+        mapped = {line.split(None, 5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+        started = sorted(path for path in mapped if STARTED.search(path))
+        assert not started, f"mark the tests of this file with own_process: they have started {started}"
 
 
 @pytest.fixture(autouse=True)
@@ -174,8 +189,8 @@ def compat(installed: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def sanitized() -> Path:
-    """The folder with all C test programs under AddressSanitizer and UBSan (address/), and their libraries (lib/)."""
-    return built_once("c-address", lambda folder: make_c_tests("address-programs", f"BUILD={folder}"))
+    """The folder with the test programs in C under AddressSanitizer and UBSan (address/), and their libraries (lib/)."""
+    return built_once("c-address", lambda folder: make_c_tests("address-programs", f"BUILD={folder}", "CXX="))
 
 
 @pytest.fixture(scope="session")

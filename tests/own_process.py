@@ -22,6 +22,7 @@ import pytest
 from _pytest.runner import runtestprotocol  # what pytest-xdist and pytest-forked call, too
 
 MARK = "own_process"
+IS_CHILD = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,7 +77,8 @@ class Child:
 
 
 def _serve(session: pytest.Session, requests: int, answers: int) -> NoReturn:
-    code = 1
+    global IS_CHILD
+    IS_CHILD, code = True, 1
     try:
         session._setupstate.stack.clear()  # what is set up belongs to the process that forked
         for line in os.fdopen(requests, "r", encoding="utf-8"):

@@ -36,7 +36,7 @@ def output(blocks, root: Path, require, tmp_path_factory: pytest.TempPathFactory
             (folder / block.file).write_text(block.text)
         elif block.language == "sh" and block.info != "wheel":
             place = root if block.info == "clone" else folder
-            text = re.sub(r"^make test$", "make -n test", block.text, flags=re.MULTILINE)
+            text = re.sub(r"^make test ", "make -n test ", block.text, flags=re.MULTILINE)
             script += [f"cd '{place}'", text]
     done = subprocess.run(
         ["sh", "-c", "\n".join(script)], env=environment(home), capture_output=True, text=True, timeout=900

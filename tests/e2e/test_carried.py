@@ -15,6 +15,8 @@ import mblob
 from tests.e2e.programs import ROOT, run
 from tests.packager.plugins import plugin
 
+pytestmark = pytest.mark.own_process
+
 HOST = r"""
 #include <mblob.h>
 #include <stdio.h>

@@ -14,6 +14,8 @@ import mblob
 from tests.e2e.ffi_sources import PACKED
 from tests.e2e.programs import ROOT, make_c_tests, run
 
+pytestmark = pytest.mark.slow  # each machine compiles the runtime and all test programs, and emulates them
+
 VECTORS = sorted((ROOT / "tests" / "vectors").glob("*/*.bin"))
 
 

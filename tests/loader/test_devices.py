@@ -13,6 +13,8 @@ import pytest
 
 import mblob
 
+pytestmark = pytest.mark.own_process
+
 CPU = mblob.cpu(0)
 
 

@@ -17,7 +17,7 @@ from tests.loader import dnnl_graphs as ref
 from tests.loader.dnnl_graphs import CONVOLUTION, Graph, floats, python
 from tests.loader.dnnl_graphs import small_convolution as conv
 
-pytestmark = pytest.mark.usefixtures("onednn")
+pytestmark = [pytest.mark.own_process, pytest.mark.usefixtures("onednn")]
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT.parent / "shared" / "golden"
 

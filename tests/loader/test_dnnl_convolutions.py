@@ -10,6 +10,8 @@ import mblob
 from tests.loader import dnnl_graphs as ref
 from tests.loader.dnnl_graphs import Graph, arrange, floats
 
+pytestmark = pytest.mark.own_process
+
 CASES = ref.Cases()
 
 

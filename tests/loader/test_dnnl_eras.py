@@ -12,6 +12,8 @@ import pytest
 from tests.loader import dnnl_graphs as ref
 from tests.loader.dnnl_graphs import Graph, floats
 
+pytestmark = pytest.mark.own_process
+
 CONV_2D: dict[str, Any] = {
     "strides": [1, 1],
     "padding": [1, 1, 1, 1],

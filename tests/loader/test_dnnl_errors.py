@@ -13,7 +13,7 @@ from tests.loader import dnnl_graphs as ref
 from tests.loader.dnnl_graphs import floats
 from tests.loader.dnnl_graphs import small_convolution as conv
 
-pytestmark = pytest.mark.usefixtures("onednn")
+pytestmark = [pytest.mark.own_process, pytest.mark.usefixtures("onednn")]
 
 
 def edited(change: Callable[[dict[str, Any]], Any], **attrs: Any) -> Callable[[str], mblob.Module]:

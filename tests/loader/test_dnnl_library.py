@@ -12,7 +12,7 @@ import pytest
 import mblob
 from tests.loader.dnnl_graphs import ROOT, python
 
-pytestmark = pytest.mark.usefixtures("onednn")
+pytestmark = [pytest.mark.own_process, pytest.mark.usefixtures("onednn")]
 DESCRIBE = "from loader.plugins import plugins\nprint(next(p for p in plugins() if p.name == 'dnnl').describe())"
 
 

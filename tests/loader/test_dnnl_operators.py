@@ -12,6 +12,8 @@ import mblob
 from tests.loader import dnnl_graphs as ref
 from tests.loader.dnnl_graphs import CONVOLUTION, Graph, arrange, floats
 
+pytestmark = pytest.mark.own_process
+
 CASES = ref.Cases()
 
 

@@ -16,6 +16,8 @@ import pytest
 from tests.loader import dnnl_graphs as ref
 from tests.loader.dnnl_graphs import ACTIVATIONS, DATA, KERNEL, Graph, arrange
 
+pytestmark = pytest.mark.own_process
+
 Random = np.random.Generator
 SEEDS = int(os.environ.get("DNNL_SEEDS", "15"))
 

@@ -14,6 +14,8 @@ import mblob
 from tests.loader import dnnl_graphs as ref
 from tests.loader.dnnl_graphs import CONVOLUTION, Graph, floats
 
+pytestmark = pytest.mark.own_process
+
 CASES: dict[str, Graph] = {}
 
 

@@ -13,6 +13,8 @@ import mblob
 from tests.loader import dnnl_graphs as ref
 from tests.loader.dnnl_graphs import CONVOLUTION, Graph, floats
 
+pytestmark = pytest.mark.own_process
+
 TYPES: dict[str, Any] = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 BITS = {"bfloat16": 8, "float16": 11}  # of a mantissa
 

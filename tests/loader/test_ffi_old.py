@@ -12,6 +12,8 @@ import mblob
 from mblob import ffi_dialect
 from tests.unit.test_ffi_dialect import CUDA, LIB, string, u64
 
+pytestmark = pytest.mark.own_process
+
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = (ROOT / "tests/c/kernels/ffi.c").read_text()
 FLAGS = (f"-I{ROOT}/csrc/include", f"-I{ROOT}/csrc/plugins/ffi")

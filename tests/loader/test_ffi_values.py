@@ -19,6 +19,8 @@ import pytest
 
 import mblob
 
+pytestmark = pytest.mark.own_process
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -19,6 +19,8 @@ import mblob
 from tests.loader.opencl_libraries import SCALE, SCALE_TYPES, Pack, X
 from tests.loader.payloads import ARGUMENT_TYPES, device_code
 
+pytestmark = pytest.mark.own_process
+
 SHIFT = SCALE.replace("scale", "shift").replace("factor", "by").replace("*=", "+=")
 
 

@@ -13,6 +13,8 @@ import pytest
 import mblob
 from tests.loader.opencl_libraries import X
 
+pytestmark = pytest.mark.own_process
+
 SHAPE = (7, 30)
 
 

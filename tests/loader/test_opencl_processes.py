@@ -13,6 +13,8 @@ import pytest
 import mblob
 from tests.loader.opencl_libraries import SCALE, SCALE_TYPES, X, packed
 
+pytestmark = pytest.mark.own_process
+
 
 def python(script: str, **environment: str) -> str:
     """What a new interpreter prints; variables of the environment beside those of the tests."""

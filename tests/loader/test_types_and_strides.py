@@ -13,6 +13,8 @@ import pytest
 import mblob
 from tests.e2e.ffi_outcomes import DLTensor, new_capsule
 
+pytestmark = pytest.mark.own_process
+
 FFI = r"""
 #include <stdint.h>
 #include <string.h>
