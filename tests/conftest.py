@@ -22,7 +22,6 @@ from typing import Any
 
 import pytest
 
-from tests import own_process
 from tests.built_once import built_once
 from tests.e2e.programs import make_c_tests
 
@@ -103,10 +102,10 @@ STARTED = re.compile(r"/(libmblob-\w+\.so|toy\w*\.so|lib(OpenCL|dnnl|cuda)\.so\S
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_plug_ins() -> Iterator[None]:
+def no_plug_ins(request: pytest.FixtureRequest) -> Iterator[None]:
     """Plug-ins and what they open stay in a process for ever: tests that start one have a process of their own."""
     yield
-    if not own_process.IS_CHILD:
+    if not request.config.pluginmanager.get_plugin("tests.own_process").IS_CHILD:
         mapped = {line.split(None, 5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
         started = sorted(path for path in mapped if STARTED.search(path))
         assert not started, f"mark the tests of this file with own_process: they have started {started}"
@@ -189,7 +188,7 @@ def compat(installed: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def sanitized() -> Path:
-    """The folder with the test programs in C under AddressSanitizer and UBSan (address/), and their libraries (lib/)."""
+    """The folder with the C test programs under AddressSanitizer and UBSan (address/), and their libraries (lib/)."""
     return built_once("c-address", lambda folder: make_c_tests("address-programs", f"BUILD={folder}", "CXX="))
 
 
