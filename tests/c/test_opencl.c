@@ -111,9 +111,10 @@ static void attributes_and_the_line_for_people(void) {
 static const DLDevice host = {kDLCPU, 0};
 
 static int move(const void *from, uint64_t from_offset, int from_id, void *to, uint64_t to_offset, int to_id, uint64_t size) {
+  const DLDevice from_device = from_id < 0 ? host : (DLDevice){kDLOpenCL, from_id};
+  const DLDevice to_device = to_id < 0 ? host : (DLDevice){kDLOpenCL, to_id};
   const mblob_copy copy = {.from = from, .from_offset = from_offset, .to = to, .to_offset = to_offset, .size = size,
-                           .from_device = from_id < 0 ? host : (DLDevice){kDLOpenCL, from_id},
-                           .to_device = to_id < 0 ? host : (DLDevice){kDLOpenCL, to_id}};
+                           .from_device = from_device, .to_device = to_device};
   return device->copy(&copy);
 }
 

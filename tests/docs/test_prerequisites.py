@@ -130,3 +130,19 @@ def test_make_env_looks_before_it_builds(root: Path, tmp_path: Path, words: list
     assert [line for line in others if not line.startswith("make: ***")] == []
     assert (done.returncode, done.stdout) == (2, "")
     assert not (tmp_path / ".venv").exists()
+
+
+def test_fresh_machines_have_the_packages_of_the_readme_and_no_others(root: Path) -> None:
+    script = (root / "tests" / "fresh_machine").read_text()
+    (packages,) = re.findall(r"^packages='(.*)'$", script, re.MULTILINE)
+    assert f"`apt-get install {packages}`" in (root / "README.md").read_text()
+
+
+def test_the_script_of_fresh_machines_says_what_it_does_not_take(root: Path) -> None:
+    script = root / "tests" / "fresh_machine"
+    done = subprocess.run(["bash", str(script), "--no-such-option"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.endswith("tests/fresh_machine: unknown option --no-such-option\n")
+    helped = subprocess.run(["bash", str(script), "--help"], capture_output=True, text=True, check=True).stdout
+    options = re.findall(r"^    (--[a-z-]+)", script.read_text(), re.MULTILINE)
+    assert options and all(option in helped for option in options)

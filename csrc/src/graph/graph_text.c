@@ -359,7 +359,8 @@ static bool read_graph(struct reader *r) {
 }
 
 int mb_graph_text_read(const char *json, size_t size, struct mb_graph_text *out) {
-  struct reader r = {.text = out, .place = MB_TEXT_NOWHERE};
+  struct reader r = {.text = out};
+  r.place = MB_TEXT_NOWHERE; /* gcc 10 warns of such a literal in the list */
   *out = (struct mb_graph_text){0};
   mb_json_init(&r.j, json, size);
   if (read_graph(&r)) return MBLOB_OK;
