@@ -12,11 +12,14 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "tests"
+_in_use: list[IO[str]] = []
 C_SOURCES = (ROOT / "csrc", ROOT / "tests" / "c", ROOT / "tests" / "cxx", ROOT / "mblob")
 
 
@@ -56,15 +59,30 @@ def built_once(
     """
     text = [digest_of_sources(tuple(sources)), str(ROOT), *map(str, words), *map(version_of, map(str, words))]
     text += [os.environ.get(v, "") + version_of(os.environ.get(v) or d) for v, d in (("CC", "cc"), ("CXX", "c++"))]
+    text += [os.environ.get(v, "") for v in ("AR", "CFLAGS", "CPPFLAGS", "LDFLAGS")]
     key = hashlib.sha256("\0".join(text).encode()).hexdigest()[:16]
     folder = FOLDER / f"{name}-{key}"
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        used = (FOLDER / f"{folder.name}.used").open("w")
+        fcntl.flock(used, fcntl.LOCK_SH)
+        _in_use.append(used)  # until this process ends
         if not (folder / "complete").exists():
-            for old in FOLDER.glob(f"{name}-*"):
-                shutil.rmtree(old, ignore_errors=True)
+            _remove_unused(name, folder)
+            shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             make(folder)
             (folder / "complete").touch()
     return folder
+
+
+def _remove_unused(name: str, needed: Path) -> None:
+    """Remove what was built of other inputs, unless a run uses it now."""
+    for mark in FOLDER.glob(f"{name}-*.used"):
+        old = mark.with_suffix("")
+        with mark.open() as file, suppress(BlockingIOError):
+            if old != needed:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(old, ignore_errors=True)
+                mark.unlink()

@@ -20,17 +20,19 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT = {".git", ".venv", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
+MADE = {"build", "csrc/build"}  # by make, which may run at the same time
 SHOWN = 10  # leftovers, and commands that repeat failures
 
 
 def files_of(tree: Path) -> set[str]:
-    """What is in a checkout, without what tools and `built_once` keep there."""
+    """What is in a checkout, without what make, tools and editors keep there."""
     found = set()
     for folder, folders, files in os.walk(tree):
         here = Path(folder).relative_to(tree)
-        folders[:] = [f for f in folders if f not in KEPT and (here / f).as_posix() != "build/tests"]
-        found.update((here / name).as_posix() for name in (*folders, *files))
+        folders[:] = [f for f in folders if f != "__pycache__" and (here / f).as_posix() not in MADE]
+        names = [name for name in (*folders, *files) if not name.startswith(".")]
+        folders[:] = [f for f in folders if f in names]
+        found.update((here / name).as_posix() for name in names)
     return found
 
 

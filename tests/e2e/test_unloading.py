@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.programs import ROOT, make_c_tests, run
+from tests.e2e.programs import ROOT, run
 
 KERNELS = ROOT / "tests" / "c" / "kernels"
 FLAGS = ("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread")
@@ -36,14 +36,13 @@ def test_threads_outlive_a_library_that_contains_the_runtime(
     assert done.stdout == "fine\n"
 
 
-def test_threads_outlive_it_under_asan(built: Path, tmp_path: Path) -> None:
+def test_threads_outlive_it_under_asan(sanitized: Path, tmp_path: Path) -> None:
     """What threads had when it was closed is lost, so leaks are not looked for."""
-    archive = built / "address" / "libmblob.a"
-    make_c_tests(archive, f"BUILD={built}")
+    archive = sanitized / "address" / "libmblob.a"
     shared = plugin(tmp_path, ROOT / "csrc" / "include", archive, "-fsanitize=address,undefined")
     options = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
     program = host(tmp_path, "-fsanitize=address,undefined")
-    assert run(program, shared, built / "lib" / "plain.so", "1", timeout=60, env=options).stdout == "fine\n"
+    assert run(program, shared, sanitized / "lib" / "plain.so", "1", timeout=60, env=options).stdout == "fine\n"
 
 
 def test_threads_outlive_a_library_that_needs_the_runtime(installed: Path, built: Path, tmp_path: Path) -> None:
