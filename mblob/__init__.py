@@ -6,7 +6,9 @@ imports a compiler driver, ctypes or numpy. Where each name lives is the table `
 
 from __future__ import annotations
 
+import os
 import sys
+from _thread import RLock
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -80,12 +82,20 @@ _HOME = {
 __all__ = sorted([*_HOME, "__version__"])
 
 
+# A child of fork() would wait for ever for a module that another thread of its parent was importing.
+_importing = RLock()
+os.register_at_fork(
+    before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
+)
+
+
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'mblob' has no attribute {name!r}")
     module, _, attribute = home.partition(":")
-    __import__(module)  # importlib.import_module would import importlib and warnings first
+    with _importing:
+        __import__(module)  # importlib.import_module would import importlib and warnings first
     value = sys.modules[module]
     if attribute:
         value = getattr(value, attribute)

@@ -12,8 +12,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "array.h"
+#include "dtype.h"
 #include "executor/parameter_bytes.h"
 #include "executor/stored_arrays.h"
 #include "executor/tensors.h"
@@ -138,6 +140,9 @@ static int open_loader(const mblob_module_info *info, void **object) {
   loader->module = info->module;
   struct mb_cursor c = {info->payload, 0, info->payload_size, (int64_t)info->index};
   if (read_payload(&c, loader)) {
+    const bool of_ffi = strcmp(info->dialect, "ffi") == 0;
+    for (size_t i = 0; of_ffi && i < loader->arrays.count; i++)
+      loader->arrays.items[i].view.dtype = mb_dtype_stored_in_ffi(loader->arrays.items[i].view.dtype);
     *object = loader;
     return MBLOB_OK;
   }

@@ -33,6 +33,13 @@ static uint8_t same_code(uint8_t code) {
   return code == FIRST_SMALL ? kDLFloat8_e4m3fn : code == FIRST_SMALL + 1 ? kDLFloat8_e5m2 : code;
 }
 
+DLDataType mb_dtype_stored_in_ffi(DLDataType dtype) {
+  enum { BOOL = 6, FLOAT8_E3M4 = 7 }; /* kDLBool and kDLFloat8_e3m4 of DLPack 1.1 */
+  if (dtype.code == BOOL && dtype.bits == 8) return (DLDataType){kDLUInt, 1, dtype.lanes};
+  if (dtype.code == FLOAT8_E3M4 && dtype.bits == 8) dtype.code = MBLOB_FLOAT8_E3M4;
+  return dtype;
+}
+
 DLDataType mb_dtype_for_ffi(DLDataType dtype) {
   dtype.code = same_code(dtype.code);
   return dtype;

@@ -23,6 +23,8 @@ bool mb_dtype_takes(DLDataType expected, DLDataType given);
 /* The type as a function of the ffi dialect knows it, which is given a description of an argument: DLPack's codes, but
  * MBLOB_FLOAT8_E3M4 and uint1, which are translated when it is called. */
 DLDataType mb_dtype_for_ffi(DLDataType dtype);
+/* The runtime's type for one that a file of the ffi dialect stores: DLPack's 6 and 7 are bool and float8_e3m4 there. */
+DLDataType mb_dtype_stored_in_ffi(DLDataType dtype);
 
 /* Whether elements of an array can have these parts of a DLDataType; recorded if not. Codes are those of DLPack,
  * and 129 and above, which TVM leaves to its users. */

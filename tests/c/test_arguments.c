@@ -78,14 +78,14 @@ static void element_types(void) {
   const int64_t shape[2] = {2, 3};
   DLTensor *out = NULL;
   void *data = NULL;
-  const char *const from_dlpack = "TVMArrayFromDLPack: dtype: no data type has the code 77, expected 0 to 17 or 129 to 255";
+  const char *const from_dlpack = "TVMArrayFromDLPack: dtype: no data type has the code 77, expected 0 to 17 or 128 to 255";
   const struct {
     int code, bits, lanes;
     const char *text;
   } wrong[] = {
-      {77, 32, 1, "dtype: no data type has the code 77, expected 0 to 17 or 129 to 255"},
-      {-1, 32, 1, "dtype: no data type has the code -1, expected 0 to 17 or 129 to 255"},
-      {kDLFloat + 256, 32, 1, "dtype: no data type has the code 258, expected 0 to 17 or 129 to 255"},
+      {77, 32, 1, "dtype: no data type has the code 77, expected 0 to 17 or 128 to 255"},
+      {-1, 32, 1, "dtype: no data type has the code -1, expected 0 to 17 or 128 to 255"},
+      {kDLFloat + 256, 32, 1, "dtype: no data type has the code 258, expected 0 to 17 or 128 to 255"},
       {kDLFloat, 0, 1, "dtype: an element of 0 bits, expected 1 to 255"},
       {kDLFloat, 32 + 256, 1, "dtype: an element of 288 bits, expected 1 to 255"},
       {kDLFloat, 32, 0, "dtype: an element of 0 lanes, expected 1 to 65535"},

@@ -35,7 +35,7 @@ def test_a_library_cut_anywhere_is_refused(built: Path, tmp_path: Path) -> None:
         file.write_bytes(data[:cut])
         with pytest.raises(mblob.FormatError) as refused:
             mblob.load_module(file)
-        assert refused.value.code.startswith("elf"), cut
+        assert refused.value.code.startswith("elf" if cut > 4 else "not_elf"), cut
         file.unlink()  # another file next time: libraries are told apart by their inode
     file.write_bytes(data[: len(data) // 2])
     assert "elf" in open_error(built, file)

@@ -266,7 +266,7 @@ def test_numbers_of_sections_that_objcopy_left_old(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "field, value, culprit, words",
     [
-        (16, 0x1000, 2, "starts before the end of the one in front of it"),
+        (16, 0x1000, 2, "starts before the end of the pages of the one in front of it"),
         (40, 0x1800, 1, "is read-only, but not all in the file"),
         (48, 3, 1, "has an alignment that is no power of two"),
         (16, 0x1008, 1, "has an address unlike its offset"),
