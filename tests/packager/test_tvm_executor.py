@@ -16,7 +16,8 @@ import pytest
 
 import mblob
 from mblob import graph_executor
-from mblob.tvm_executor import dense_ids
+from mblob.graph_summary import GraphError
+from mblob.tvm_executor import check_graph, crash, dense_ids
 from mblob.wire import encode_string, encode_strings, encode_u64
 
 KERNEL = "void twice(const float *x, float *y) { for (int i = 0; i < 4; ++i) y[i] = 2 * x[i]; }\n"
@@ -73,11 +74,23 @@ def codes(library: Path) -> set[str]:
 
 
 def test_plain_operators_are_told_when_packing_and_when_looking(tmp_path: Path) -> None:
-    with pytest.warns(mblob.PortabilityWarning, match=r"twice is a plain C function.*packed=\"name\"") as found:
+    with pytest.warns(mblob.PortabilityWarning) as found:
         model().export_library(tmp_path / "m.so")
+    assert [str(w.message) for w in found] == [
+        "GraphExecutorFactory: TVM's executor crashes on this library: it calls 'twice' as a packed function, but 'twice'"
+        " is a plain C function. mblob can run the library. For TVM, declare it with functions= and add packed=\"name\"."
+    ]
     assert [w.filename for w in found] == [__file__]
     assert codes(tmp_path / "m.so") == {"plain_operators"}
     assert run(tmp_path / "m.so") == [4.0] * 4
+
+
+def test_of_many_plain_operators_four_are_named() -> None:
+    names = [f"f{i}" for i in range(6)]
+    said = crash(names, names[:5])
+    assert said is not None
+    assert "it calls 'f0', 'f1', 'f2', 'f3', ... as packed functions, but they are plain C functions. mblob" in said
+    assert crash(names, ["g"]) is None
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".so"])
@@ -85,7 +98,7 @@ def test_a_callers_link_and_a_tar_tell_it_too(tmp_path: Path, suffix: str) -> No
     def fcompile(path: str, files: list[str], options: list[str]) -> None:
         subprocess.run(["cc", "-shared", "-fPIC", "-o", path, *files, *options], check=True)
 
-    with pytest.warns(mblob.PortabilityWarning, match="twice is a plain"):
+    with pytest.warns(mblob.PortabilityWarning, match="'twice' is a plain"):
         model().export_library(tmp_path / f"m{suffix}", fcompile if suffix == ".so" else None)
 
 
@@ -220,6 +233,49 @@ def test_a_graph_that_tvm_stops_at_or_reads_wrongly_is_refused_by_name(path: str
     for given in (wrong, json.dumps(wrong)):
         with pytest.raises(mblob.MblobError, match=f"graph_executor_factory: .*{message}"):
             mblob.graph_executor_factory(given)
+
+
+def inputs_only(names: list[str]) -> dict[str, Any]:
+    """A graph that hands its inputs on."""
+    count = len(names)
+    nodes = [{"op": "null", "name": name, "inputs": []} for name in names]
+    values = {
+        "dltype": ["list_str", ["float32"] * count], "storage_id": ["list_int", list(range(count))],
+        "shape": ["list_shape", [[4]] * count],
+    }  # fmt: skip
+    places = list(range(count))
+    return {"nodes": nodes, "arg_nodes": places, "heads": [], "node_row_ptr": [*places, count], "attrs": values}
+
+
+class Name(str):
+    """A text whose comparisons are calls that `count_calls` counts."""
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_a_name_that_is_there_twice_is_found_in_linear_time(
+    count_calls: Callable[[Callable[[], object]], int],
+) -> None:
+    def calls(count: int) -> int:
+        names = [Name(f"n{i}") for i in range(count)]
+        found = inputs_only([*names, Name("n3")])
+
+        def refused() -> None:
+            with pytest.raises(GraphError, match=f"^node {count} 'n3': node 3 has the same name$"):
+                check_graph(found)
+
+        refused()  # what is made once is made
+        return count_calls(refused)
+
+    assert calls(400) < 2.2 * calls(200)
+
+
+def test_of_a_long_name_only_what_is_shown_is_read(peak_memory: Callable[[Callable[[], object]], int]) -> None:
+    found = inputs_only(["n" * 1_000_000])
+    assert peak_memory(lambda: check_graph(found)) < 100_000
 
 
 def test_one_storage_is_on_one_device() -> None:
