@@ -85,6 +85,13 @@ def test_plain_operators_are_told_when_packing_and_when_looking(tmp_path: Path) 
     assert run(tmp_path / "m.so") == [4.0] * 4
 
 
+def test_code_without_the_name_of_a_module_is_warned_too(tmp_path: Path) -> None:
+    code = compile("module.export_library(path)", "given.py", "exec")
+    with pytest.warns(mblob.PortabilityWarning, match="'twice' is a plain") as found:
+        exec(code, {"module": model(), "path": tmp_path / "m.so"})
+    assert [w.filename for w in found] == ["given.py"]
+
+
 def test_of_many_plain_operators_four_are_named() -> None:
     names = [f"f{i}" for i in range(6)]
     said = crash(names, names[:5])
@@ -297,13 +304,14 @@ def test_finished_libraries_and_given_bytes_are_told_of(tmp_path: Path) -> None:
     with pytest.warns(mblob.PortabilityWarning, match="cannot run its graph: storage_id skips 1"):
         module.export_library(tmp_path / "m.so")
     assert codes(tmp_path / "m.so") == {"tvm_graph"}
-    found = mblob.verify(tmp_path / "m.so").warnings
-    assert [code for code, _ in found] == ["tvm_graph"]
-    assert "storage_id skips 1" in found[0][1]
+    remarks = mblob.verify(tmp_path / "m.so").warnings
+    assert [code for code, _ in remarks] == ["tvm_graph"]
+    assert "storage_id skips 1" in remarks[0][1]
     assert "skips 1 [tvm_graph]" in pack_verb("inspect", tmp_path / "m.so").stdout
     assert run(tmp_path / "m.so") == [4.0] * 4  # mblob's executor numbers them itself
-    with pytest.warns(mblob.PortabilityWarning, match="skips 0"):
+    with pytest.warns(mblob.PortabilityWarning, match="skips 0") as found:
         mblob.swap(tmp_path / "m.so", {0: bytes(raw(graph([1, 2, 3])).payload)}, tmp_path / "n.so")
+    assert [w.filename for w in found] == [__file__]
 
 
 def test_libraries_of_tvm_are_told_nothing_of(golden: Path) -> None:
