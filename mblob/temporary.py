@@ -164,7 +164,8 @@ def _remove_left(folder: Path) -> None:
 
 
 def _is_ours(info: os.stat_result) -> bool:
-    return info.st_mode == stat.S_IFDIR | MODE and info.st_uid == os.geteuid()
+    inherited = stat.S_ISGID  # from the folder that it is in
+    return info.st_mode & ~inherited == stat.S_IFDIR | MODE and info.st_uid == os.geteuid()
 
 
 def _is_local(fd: int) -> bool:

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -87,6 +88,14 @@ def test_what_a_killed_extract_and_a_killed_load_left_goes_too(place: Path) -> N
     """
     assert python(code, TMPDIR=place).returncode == -signal.SIGKILL
     assert len(list(place.iterdir())) == 1
+    run(place)
+    assert list(place.iterdir()) == []
+
+
+def test_a_folder_that_inherited_the_set_group_id_bit_is_removed_too(place: Path) -> None:
+    place.chmod(0o2755)
+    (place / NAME).mkdir(MODE)
+    assert (place / NAME).stat().st_mode & stat.S_ISGID
     run(place)
     assert list(place.iterdir()) == []
 
