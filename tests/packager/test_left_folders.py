@@ -169,12 +169,12 @@ def test_a_folder_that_another_run_takes_for_a_left_one_is_made_again(
 ) -> None:
     opened, taken = temporary._opened, []
 
-    def late(folder: Path) -> int:
+    def late(folder: Path, at: int | None) -> int:
         if not taken:  # the other run comes between mkdir and the lock
             taken.append(folder)
             temporary._remove_left(folder)
             assert not folder.exists()
-        return opened(folder)
+        return opened(folder, at)
 
     monkeypatch.setattr(temporary, "_opened", late)
     with temporary_folder(place) as folder:
