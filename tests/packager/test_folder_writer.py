@@ -125,13 +125,6 @@ def test_files_are_written_where_proc_is_not_mounted(place: Path) -> None:
     assert [p.read_bytes() for p in place.iterdir()] == [b"a"]
 
 
-def test_a_folder_is_emptied_of_what_a_killed_run_left(place: Path) -> None:
-    (place / ".mblob.0123456789abcdef").mkdir(temporary.MODE)
-    with FolderWriter(place) as folder:
-        folder.write("a", PIECES)
-    assert [p.name for p in place.iterdir()] == ["a"]
-
-
 def test_the_folder_stays_the_one_that_was_opened(place: Path) -> None:
     with FolderWriter(place / "one") as folder:
         (place / "one").rename(place / "two")
