@@ -163,7 +163,7 @@ def _names(place: Path, at: int | None) -> list[str]:
         return os.listdir(place)  # noqa: PTH208  (half the time of iterdir)
     fd = _opened(place, at)
     try:
-        return os.listdir(fd)
+        return os.listdir(fd)  # noqa: PTH208
     finally:
         os.close(fd)
 

@@ -94,12 +94,15 @@ def test_a_signal_between_creating_and_renaming_leaves_nothing(place: Path, monk
 
 
 def test_an_interrupt_while_the_folder_is_closed_leaves_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
     def interrupted(*_: object) -> None:
         monkeypatch.undo()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), Patience(), FolderWriter(place) as folder:
-        monkeypatch.setattr(os, "rename", lambda *_, **__: os.stat("/absent"))
+        monkeypatch.setattr(os, "rename", failing)
         with pytest.raises(OSError, match="cannot be written"):
             folder.write("a", PIECES)
         monkeypatch.setattr(temporary, "_remove", interrupted)

@@ -77,8 +77,9 @@ def test_plain_operators_are_told_when_packing_and_when_looking(tmp_path: Path) 
     with pytest.warns(mblob.PortabilityWarning) as found:
         model().export_library(tmp_path / "m.so")
     assert [str(w.message) for w in found] == [
-        "GraphExecutorFactory: TVM's executor crashes on this library: it calls 'twice' as a packed function, but 'twice'"
-        " is a plain C function. mblob can run the library. For TVM, declare it with functions= and add packed=\"name\"."
+        "GraphExecutorFactory: TVM's executor crashes on this library: it calls 'twice' as a packed function, but"
+        " 'twice' is a plain C function. mblob can run the library. For TVM, declare it with functions= and add"
+        ' packed="name".'
     ]
     assert [w.filename for w in found] == [__file__]
     assert codes(tmp_path / "m.so") == {"plain_operators"}
