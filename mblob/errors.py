@@ -132,4 +132,8 @@ class UnreadableWarning(UserWarning):
 
 
 class PortabilityWarning(UserWarning):
-    """A library is written that mblob runs and TVM does not; or what was given is changed so that TVM does."""
+    """Something is packed that TVM's executors cannot run as it was given.
+
+    Either the library is written as asked: mblob runs it, and TVM does not. Or mblob changed a graph so that TVM can
+    read it. The text says which.
+    """

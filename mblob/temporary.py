@@ -34,7 +34,7 @@ _cleared: ContextVar[set[tuple[int, int]] | None] = ContextVar("mblob_cleared", 
 
 
 @contextmanager
-def temporary_folder(parent: Path | None = None, prefix: str = "mblob-") -> Iterator[Path]:
+def temporary_folder(parent: Path | None = None, prefix: str = "mblob-", at: int | None = None) -> Iterator[Path]:
     """A new folder, which is gone when the block ends, at whatever moment a signal arrives.
 
     It has its name before it exists, and is removed once more at the end of what makes it: an exception that a signal
@@ -46,6 +46,8 @@ def temporary_folder(parent: Path | None = None, prefix: str = "mblob-") -> Iter
     Args:
         parent: where; by default the place of temporary files.
         prefix: of its name, starts and ends with `.`; or `mblob-`.
+        at: descriptor of the folder that `parent`, and the path that is given, are relative to (`dir_fd`). It stays
+            open until the folder is gone.
 
     Raises:
         OSError: it cannot be made.
@@ -54,9 +56,9 @@ def temporary_folder(parent: Path | None = None, prefix: str = "mblob-") -> Iter
     known = _cleared.get()
     _cleared.set(set() if known is None else known)
     try:
-        _clear(place)
+        _clear(place, at)
         folder = place / (prefix + os.urandom(8).hex())
-        lock = _Lock()
+        lock = _Lock(at)
         at_the_end(partial(_remove, folder, lock))
         try:
             lock.make(folder)
@@ -87,8 +89,10 @@ def _place_of_temporary_files() -> Path:
 class _Lock:
     """A folder and the descriptor that holds its lock. Programs that this process starts do not inherit it."""
 
-    def __init__(self) -> None:
+    def __init__(self, at: int | None) -> None:
         self._fd = -1
+        self.at = at
+        self.is_over = False  # the folder was removed; `at` may be another folder by now
 
     def make(self, folder: Path) -> None:
         """Make the folder and lock it.
@@ -97,14 +101,14 @@ class _Lock:
         nothing yet, and here the folder is made again.
         """
         while True:
-            folder.mkdir(MODE)
+            os.mkdir(folder, MODE, dir_fd=self.at)
             with suppress(FileNotFoundError):
-                self._fd = _opened(folder)
+                self._fd = _opened(folder, self.at)
                 try:
                     fcntl.flock(self._fd, fcntl.LOCK_EX)
                 except OSError:  # there are no locks here: let nobody take the folder for one that was left
-                    folder.chmod(0o700)
-                folder.lstat()
+                    os.fchmod(self._fd, 0o700)
+                os.lstat(folder, dir_fd=self.at)
                 return
             self.free()
 
@@ -114,57 +118,74 @@ class _Lock:
             os.close(fd)
 
 
-def _opened(folder: Path) -> int:
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _opened(folder: Path, at: int | None) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
 
 
 def _remove(folder: Path, lock: _Lock) -> None:
     """Remove a folder of this process, if it is there."""
-    for attempt in range(_TRIES):
-        if not folder.exists():
-            break
-        if attempt:
-            time.sleep(0.01)  # a compiler that was just ended may have written another file
-        import shutil  # slow, and not needed for a folder that its user has removed
-
-        shutil.rmtree(folder, ignore_errors=True)
+    for attempt in range(0 if lock.is_over else _TRIES):
+        with suppress(OSError):
+            try:
+                fd = _opened(folder, lock.at)
+            except FileNotFoundError:
+                break
+            try:
+                if attempt:
+                    time.sleep(0.01)  # a compiler that was just ended may have written another file
+                _empty(fd)
+            finally:
+                os.close(fd)
+            os.rmdir(folder, dir_fd=lock.at)
+    lock.is_over = True
     lock.free()
 
 
 # -- folders of others ----------------------------------------------------------------------------------
 
 
-def _clear(place: Path) -> None:
+def _clear(place: Path, at: int | None) -> None:
     """Remove the folders that killed runs left in `place`, unless that was just done."""
     done = _cleared.get()
     with suppress(OSError):
-        info = place.stat()
+        info = os.stat(place, dir_fd=at)
         key = (info.st_dev, info.st_ino)
         if done is None or key in done:
             return
         done.add(key)
-        for name in os.listdir(place):  # noqa: PTH208  (half the time of iterdir)
+        for name in _names(place, at):
             if name[0] in ".m" and _NAME.fullmatch(name):
-                _remove_left(place / name)
+                _remove_left(place / name, at)
 
 
-def _remove_left(folder: Path) -> None:
+def _names(place: Path, at: int | None) -> list[str]:
+    if at is None:
+        return os.listdir(place)  # noqa: PTH208  (half the time of iterdir)
+    fd = _opened(place, at)
+    try:
+        return os.listdir(fd)  # noqa: PTH208
+    finally:
+        os.close(fd)
+
+
+def _remove_left(folder: Path, at: int | None = None) -> None:
     """Remove a folder that was left, if it is certain that it is one, and that nobody uses it."""
     with suppress(OSError):
-        if not _is_ours(folder.lstat()):
+        if not _is_ours(os.lstat(folder, dir_fd=at)):
             return
-        fd = _opened(folder)
+        fd = _opened(folder, at)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_ours(os.fstat(fd)) and _is_local(fd):
                 _empty(fd)
-                folder.rmdir()
+                os.rmdir(folder, dir_fd=at)
         finally:
             os.close(fd)
 
 
 def _is_ours(info: os.stat_result) -> bool:
-    return info.st_mode == stat.S_IFDIR | MODE and info.st_uid == os.geteuid()
+    inherited = stat.S_ISGID  # from the folder that it is in
+    return info.st_mode & ~inherited == stat.S_IFDIR | MODE and info.st_uid == os.geteuid()
 
 
 def _is_local(fd: int) -> bool:
@@ -180,12 +201,14 @@ def _is_local(fd: int) -> bool:
 
 
 def _empty(fd: int) -> None:
-    """Remove what is in an open folder. Links are removed, never followed."""
+    """Remove what can be removed of what is in an open folder. Links are removed, never followed."""
     for _, folders, files, at in os.fwalk(".", topdown=False, dir_fd=fd):
         for name in files:
-            os.unlink(name, dir_fd=at)
-        for name in folders:
-            try:
-                os.rmdir(name, dir_fd=at)
-            except NotADirectoryError:
+            with suppress(OSError):
                 os.unlink(name, dir_fd=at)
+        for name in folders:
+            with suppress(OSError):
+                try:
+                    os.rmdir(name, dir_fd=at)
+                except NotADirectoryError:
+                    os.unlink(name, dir_fd=at)

@@ -59,11 +59,14 @@ def crash(called: Sequence[str], plain: Collection[str]) -> str | None:
     names = sorted(set(called) & set(plain))
     if not names:
         return None
-    shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-    what = "is a plain C function" if len(names) == 1 else "are plain C functions"
+    shown = ", ".join(map(repr, names[:4])) + (", ..." if len(names) > 4 else "")
+    if len(names) == 1:
+        called, found, them = f"{shown} as a packed function", f"{shown} is a plain C function", "it"
+    else:
+        called, found, them = f"{shown} as packed functions", "they are plain C functions", "them"
     return (
-        f"TVM's executor would crash: {shown} {what}, and it calls what it finds by these names as packed functions; "
-        'mblob runs it; for TVM declare them with functions= and packed="name" (csource_module, the manifest)'
+        f"TVM's executor crashes on this library: it calls {called}, but {found}. mblob can run the library."
+        f' For TVM, declare {them} with functions= and add packed="name".'
     )
 
 
@@ -174,7 +177,7 @@ def _expect(fact: bool, message: str, *found: Any) -> None:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = repr(value[:60] if isinstance(value, str) else value)  # a name may be long, and shown for each output
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -249,10 +252,10 @@ def _check_ends(graph: dict[str, Any], counts: Sequence[int]) -> None:
     missing = next((i for i in sorted({i for i, n in enumerate(nodes) if n["op"] == "null"} - set(listed))), None)
     if missing is not None:
         raise GraphError(f"arg_nodes lacks {_place(missing, nodes[missing])}, an input that could not be set")
-    names = [node["name"] for node in nodes]
-    if len(set(names)) < len(names):
-        twice = next(i for i, name in enumerate(names) if names.index(name) < i)
-        raise GraphError(f"{_place(twice, nodes[twice])}: node {names.index(names[twice])} has the same name")
+    named: dict[str, int] = {}
+    for i, node in enumerate(nodes):
+        if (first := named.setdefault(node["name"], i)) != i:
+            raise GraphError(f"{_place(i, node)}: node {first} has the same name")
     for item in _list(graph["heads"], "heads"):  # there may be none
         _check_entry(item, counts, "heads: expected [node, output]")
 

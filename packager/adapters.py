@@ -7,7 +7,6 @@ bytes; what they call in the runtime differs as well. `adapters.h` turns the one
 from __future__ import annotations
 
 import shutil
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -20,7 +19,7 @@ from mblob.mapping import map_file
 from packager import objects
 from packager.compile import Generated, HostFile
 from packager.dialects import CLASSIC, FFI, Dialect
-from packager.errors import BuildError
+from packager.errors import BuildError, warn
 from packager.objects import Contents
 from packager.rename import rename_symbols
 from packager.wrappers import Wrapped
@@ -78,10 +77,9 @@ def needed(
             )
     unseen = [f.label for f, c in files if not (c.complete or f.generated)]
     if unseen and dialect.is_ffi and not wrapped:
-        warnings.warn(
+        warn(
             f"{unseen[0]} is compiled with -flto, so its functions cannot be seen: those of the classic convention get"
             " no adapters, and hosts of the ffi dialect do not find them; compile it without, or give functions=",
-            stacklevel=2,
         )
     defined = {name for _, c in files for name in c.defined | c.weak}
     packed = {row.symbol: row for row in _found(told, defined)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from mblob.module import Module
 from mblob.plugin_table import SYMBOL_PREFIX, Plugin
 from packager import objects, shipped
 from packager.compile import HostFile, compile_all
-from packager.errors import BuildError
+from packager.errors import BuildError, warn
 from packager.given import existing_file
 from packager.host_modules import csource_module, static_library
 from packager.nodes import SUFFIXES, HostNode, SourceNode, node_of
@@ -320,10 +319,9 @@ def _warn_of_unused(plugins: Sequence[tuple[Plugin, str]], keys: Collection[str]
     for plugin, label in plugins:
         if plugin.devices or any(key in keys for key in plugin.type_keys):
             continue
-        warnings.warn(
+        warn(
             f"carry: {label}: plug-in {plugin.name!r} opens {_listed(plugin.type_keys)}, and no module here has"
             f" that key; there are {_listed(sorted(keys))}",
-            stacklevel=2,
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from mblob.dtype import DataType
 from mblob.grammar import FunctionInfo
 from packager.device_kernels import Kernel, size_of
-from packager.errors import BuildError
+from packager.errors import BuildError, warn
 
 _SIZES = ("blockIdx", "threadIdx", "clusterCtaIdx", "preferredClusterCtaIdx")
 SHARED = "tir.use_dyn_shared_memory"  # must be the last tag
@@ -92,7 +91,7 @@ def _certain(seen: Seen) -> list[str]:
     if told and not certain:
         raise BuildError(f"device_module: {'; '.join(told)}")
     for text in told:
-        warnings.warn(f"device_module: a kernel is left out: {text}", stacklevel=4)
+        warn(f"device_module: a kernel is left out: {text}")
     return certain
 
 

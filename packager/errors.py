@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 from mblob.errors import MblobError
 
 
@@ -9,3 +12,11 @@ class BuildError(MblobError, ValueError):
     """What was asked for cannot be built as asked: a wrong argument, prototype, key or manifest."""
 
     exit_code = 2
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of something at the line that called mblob, however deep below it this is called."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in ("packager", "mblob"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from packager import output
 from packager.blob import contents_of
 from packager.dialects import DIALECTS
 from packager.early import started
-from packager.errors import BuildError
+from packager.errors import BuildError, warn
 from packager.inputs import check_output, files_in, files_of
 from packager.nodes import HostNode
 from packager.object_cache import Setting, object_cache
@@ -167,19 +166,18 @@ def _write(
 def _warn_of_unreadable(request: Request) -> None:
     keys = [] if request.fpack_imports else request.blob("").unbounded_keys
     if keys:
-        warnings.warn(
+        warn(
             f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index: nothing tells where"
             " such a payload ends; leave index=False (--no-index) out, unless TVM alone shall open it",
             UnreadableWarning,
-            stacklevel=3,
         )
 
 
 def _warn_of_graphs(request: Request) -> None:
     if any(module.type_key in GRAPHS for module in request.module.walk()):
-        from packager.host_checks import warn_of_executors
+        from packager.host_checks import warn_of_graphs
 
-        warn_of_executors(request.module, request.dialect, None)
+        warn_of_graphs(request.module, request.dialect)
 
 
 def _check(dialect: str, embed: str, digest: str, hashing: str) -> None:

@@ -6,10 +6,11 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+from mblob.interrupts import at_the_end
 from mblob.temporary import temporary_folder
 
 CHUNK = 1 << 18  # bytes written at a time
@@ -32,10 +33,11 @@ class FolderWriter:
     def __init__(self, folder: Path, kept: tuple[int, int] | None = None) -> None:
         self._folder = folder
         self._kept = kept
-        self._temporary: Path | None = None  # where a file is written
+        self._temporary: Path | None = None  # where a file is written, relative to the folder
         folder.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._within = ExitStack()
+        at_the_end(self._close)  # behind the end of the temporary folder, which needs the descriptor
 
     def __enter__(self) -> FolderWriter:
         return self
@@ -43,19 +45,18 @@ class FolderWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if self._temporary is not None:
-                with suppress(OSError):
-                    self._temporary.parent.rmdir()
-            self._within.close()
-        finally:
-            os.close(self._fd)
-            self._fd = -1
+        self._within.close()
+        self._close()
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def _place(self) -> Path:
         """The file that is written before it gets its name: one for all, in a temporary folder in the folder."""
         if self._temporary is None:
-            made = self._within.enter_context(temporary_folder(Path(f"/proc/self/fd/{self._fd}"), ".mblob."))
+            made = self._within.enter_context(temporary_folder(Path(), ".mblob.", self._fd))
             self._temporary = made / "new"
         return self._temporary
 
@@ -72,8 +73,8 @@ class FolderWriter:
         try:
             mode = self._mode_of(name)
             temporary = self._place()
-            _write(temporary, pieces, mode)
-            os.rename(temporary, name, dst_dir_fd=self._fd)
+            _write(self._fd, temporary, pieces, mode)
+            os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         except OSError as error:
             what = f"the output cannot be written: {error.strerror}"
             raise OSError(error.errno, what, str(self._folder / name)) from None
@@ -93,8 +94,9 @@ class FolderWriter:
         return found.st_mode & 0o7777
 
 
-def _write(path: Path, pieces: Sequence[memoryview], mode: int | None) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+def _write(folder: int, path: Path, pieces: Sequence[memoryview], mode: int | None) -> None:
+    how = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, how, 0o666, dir_fd=folder)
     try:
         if sum(map(len, pieces)) <= CHUNK:
             pieces = [memoryview(b"".join(pieces))]

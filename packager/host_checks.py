@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import sys
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from mblob.module import Module
 from packager import signatures
 from packager.compile import HostFile
 from packager.dialects import Dialect
-from packager.errors import BuildError
+from packager.errors import BuildError, warn
 from packager.nodes import PayloadNode, node_of
 from packager.objects import Contents
 from packager.rename import rename_symbols
@@ -29,35 +27,30 @@ from packager.slot_shims import SLOTS
 from packager.wrappers import Wrapped
 
 
-def warn_of_executors(module: Module, dialect: Dialect, rows: Sequence[Row] | None) -> None:
-    """Tell of executors in a tree that TVM cannot run: of their graphs, or of functions that they call.
+def warn_of_graphs(module: Module, dialect: Dialect) -> None:
+    """Warn of graphs of a tree that TVM's graph executor cannot read. Those with a text were read when made."""
+    for node in _executors(module, dialect):
+        if node.text is None and (problem := tvm_executor.read_problem(node.type_key, node.payload(), GRAMMARS)):
+            warn(f"{node.type_key}: TVM's graph executor cannot run its graph: {problem}", PortabilityWarning)
+
+
+def warn_of_plain_operators(module: Module, dialect: Dialect, rows: Sequence[Row]) -> None:
+    """Warn of executors of a tree that call plain C functions, which crashes TVM's.
 
     Args:
-        rows: of the library's table of functions, which executors look up by their symbols; None before it is known:
-            the graphs are read then.
+        rows: of the library's table of functions, which executors look up by their symbols.
     """
-    plain = {row.name for row in rows or () if row.abi == "plain" and row.symbol == row.name}
-    if dialect.is_ffi or (rows is not None and not plain):
-        return
-    for node in map(node_of, module.walk()):
-        if not isinstance(node, PayloadNode) or node.type_key not in tvm_executor.EXECUTORS:
-            continue
-        why = None
-        if rows is not None:
-            why = tvm_executor.crash(tvm_executor.called_functions(node.type_key, _facts(node)), plain)
-        elif node.text is None:  # others were read when they were made
-            problem = tvm_executor.read_problem(node.type_key, node.payload(), GRAMMARS)
-            why = problem and f"TVM's graph executor cannot run its graph: {problem}"
-        if why:
-            warnings.warn(f"{node.type_key}: {why}", PortabilityWarning, stacklevel=_callers_level())
+    plain = {row.name for row in rows if row.abi == "plain" and row.symbol == row.name}
+    for node in _executors(module, dialect) if plain else ():
+        if why := tvm_executor.crash(tvm_executor.called_functions(node.type_key, _facts(node)), plain):
+            warn(f"{node.type_key}: {why}", PortabilityWarning)
 
 
-def _callers_level() -> int:
-    """The stack level, for a function that warns, of the code that called this package."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in ("packager", "mblob"):
-        frame, level = frame.f_back, level + 1
-    return level
+def _executors(module: Module, dialect: Dialect) -> Iterator[PayloadNode]:
+    """What TVM's executors of the classic dialect open in a tree."""
+    for node in map(node_of, module.walk() if not dialect.is_ffi else ()):
+        if isinstance(node, PayloadNode) and node.type_key in tvm_executor.EXECUTORS:
+            yield node
 
 
 def _facts(node: PayloadNode) -> Mapping[str, Any]:

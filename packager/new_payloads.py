@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from mblob.module import Module
 from mblob.ndarray import ArrayRecord, as_record
 from mblob.payload_source import BytesPayload, FilePayload, Payload, PlacedPayload, as_bytes_view
 from mblob.tensors import StoredTensor
-from packager.errors import BuildError
+from packager.errors import BuildError, warn
 from packager.given import existing_file
 from packager.nodes import PiecesPayload, is_host, out_entry
 
@@ -59,8 +58,7 @@ def check_new(entry: EntryView, payload: Payload, grammars: Grammars, dialect: s
         raise BuildError(f"{name}: empty, which TVM's loader of the ffi dialect takes for a damaged file")
     problem = tvm_executor.read_problem(entry.type_key, data, grammars)
     if problem is not None:
-        what = f"{name}: TVM's graph executor cannot run its graph: {problem}"
-        warnings.warn(what, PortabilityWarning, stacklevel=3)
+        warn(f"{name}: TVM's graph executor cannot run its graph: {problem}", PortabilityWarning)
     try:
         contents.check(entry.type_key, data, grammars)
     except FormatError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from mblob.module import Module
 from mblob.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
 from mblob.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
 from mblob.wire import encode_string, encode_strings, encode_u64
-from packager.errors import BuildError
+from packager.errors import BuildError, warn
 from packager.factory_payload import FactoryPayload
 from packager.given import check_key, existing_file
 from packager.nodes import PayloadNode, PiecesPayload
@@ -201,7 +200,7 @@ def _graph_text(given: str | Mapping[str, Any]) -> str:
         changed.append(f"storage_id, which skipped {skipped}, was numbered anew")
     if changed:
         text = json.dumps(graph, ensure_ascii=False)
-        warnings.warn(f"{who}: for TVM's executor {', and '.join(changed)}", PortabilityWarning, stacklevel=3)
+        warn(f"{who}: for TVM's executor {', and '.join(changed)}", PortabilityWarning)
     if tvm_executor.unknown_escape(text) is not None:
         raise BuildError(f"{who}: a text has a control character, which TVM's reader of JSON does not know")
     if not _is_utf8(text):

@@ -331,6 +331,7 @@ def test_the_command_line(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_a_plug_in_for_no_module_is_told(tmp_path: Path) -> None:
     host = mblob.csource_module("int f(void) { return 1; }\n", functions=["int f(void)"])
-    with pytest.warns(UserWarning, match=r"plug-in 'toy' opens 'toy_key', and no module .*; there are 'c'$"):
+    with pytest.warns(UserWarning, match=r"plug-in 'toy' opens 'toy_key', and no module .*; there are 'c'$") as found:
         host.export_library(tmp_path / "x.so", carry=[mblob.csource_module(plugin())])
+    assert [w.filename for w in found] == [__file__]
     assert [p.name for p in mblob.open(tmp_path / "x.so").plugins] == ["toy"]

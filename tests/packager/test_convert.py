@@ -203,8 +203,9 @@ def test_compressed_tars_are_read_within_bounds(tmp_path: Path) -> None:
 
 
 def test_functions_that_cannot_be_seen_are_told_of(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="compiled with -flto, so its functions cannot be seen"):
+    with pytest.warns(UserWarning, match="compiled with -flto, so its functions cannot be seen") as found:
         mblob.csource_module(PACKED).export_library(tmp_path / "x.so", dialect="ffi", options=["-flto"])
+    assert [w.filename for w in found] == [__file__]
 
 
 def test_names_in_a_tar_lead_nowhere(tmp_path: Path) -> None:

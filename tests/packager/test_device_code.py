@@ -111,8 +111,9 @@ def test_types_that_are_not_certain_are_asked_for(kind: str, source: Any, given:
 
 
 def test_all_kernels_means_those_that_are_certain() -> None:
-    with pytest.warns(UserWarning, match=r"a kernel is left out: doubtful: argument 0: .*: give arg_types"):
+    with pytest.warns(UserWarning, match=r"a kernel is left out: doubtful: argument 0: .*: give arg_types") as found:
         module = mblob.device_module("cuda", PTX)
+    assert [w.filename for w in found] == [__file__]
     assert list(kernels(module)) == ["k", "none"]
 
 

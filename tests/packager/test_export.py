@@ -273,7 +273,7 @@ def test_a_library_that_mblob_cannot_open_is_warned_of(tmp_path: Path, tree: mbl
     message = r"has 'my_key' and no index: .*; leave index=False .* out"
     with pytest.warns(mblob.UnreadableWarning, match=message) as found:
         tree.export_library(tmp_path / name, index=False)
-    assert len(found) == 1
+    assert [w.filename for w in found] == [__file__]
 
 
 def test_keys_that_are_known_need_no_index(tmp_path: Path, vadd: mblob.Module) -> None:

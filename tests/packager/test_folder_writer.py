@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
+from mblob import temporary
 from mblob.interrupts import Patience
 from packager.folder_writer import CHUNK, FolderWriter
 
@@ -87,6 +91,41 @@ def test_a_signal_between_creating_and_renaming_leaves_nothing(place: Path, monk
     with pytest.raises(KeyboardInterrupt), Patience(), FolderWriter(place) as folder:
         folder.write("a", PIECES)
     assert list(place.iterdir()) == []
+
+
+def test_an_interrupt_while_the_folder_is_closed_leaves_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def interrupted(*_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Patience(), FolderWriter(place) as folder:
+        monkeypatch.setattr(os, "rename", failing)
+        with pytest.raises(OSError, match="cannot be written"):
+            folder.write("a", PIECES)
+        monkeypatch.setattr(temporary, "_remove", interrupted)
+    assert list(place.iterdir()) == []
+
+
+def test_files_are_written_where_proc_is_not_mounted(place: Path) -> None:
+    code = """
+        import sys
+        from pathlib import Path
+        from packager.folder_writer import FolderWriter
+
+        def without_proc(event, arguments):
+            if arguments and str(arguments[0]).startswith("/proc"):
+                raise FileNotFoundError(2, "No such file or directory", arguments[0])
+
+        sys.addaudithook(without_proc)
+        with FolderWriter(Path(sys.argv[1])) as folder:
+            folder.write("a", (memoryview(b"a"),))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), place], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [p.read_bytes() for p in place.iterdir()] == [b"a"]
 
 
 def test_the_folder_stays_the_one_that_was_opened(place: Path) -> None:

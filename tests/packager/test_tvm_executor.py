@@ -16,7 +16,8 @@ import pytest
 
 import mblob
 from mblob import graph_executor
-from mblob.tvm_executor import dense_ids
+from mblob.graph_summary import GraphError
+from mblob.tvm_executor import check_graph, crash, dense_ids
 from mblob.wire import encode_string, encode_strings, encode_u64
 
 KERNEL = "void twice(const float *x, float *y) { for (int i = 0; i < 4; ++i) y[i] = 2 * x[i]; }\n"
@@ -73,11 +74,31 @@ def codes(library: Path) -> set[str]:
 
 
 def test_plain_operators_are_told_when_packing_and_when_looking(tmp_path: Path) -> None:
-    with pytest.warns(mblob.PortabilityWarning, match=r"twice is a plain C function.*packed=\"name\"") as found:
+    with pytest.warns(mblob.PortabilityWarning) as found:
         model().export_library(tmp_path / "m.so")
+    assert [str(w.message) for w in found] == [
+        "GraphExecutorFactory: TVM's executor crashes on this library: it calls 'twice' as a packed function, but"
+        " 'twice' is a plain C function. mblob can run the library. For TVM, declare it with functions= and add"
+        ' packed="name".'
+    ]
     assert [w.filename for w in found] == [__file__]
     assert codes(tmp_path / "m.so") == {"plain_operators"}
     assert run(tmp_path / "m.so") == [4.0] * 4
+
+
+def test_code_without_the_name_of_a_module_is_warned_too(tmp_path: Path) -> None:
+    code = compile("module.export_library(path)", "given.py", "exec")
+    with pytest.warns(mblob.PortabilityWarning, match="'twice' is a plain") as found:
+        exec(code, {"module": model(), "path": tmp_path / "m.so"})
+    assert [w.filename for w in found] == ["given.py"]
+
+
+def test_of_many_plain_operators_four_are_named() -> None:
+    names = [f"f{i}" for i in range(6)]
+    said = crash(names, names[:5])
+    assert said is not None
+    assert "it calls 'f0', 'f1', 'f2', 'f3', ... as packed functions, but they are plain C functions. mblob" in said
+    assert crash(names, ["g"]) is None
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".so"])
@@ -85,7 +106,7 @@ def test_a_callers_link_and_a_tar_tell_it_too(tmp_path: Path, suffix: str) -> No
     def fcompile(path: str, files: list[str], options: list[str]) -> None:
         subprocess.run(["cc", "-shared", "-fPIC", "-o", path, *files, *options], check=True)
 
-    with pytest.warns(mblob.PortabilityWarning, match="twice is a plain"):
+    with pytest.warns(mblob.PortabilityWarning, match="'twice' is a plain"):
         model().export_library(tmp_path / f"m{suffix}", fcompile if suffix == ".so" else None)
 
 
@@ -222,6 +243,49 @@ def test_a_graph_that_tvm_stops_at_or_reads_wrongly_is_refused_by_name(path: str
             mblob.graph_executor_factory(given)
 
 
+def inputs_only(names: list[str]) -> dict[str, Any]:
+    """A graph that hands its inputs on."""
+    count = len(names)
+    nodes = [{"op": "null", "name": name, "inputs": []} for name in names]
+    values = {
+        "dltype": ["list_str", ["float32"] * count], "storage_id": ["list_int", list(range(count))],
+        "shape": ["list_shape", [[4]] * count],
+    }  # fmt: skip
+    places = list(range(count))
+    return {"nodes": nodes, "arg_nodes": places, "heads": [], "node_row_ptr": [*places, count], "attrs": values}
+
+
+class Name(str):
+    """A text whose comparisons are calls that `count_calls` counts."""
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_a_name_that_is_there_twice_is_found_in_linear_time(
+    count_calls: Callable[[Callable[[], object]], int],
+) -> None:
+    def calls(count: int) -> int:
+        names = [Name(f"n{i}") for i in range(count)]
+        found = inputs_only([*names, Name("n3")])
+
+        def refused() -> None:
+            with pytest.raises(GraphError, match=f"^node {count} 'n3': node 3 has the same name$"):
+                check_graph(found)
+
+        refused()  # what is made once is made
+        return count_calls(refused)
+
+    assert calls(400) < 2.2 * calls(200)
+
+
+def test_of_a_long_name_only_what_is_shown_is_read(peak_memory: Callable[[Callable[[], object]], int]) -> None:
+    found = inputs_only(["n" * 1_000_000])
+    assert peak_memory(lambda: check_graph(found)) < 100_000
+
+
 def test_one_storage_is_on_one_device() -> None:
     wrong = graph([0, 1, 1])
     wrong["attrs"]["device_index"] = ["list_int", [1, 1, 2]]
@@ -241,13 +305,14 @@ def test_finished_libraries_and_given_bytes_are_told_of(tmp_path: Path) -> None:
     with pytest.warns(mblob.PortabilityWarning, match="cannot run its graph: storage_id skips 1"):
         module.export_library(tmp_path / "m.so")
     assert codes(tmp_path / "m.so") == {"tvm_graph"}
-    found = mblob.verify(tmp_path / "m.so").warnings
-    assert [code for code, _ in found] == ["tvm_graph"]
-    assert "storage_id skips 1" in found[0][1]
+    remarks = mblob.verify(tmp_path / "m.so").warnings
+    assert [code for code, _ in remarks] == ["tvm_graph"]
+    assert "storage_id skips 1" in remarks[0][1]
     assert "skips 1 [tvm_graph]" in pack_verb("inspect", tmp_path / "m.so").stdout
     assert run(tmp_path / "m.so") == [4.0] * 4  # mblob's executor numbers them itself
-    with pytest.warns(mblob.PortabilityWarning, match="skips 0"):
+    with pytest.warns(mblob.PortabilityWarning, match="skips 0") as found:
         mblob.swap(tmp_path / "m.so", {0: bytes(raw(graph([1, 2, 3])).payload)}, tmp_path / "n.so")
+    assert [w.filename for w in found] == [__file__]
 
 
 def test_libraries_of_tvm_are_told_nothing_of(golden: Path) -> None:
