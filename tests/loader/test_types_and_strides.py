@@ -54,6 +54,16 @@ KERNEL(sends) {
   struct mb_any all[4] = {back, args[1], args[2], args[3]};
   return __tvm_ffi_takes(self, all, 4, result);
 }
+/* A borrowed tensor of that type. */
+KERNEL(lends) {
+  static uint8_t memory[64];
+  static int64_t shape[1] = {2}, strides[1] = {1};
+  static DLTensor t;
+  (void)self, (void)n;
+  t = (DLTensor){memory, {1, 0}, 1, {(uint8_t)args[0].u.i64, (uint8_t)args[1].u.i64, 1}, shape, strides, 0};
+  *result = (struct mb_any){MB_ANY_TENSOR_VIEW, 0, {.pointer = &t}};
+  return 0;
+}
 /* Add 1 to all elements of a matrix of floats; it may have strides, and is aligned to 64 bytes. */
 KERNEL(strided) {
   (void)self, (void)n, (void)result;
@@ -245,6 +255,18 @@ def test_a_converted_library_takes_the_types_that_it_took(folder: Path, to: str,
             if to == "classic" and given in ("float8_e4m3fn", "float8_e5m2"):
                 continue  # callers of that dialect have the other names
             assert accepted(lib["takes"], mblob.empty((2,), given), code) is same, (given, expected)
+
+
+def test_a_converted_function_returns_its_own_tensor_or_refuses(folder: Path, tmp_path: Path) -> None:
+    """A translated copy of the tensor would end with the call."""
+    mblob.convert(folder / "ffi.so", tmp_path / "converted.so", dialect="classic")
+    lib = mblob.load_module(tmp_path / "converted.so")
+    for name, code in CODES.items():
+        if name in ("bool", "float8_e3m4", "float8_e4m3fn", "float8_e5m2"):
+            with pytest.raises(mblob.KernelError, match=rf"lends: .* DLTensor \* with element type code {code[0]}, "):
+                lib["lends"](*code)
+        else:
+            assert lib["lends"](*code).dtype == name
 
 
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
