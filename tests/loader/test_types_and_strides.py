@@ -73,6 +73,18 @@ KERNEL(strided) {
     for (int64_t k = 0; k < t->shape[1]; k++) ((float *)t->data)[i * t->strides[0] + k * t->strides[1]] += 1;
   return 0;
 }
+/* Multiply the elements of the first matrix by 10, and then add those of the first to the second's. */
+KERNEL(strided_two) {
+  (void)self, (void)n, (void)result;
+  const DLTensor *t = args[0].u.pointer, *u = args[1].u.pointer;
+  if ((uintptr_t)t->data % 64 || (uintptr_t)u->data % 64) return fail("misaligned");
+  for (int64_t i = 0; i < t->shape[0]; i++)
+    for (int64_t k = 0; k < t->shape[1]; k++) ((float *)t->data)[i * t->strides[0] + k * t->strides[1]] *= 10;
+  for (int64_t i = 0; i < t->shape[0]; i++)
+    for (int64_t k = 0; k < t->shape[1]; k++)
+      ((float *)u->data)[i * u->strides[0] + k * u->strides[1]] += ((float *)t->data)[i * t->strides[0] + k * t->strides[1]];
+  return 0;
+}
 /* What compiled kernels do that take compact rows only. */
 KERNEL(compact) {
   (void)self, (void)n, (void)result;
@@ -330,12 +342,29 @@ def test_what_takes_no_strides_refuses_them_wherever_the_array_lies(
         classic["compact"](same)
 
 
-def test_two_interleaved_views_in_one_call_are_both_written(ffi: mblob.Module) -> None:
-    a = placed((4, 6), 4)
-    before = a.copy()
-    for part in (a[:, ::2], a[:, 1::2]):
-        ffi["strided"](part)
-    np.testing.assert_array_equal(a, before + 1)
+@pytest.mark.parametrize("offset", [0, 4, 60])
+def test_two_interleaved_views_in_one_call_are_both_written(ffi: mblob.Module, offset: int) -> None:
+    a, expected = placed((4, 6), offset), placed((4, 6), 0)
+    expected[:, ::2] *= 10
+    expected[:, 1::2] += expected[:, ::2]
+    ffi["strided_two"](a[:, ::2], a[:, 1::2])
+    np.testing.assert_array_equal(a, expected)
+    expected[:, ::2] *= 10
+    expected[:, 1::2] += expected[:, ::2]
+    ffi["strided_two"].bind(a[:, ::2], a[:, 1::2])()
+    np.testing.assert_array_equal(a, expected)
+
+
+@pytest.mark.parametrize("offset", [0, 4, 60])
+def test_one_strided_view_passed_twice_is_one_tensor(ffi: mblob.Module, offset: int) -> None:
+    a, expected = placed((4, 6), offset), placed((4, 6), 0)
+    view = a[:, ::2]
+    ffi["strided_two"](view, view)
+    expected[:, ::2] *= 20
+    np.testing.assert_array_equal(a, expected)
+    ffi["strided_two"].bind(view, view)()
+    expected[:, ::2] *= 20
+    np.testing.assert_array_equal(a, expected)
 
 
 def test_broadcast_and_read_only_views_are_never_written(ffi: mblob.Module) -> None:
