@@ -359,12 +359,12 @@ MBLOB_STATIC int mblob_call_ffi(TVMFFISafeCallType function, void *handle, const
   size_t n = num_args < 0 ? 0 : (size_t)num_args;
   int small = n <= MBLOB_ARGUMENTS;
   TVMFFIAny *values = small ? few : (TVMFFIAny *)malloc(n * (sizeof *values + sizeof(mblob_room)));
-  mblob_room *rooms = small ? few_rooms : (mblob_room *)(void *)(values + n);
   int status = 0;
   if (!values) {
     mblob_raise("MemoryError", name);
     return -1;
   }
+  mblob_room *rooms = small ? few_rooms : (mblob_room *)(void *)(values + n);
   size_t made = 0;
   for (; made < n && !status; made++) {
     if (mblob_to_ffi(&args[made], codes[made], &values[made], &rooms[made])) continue;
