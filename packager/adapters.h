@@ -254,12 +254,22 @@ MBLOB_STATIC int mblob_keep(TVMValue *value, int code) {
   return 0;
 }
 
-/* A result of the ffi dialect, which is given back, as one of the classic dialect. */
+/* A result of the ffi dialect, which is given back, as one of the classic dialect. A DLTensor * stays the callee's own,
+ * so its element type must have the same code in both. */
 MBLOB_STATIC int mblob_result_to_classic(const char *name, TVMFFIAny *any, TVMValue *value, int *code) {
-  mblob_room room;
+  mblob_room room; /* of this call: nothing that is returned may point to it */
   int status = 0;
   if (!mblob_to_classic(any, value, code, &room) || any->type_index == kTVMFFITensor)
     status = mblob_no_way(name, "the classic dialect", -1, any->type_index);
+  else if (*code == kTVMDLTensorHandle && value->v_handle == &room.tensor) {
+    char text[240];
+    (void)snprintf(text, sizeof text,
+                   "%.100s: its result is a DLTensor * with element type code %d, which is another code in the classic dialect; "
+                   "let the function write to an argument",
+                   name, ((const DLTensor *)any->v_ptr)->dtype.code);
+    mblob_raise("TypeError", text);
+    status = -1;
+  }
   else if ((*code == kTVMStr || *code == kTVMBytes) && mblob_keep(value, *code)) {
     mblob_raise("MemoryError", name);
     status = -1;
@@ -349,12 +359,12 @@ MBLOB_STATIC int mblob_call_ffi(TVMFFISafeCallType function, void *handle, const
   size_t n = num_args < 0 ? 0 : (size_t)num_args;
   int small = n <= MBLOB_ARGUMENTS;
   TVMFFIAny *values = small ? few : (TVMFFIAny *)malloc(n * (sizeof *values + sizeof(mblob_room)));
-  mblob_room *rooms = small ? few_rooms : (mblob_room *)(void *)(values + n);
   int status = 0;
   if (!values) {
     mblob_raise("MemoryError", name);
     return -1;
   }
+  mblob_room *rooms = small ? few_rooms : (mblob_room *)(void *)(values + n);
   size_t made = 0;
   for (; made < n && !status; made++) {
     if (mblob_to_ffi(&args[made], codes[made], &values[made], &rooms[made])) continue;

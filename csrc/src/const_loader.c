@@ -243,7 +243,9 @@ static int initialise(struct const_loader *loader, struct symbol *symbol) {
   mb_lock(&loader->lock);
   while (symbol->state == RUNNING && symbol->runner != mb_thread_id() && !mb_thread_is_gone(symbol->runner))
     mb_wait(&loader->changed, &loader->lock);
-  bool mine = symbol->state == UNTOUCHED || (symbol->state == RUNNING && mb_thread_is_gone(symbol->runner)); /* RUNNING: it looks itself up while it is initialised */
+  /* Still RUNNING by this thread: it looks itself up while it is initialised. */
+  const bool left = symbol->state == RUNNING && mb_thread_is_gone(symbol->runner);
+  const bool mine = symbol->state == UNTOUCHED || left;
   if (mine) {
     symbol->state = RUNNING;
     symbol->runner = mb_thread_id();

@@ -83,6 +83,11 @@ void mb_lock_init(struct mb_lock *lock) {
   atomic_init(&lock->forks, mb_forks());
 }
 
+void mb_lock_init_uncounted(struct mb_lock *lock) {
+  mb_lock_init(lock);
+  lock->uncounted = true;
+}
+
 void mb_lock_destroy(struct mb_lock *lock) {
   if (atomic_load_explicit(&lock->forks, memory_order_acquire) == mb_forks()) (void)pthread_mutex_destroy(&lock->mutex);
 }

@@ -21,6 +21,7 @@ struct mb_lock {
 };
 
 #define MB_LOCK_INIT {.mutex = PTHREAD_MUTEX_INITIALIZER}
+#define MB_LOCK_INIT_UNCOUNTED {.mutex = PTHREAD_MUTEX_INITIALIZER, .uncounted = true}
 
 struct mb_condition {
   pthread_cond_t condition;
@@ -30,6 +31,7 @@ struct mb_condition {
 #define MB_CONDITION_INIT {.condition = PTHREAD_COND_INITIALIZER}
 
 void mb_lock_init(struct mb_lock *lock);
+void mb_lock_init_uncounted(struct mb_lock *lock);
 void mb_lock_destroy(struct mb_lock *lock);
 void mb_lock(struct mb_lock *lock);
 void mb_unlock(struct mb_lock *lock);

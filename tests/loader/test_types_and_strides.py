@@ -54,6 +54,16 @@ KERNEL(sends) {
   struct mb_any all[4] = {back, args[1], args[2], args[3]};
   return __tvm_ffi_takes(self, all, 4, result);
 }
+/* A borrowed tensor of that type. */
+KERNEL(lends) {
+  static uint8_t memory[64];
+  static int64_t shape[1] = {2}, strides[1] = {1};
+  static DLTensor t;
+  (void)self, (void)n;
+  t = (DLTensor){memory, {1, 0}, 1, {(uint8_t)args[0].u.i64, (uint8_t)args[1].u.i64, 1}, shape, strides, 0};
+  *result = (struct mb_any){MB_ANY_TENSOR_VIEW, 0, {.pointer = &t}};
+  return 0;
+}
 /* Add 1 to all elements of a matrix of floats; it may have strides, and is aligned to 64 bytes. */
 KERNEL(strided) {
   (void)self, (void)n, (void)result;
@@ -61,6 +71,18 @@ KERNEL(strided) {
   if ((uintptr_t)t->data % 64) return fail("misaligned");
   for (int64_t i = 0; i < t->shape[0]; i++)
     for (int64_t k = 0; k < t->shape[1]; k++) ((float *)t->data)[i * t->strides[0] + k * t->strides[1]] += 1;
+  return 0;
+}
+/* Multiply the elements of the first matrix by 10, and then add those of the first to the second's. */
+KERNEL(strided_two) {
+  (void)self, (void)n, (void)result;
+  const DLTensor *t = args[0].u.pointer, *u = args[1].u.pointer;
+  if ((uintptr_t)t->data % 64 || (uintptr_t)u->data % 64) return fail("misaligned");
+  for (int64_t i = 0; i < t->shape[0]; i++)
+    for (int64_t k = 0; k < t->shape[1]; k++) ((float *)t->data)[i * t->strides[0] + k * t->strides[1]] *= 10;
+  for (int64_t i = 0; i < t->shape[0]; i++)
+    for (int64_t k = 0; k < t->shape[1]; k++)
+      ((float *)u->data)[i * u->strides[0] + k * u->strides[1]] += ((float *)t->data)[i * t->strides[0] + k * t->strides[1]];
   return 0;
 }
 /* What compiled kernels do that take compact rows only. */
@@ -247,6 +269,18 @@ def test_a_converted_library_takes_the_types_that_it_took(folder: Path, to: str,
             assert accepted(lib["takes"], mblob.empty((2,), given), code) is same, (given, expected)
 
 
+def test_a_converted_function_returns_its_own_tensor_or_refuses(folder: Path, tmp_path: Path) -> None:
+    """A translated copy of the tensor would end with the call."""
+    mblob.convert(folder / "ffi.so", tmp_path / "converted.so", dialect="classic")
+    lib = mblob.load_module(tmp_path / "converted.so")
+    for name, code in CODES.items():
+        if name in ("bool", "float8_e3m4", "float8_e4m3fn", "float8_e5m2"):
+            with pytest.raises(mblob.KernelError, match=rf"lends: .* DLTensor \* with element type code {code[0]}, "):
+                lib["lends"](*code)
+        else:
+            assert lib["lends"](*code).dtype == name
+
+
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 def test_a_plain_c_function_takes_bools_for_bools_only(tmp_path: Path, dialect: str) -> None:
     text = "#include <stdbool.h>\nvoid invert(bool *a) { a[0] = !a[0]; }"
@@ -308,12 +342,29 @@ def test_what_takes_no_strides_refuses_them_wherever_the_array_lies(
         classic["compact"](same)
 
 
-def test_two_interleaved_views_in_one_call_are_both_written(ffi: mblob.Module) -> None:
-    a = placed((4, 6), 4)
-    before = a.copy()
-    for part in (a[:, ::2], a[:, 1::2]):
-        ffi["strided"](part)
-    np.testing.assert_array_equal(a, before + 1)
+@pytest.mark.parametrize("offset", [0, 4, 60])
+def test_two_interleaved_views_in_one_call_are_both_written(ffi: mblob.Module, offset: int) -> None:
+    a, expected = placed((4, 6), offset), placed((4, 6), 0)
+    expected[:, ::2] *= 10
+    expected[:, 1::2] += expected[:, ::2]
+    ffi["strided_two"](a[:, ::2], a[:, 1::2])
+    np.testing.assert_array_equal(a, expected)
+    expected[:, ::2] *= 10
+    expected[:, 1::2] += expected[:, ::2]
+    ffi["strided_two"].bind(a[:, ::2], a[:, 1::2])()
+    np.testing.assert_array_equal(a, expected)
+
+
+@pytest.mark.parametrize("offset", [0, 4, 60])
+def test_one_strided_view_passed_twice_is_one_tensor(ffi: mblob.Module, offset: int) -> None:
+    a, expected = placed((4, 6), offset), placed((4, 6), 0)
+    view = a[:, ::2]
+    ffi["strided_two"](view, view)
+    expected[:, ::2] *= 20
+    np.testing.assert_array_equal(a, expected)
+    ffi["strided_two"].bind(view, view)()
+    expected[:, ::2] *= 20
+    np.testing.assert_array_equal(a, expected)
 
 
 def test_broadcast_and_read_only_views_are_never_written(ffi: mblob.Module) -> None:

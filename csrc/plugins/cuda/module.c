@@ -36,8 +36,7 @@ int cuda_module_open(const mblob_host *host, const mblob_module_info *info, void
     free(module);
     return status;
   }
-  mb_lock_init(&module->lock);
-  module->lock.uncounted = true; /* drivers compile */
+  mb_lock_init_uncounted(&module->lock); /* drivers compile */
   host->names(info->module, module->list.names, module->list.count);
   *self = module;
   return MBLOB_OK;

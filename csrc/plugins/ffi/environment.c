@@ -124,7 +124,7 @@ int mb_parallel_launch(FTVMParallelLambda task, void *data, int count) {
 /* ---- handles that are made once -------------------------------------------------------------- */
 
 /* One lock for all: what is made here is made in the first moments. */
-static struct mb_lock once_lock = {.mutex = PTHREAD_MUTEX_INITIALIZER, .uncounted = true};
+static struct mb_lock once_lock = MB_LOCK_INIT_UNCOUNTED;
 
 int mb_init_once(void **handle, int (*init)(void **result)) {
   if (!handle || !init) return null_argument("TVMFFIHandleInitOnce");

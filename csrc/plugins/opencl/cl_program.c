@@ -95,8 +95,7 @@ static int add_launcher(struct mb_cl_module *m, uint64_t kernel, const struct mb
     free(l);
     return status;
   }
-  mb_lock_init(&l->lock);
-  l->lock.uncounted = true;
+  mb_lock_init_uncounted(&l->lock);
   l->next = atomic_load(&m->launchers[kernel]);
   atomic_store_explicit(&m->launchers[kernel], l, memory_order_release);
   *out = l;

@@ -28,10 +28,7 @@ static int open_module(const mblob_host *host, const struct mblob_module_info *i
     m->programs = calloc(parts + 1, sizeof(*m->programs));
     m->launchers = calloc(kernels + 1, sizeof(*m->launchers));
     if (!m->locks || !m->programs || !m->launchers) status = mb_fail_memory((parts + kernels) * sizeof(void *));
-    for (size_t i = 0; !status && i < parts; i++) {
-      mb_lock_init(&m->locks[i]);
-      m->locks[i].uncounted = true; /* drivers compile */
-    }
+    for (size_t i = 0; !status && i < parts; i++) mb_lock_init_uncounted(&m->locks[i]); /* drivers compile */
   }
   if (status) {
     close_module(m);

@@ -154,8 +154,7 @@ int mb_graph_executor_new(const struct mb_graph_source *source, struct mb_graph_
   struct mb_graph_executor *x = calloc(1, sizeof(*x));
   *out = NULL;
   if (!x) return mb_fail_memory(sizeof(*x));
-  mb_lock_init(&x->lock);
-  x->lock.uncounted = true; /* runs may take long, and call anything */
+  mb_lock_init_uncounted(&x->lock); /* runs may take long, and call anything */
   x->kernels = mblob_module_retain(source->kernels);
   int status = mb_graph_read(source->json, source->json_size, &x->graph);
   if (!status) status = allocate(x);
