@@ -55,22 +55,23 @@ from mblob.elf_records import (
 from mblob.elf_symbols import Symbols, bad
 from mblob.errors import FormatError
 
-NONE, RELATIVE, ADDRESS, PART, SLOT, RESOLVER, COPY, TLS_BLOCK, TLS_PLACE, DESCRIPTOR, UNKNOWN = range(11)
+NONE, RELATIVE, ADDRESS, SLOT, RESOLVER, COPY, TLS_BLOCK, TLS_PLACE, DESCRIPTOR, UNKNOWN = range(10)
+PART_1, PART_2, PART_4, PART_8 = range(10, 14)  # an address, or a distance to one, in so many bytes
 # What glibc's dynamic linker follows, by machine and class; the numbers are each machine's psABI.
 _TYPES = {
     ("x86_64", 64): {0: NONE, 8: RELATIVE, 1: ADDRESS, 6: SLOT, 7: SLOT, 37: RESOLVER, 5: COPY, 16: TLS_BLOCK,
                      17: TLS_BLOCK, 18: TLS_PLACE, 36: DESCRIPTOR},
     ("aarch64", 64): {0: NONE, 1027: RELATIVE, 257: ADDRESS, 1025: SLOT, 1026: SLOT, 1032: RESOLVER, 1024: COPY,
                       1028: TLS_BLOCK, 1029: TLS_BLOCK, 1030: TLS_PLACE, 1031: DESCRIPTOR},
-    ("i386", 32): {0: NONE, 8: RELATIVE, 1: ADDRESS, 2: PART, 6: SLOT, 7: SLOT, 42: RESOLVER, 5: COPY, 35: TLS_BLOCK,
+    ("i386", 32): {0: NONE, 8: RELATIVE, 1: ADDRESS, 2: PART_4, 6: SLOT, 7: SLOT, 42: RESOLVER, 5: COPY, 35: TLS_BLOCK,
                    36: TLS_BLOCK, 14: TLS_PLACE, 37: TLS_PLACE, 41: DESCRIPTOR},
-    ("arm", 32): {0: NONE, 23: RELATIVE, 2: ADDRESS, 1: PART, 3: PART, 21: SLOT, 22: SLOT, 160: RESOLVER, 20: COPY,
+    ("arm", 32): {0: NONE, 23: RELATIVE, 2: ADDRESS, 1: PART_4, 3: PART_4, 21: SLOT, 22: SLOT, 160: RESOLVER, 20: COPY,
                   17: TLS_BLOCK, 18: TLS_BLOCK, 19: TLS_PLACE, 13: DESCRIPTOR},
-    ("riscv", 64): {0: NONE, 3: RELATIVE, 2: ADDRESS, 1: PART, 5: SLOT, 58: RESOLVER, 4: COPY, 7: TLS_BLOCK,
+    ("riscv", 64): {0: NONE, 3: RELATIVE, 2: ADDRESS, 1: PART_4, 5: SLOT, 58: RESOLVER, 4: COPY, 7: TLS_BLOCK,
                     9: TLS_BLOCK, 11: TLS_PLACE, 12: DESCRIPTOR},
-    ("s390x", 64): {0: NONE, 12: RELATIVE, 22: ADDRESS, 1: PART, 3: PART, 4: PART, 5: PART, 16: PART, 17: PART,
-                    19: PART, 23: PART, 10: SLOT, 11: SLOT, 61: RESOLVER, 9: COPY, 54: TLS_BLOCK, 55: TLS_BLOCK,
-                    56: TLS_PLACE},
+    ("s390x", 64): {0: NONE, 12: RELATIVE, 22: ADDRESS, 1: PART_1, 3: PART_2, 4: PART_4, 5: PART_4, 16: PART_2,
+                    17: PART_2, 19: PART_4, 23: PART_8, 10: SLOT, 11: SLOT, 61: RESOLVER, 9: COPY, 54: TLS_BLOCK,
+                    55: TLS_BLOCK, 56: TLS_PLACE},
 }  # fmt: skip
 _FUNCTION_TABLES = (
     (DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ), (DT_INIT_ARRAY, DT_INIT_ARRAYSZ), (DT_FINI_ARRAY, DT_FINI_ARRAYSZ),
@@ -241,8 +242,8 @@ class _Relocations:
         return self.symbols.named(i) if i else _EMPTY
 
     def _size(self, meaning: int) -> int:
-        """Bytes that are written, at least."""
-        return {PART: 1, DESCRIPTOR: 2 * self.word}.get(meaning, self.word)
+        """Bytes that are written."""
+        return {PART_1: 1, PART_2: 2, PART_4: 4, PART_8: 8, DESCRIPTOR: 2 * self.word}.get(meaning, self.word)
 
     def _check_place(self, at: int, size: int) -> None:
         if not _inside(self.writable, at, size):

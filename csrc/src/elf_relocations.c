@@ -20,9 +20,11 @@
 #endif
 
 /* Types by what they mean. TLS_BLOCK: a module's number or a place in its block; TLS_PLACE: a place relative to the thread,
- * for which the module must have such storage; DESCRIPTOR: the same in two words. PART: an address, or a distance to one, of
- * another size than a word. */
-enum meaning { UNKNOWN, NONE, RELATIVE, ADDRESS, PART, SLOT, RESOLVER, COPY, TLS_BLOCK, TLS_PLACE, DESCRIPTOR };
+ * for which the module must have such storage; DESCRIPTOR: the same in two words. PART_n: an address, or a distance to
+ * one, in n bytes. */
+enum meaning {
+  UNKNOWN, NONE, RELATIVE, ADDRESS, PART_1, PART_2, PART_4, PART_8, SLOT, RESOLVER, COPY, TLS_BLOCK, TLS_PLACE, DESCRIPTOR
+};
 
 /* What glibc's dynamic linker follows; the numbers are each machine's psABI. */
 static enum meaning meaning_of(uint64_t type) {
@@ -53,7 +55,7 @@ static enum meaning meaning_of(uint64_t type) {
 #elif defined(__i386__)
     case R_386_RELATIVE: return RELATIVE;
     case R_386_32: return ADDRESS;
-    case R_386_PC32: return PART;
+    case R_386_PC32: return PART_4;
     case R_386_GLOB_DAT:
     case R_386_JMP_SLOT: return SLOT;
     case R_386_IRELATIVE: return RESOLVER;
@@ -67,7 +69,7 @@ static enum meaning meaning_of(uint64_t type) {
     case R_ARM_RELATIVE: return RELATIVE;
     case R_ARM_ABS32: return ADDRESS;
     case R_ARM_REL32:
-    case R_ARM_PC24: return PART;
+    case R_ARM_PC24: return PART_4;
     case R_ARM_GLOB_DAT:
     case R_ARM_JUMP_SLOT: return SLOT;
     case R_ARM_IRELATIVE: return RESOLVER;
@@ -79,7 +81,7 @@ static enum meaning meaning_of(uint64_t type) {
 #elif defined(__riscv) && __riscv_xlen == 64
     case R_RISCV_RELATIVE: return RELATIVE;
     case R_RISCV_64: return ADDRESS;
-    case R_RISCV_32: return PART;
+    case R_RISCV_32: return PART_4;
     case R_RISCV_JUMP_SLOT: return SLOT;
     case R_RISCV_IRELATIVE: return RESOLVER;
     case R_RISCV_COPY: return COPY;
@@ -90,14 +92,14 @@ static enum meaning meaning_of(uint64_t type) {
 #elif defined(__s390x__)
     case R_390_RELATIVE: return RELATIVE;
     case R_390_64: return ADDRESS;
-    case R_390_8:
+    case R_390_8: return PART_1;
     case R_390_16:
-    case R_390_32:
     case R_390_PC16:
-    case R_390_PC16DBL:
+    case R_390_PC16DBL: return PART_2;
+    case R_390_32:
     case R_390_PC32:
-    case R_390_PC32DBL:
-    case R_390_PC64: return PART;
+    case R_390_PC32DBL: return PART_4;
+    case R_390_PC64: return PART_8;
     case R_390_GLOB_DAT:
     case R_390_JMP_SLOT: return SLOT;
     case R_390_IRELATIVE: return RESOLVER;
@@ -243,7 +245,8 @@ static uint64_t addend_of(const struct linking *l, const struct table *t, const 
 }
 
 static uint64_t size_of(enum meaning meaning) {
-  return meaning == PART ? 1 : meaning == DESCRIPTOR ? 2 * sizeof(ElfW(Addr)) : sizeof(ElfW(Addr));
+  if (meaning >= PART_1 && meaning <= PART_8) return UINT64_C(1) << (meaning - PART_1);
+  return meaning == DESCRIPTOR ? 2 * sizeof(ElfW(Addr)) : sizeof(ElfW(Addr));
 }
 
 static int check_named(const struct linking *l, const struct table *t, const ElfW(Rela) * r, enum meaning meaning) {

@@ -3,7 +3,7 @@
  *   check: "refused" or "accepted" by what is checked of an ELF file before the dynamic linker sees it;
  *   load: "refused", "opened", or "died N": a signal ended the child process that opened and closed it, or the
  *   dynamic linker did (N: the status of waitpid). "crashed in code" is said instead where the library's own code was
- *   running, on wrong data. With "errors" behind the verb, the error as well. */
+ *   running, on wrong data, or had called the linker (on x86-64; elsewhere "died"). With "errors" behind the verb, the error as well. */
 #define _GNU_SOURCE
 #include <link.h>
 #include <signal.h>
@@ -40,7 +40,8 @@ static void check_it(size_t size) {
 
 /* ---- where a crash is: the dynamic linker's code, or another's ---- */
 
-static uintptr_t linker_start, linker_end;
+static uintptr_t linker_start, linker_end, stack_end;
+static struct link_map *last_at_start;
 
 static int find_linker(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
@@ -53,15 +54,35 @@ static int find_linker(struct dl_phdr_info *info, size_t size, void *data) {
   return 1;
 }
 
+#ifdef __x86_64__
+/* Whether `word` is an address behind a call instruction of a library that was opened. */
+static bool is_return(uintptr_t word) {
+  for (struct link_map *m = last_at_start->l_next; m; m = m->l_next) {
+    if (word < m->l_addr + 16 || word >= (uintptr_t)m->l_ld) continue;
+    const uint8_t *code = (const uint8_t *)word;
+    return code[-5] == 0xE8 || code[-2] == 0xFF || code[-3] == 0xFF || code[-6] == 0xFF;
+  }
+  return false;
+}
+
+/* Wrong code may call the linker: it runs as long as the stack leads back to it. */
+static bool code_is_running(const greg_t *registers) {
+  uintptr_t at = (uintptr_t)registers[16], sp = (uintptr_t)registers[15] & ~(uintptr_t)7; /* REG_RIP, REG_RSP */
+  bool found = at < linker_start || at >= linker_end;
+  for (; !found && sp < stack_end; sp += sizeof(uintptr_t)) found = is_return(*(const uintptr_t *)sp);
+  return found;
+}
+#endif
+
 static void crashed(int number, siginfo_t *info, void *context) {
   (void)info;
-  uintptr_t at = linker_start;
+  bool in_code = false;
 #ifdef __x86_64__
-  at = (uintptr_t)((ucontext_t *)context)->uc_mcontext.gregs[16]; /* REG_RIP */
+  in_code = code_is_running(((ucontext_t *)context)->uc_mcontext.gregs);
 #else
   (void)context;
 #endif
-  if (at < linker_start || at >= linker_end) {
+  if (in_code) {
     static const char text[] = "crashed in code\n";
     if (write(1, text, sizeof(text) - 1) > 0) _exit(0);
   }
@@ -70,12 +91,13 @@ static void crashed(int number, siginfo_t *info, void *context) {
 
 static void watch(void) {
   static uint8_t stack[65536];
+  stack_end = (uintptr_t)__builtin_frame_address(0);
+  for (last_at_start = _r_debug.r_map; last_at_start->l_next;) last_at_start = last_at_start->l_next;
   stack_t other = {.ss_sp = stack, .ss_size = sizeof(stack)};
   struct sigaction action = {.sa_sigaction = crashed, .sa_flags = SA_SIGINFO | SA_ONSTACK};
   (void)sigaltstack(&other, NULL);
-  (void)sigaction(SIGSEGV, &action, NULL);
-  (void)sigaction(SIGBUS, &action, NULL);
-  (void)sigaction(SIGILL, &action, NULL);
+  static const int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
+  for (size_t i = 0; i < sizeof(crashes) / sizeof(*crashes); i++) (void)sigaction(crashes[i], &action, NULL);
 }
 
 static void open_it(size_t size) {

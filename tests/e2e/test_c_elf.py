@@ -18,6 +18,7 @@ import pytest
 import mblob
 from mblob.elf import ElfFile
 from mblob.elf_loading import check_linking
+from mblob.elf_records import PF_X, Segment
 from mblob.errors import FormatError
 from mblob.image import open_image
 from mblob.mapping import map_file
@@ -112,8 +113,11 @@ if platform.machine() == "x86_64":
 # MBLOB_TEST_DAMAGE=all: every field with every value, and ten thousand times several (some minutes).
 ALL = os.environ.get("MBLOB_TEST_DAMAGE") == "all"
 SINGLE, SEVERAL = (10**9, 10_000) if ALL else (500, 100)
-# These fields name code or data. A wrong name may lead into other code of the library, and that may crash.
+# These fields name code or data. A wrong name may lead into other code of the library, and that may crash. Only on x86-64 does
+# damage_library.c tell a crash there from one in the dynamic linker.
 TAKES_OTHER_CODE = re.compile(r"r_(sym|offset|addend|type)|st_(name|info|value|shndx)|tag 0x(2|c|d|17) d_val")
+# A function that starts in the middle of other code may spoil its caller's registers, and the linker calls constructors.
+STARTS_ELSEWHERE = re.compile(r"(?:r_addend|st_value|tag 0x[cd] d_val) = (0x[0-9a-f]+)")
 
 
 @pytest.fixture
@@ -121,7 +125,7 @@ def library(
     request: pytest.FixtureRequest, cc: Callable[..., Path], tmp_path: Path, require: Callable[[str], str]
 ) -> Path:
     if sys.byteorder != "little" or sys.maxsize < 2**32:
-        pytest.skip("no golden fields for this machine")
+        pytest.skip("the fields of elf_damage.py are those of 64-bit little-endian files")
     source, flags = KINDS[request.param]
     for flag in flags:
         if flag.startswith("-fuse-ld="):
@@ -163,12 +167,21 @@ def test_verify_refuses_what_the_loader_refuses(built: Path, library: Path) -> N
         assert python_refuses(bytes(changed)) == said.startswith("refused"), name
 
 
+def is_the_codes_own(name: str, said: str, code: list[Segment]) -> bool:
+    """Whether the library's code ended the process, and not the dynamic linker."""
+    if said.startswith("crashed") or platform.machine() != "x86_64":
+        return TAKES_OTHER_CODE.search(name) is not None
+    starts = [int(value, 16) for value in STARTS_ELSEWHERE.findall(name)]
+    return any(s.p_vaddr <= at < s.p_vaddr + s.p_memsz for at in starts for s in code)
+
+
 @pytest.mark.parametrize("library", KINDS, indirect=True)
-def test_what_both_accept_does_not_end_the_process(built: Path, library: Path) -> None:
+def test_no_lie_ends_the_process_in_the_dynamic_linker(built: Path, library: Path) -> None:
     cases = chosen(library)
     found = damaged(built, library, "load", [change for _, change in cases])
+    code = [s for s in ElfFile(memoryview(library.read_bytes())).segments if s.p_flags & PF_X]
     wrong = [(name, said) for (name, _), said in zip(cases, found) if said.startswith(("died", "crashed"))]
-    assert [w for w in wrong if not TAKES_OTHER_CODE.search(w[0])] == []
+    assert [(name, said) for name, said in wrong if not is_the_codes_own(name, said, code)] == []
     assert {said.split(" ")[0] for said in found} >= {"refused"}
 
 

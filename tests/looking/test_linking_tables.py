@@ -17,6 +17,7 @@ from mblob.elf_records import (
     DT_HASH,
     DT_INIT,
     DT_INIT_ARRAYSZ,
+    DT_REL,
     DT_RELA,
     DT_RELASZ,
     DT_VERSYM,
@@ -123,3 +124,36 @@ def test_so_is_what_they_write_for_other_machines(tmp_path: Path, require: Calla
         link = [compiler, "-shared", "-fPIC", f"-Wl,--hash-style={style}", tmp_path / "m.c", "-o", path]
         subprocess.run(link, check=True)
         assert mblob.verify(path).dialect == "classic"
+
+
+# A type that writes so many bytes, and is neither an address nor a slot.
+PARTS = [
+    ("arm-linux-gnueabihf", 3, 4), ("i686-linux-gnu", 2, 4), ("riscv64-linux-gnu", 1, 4), ("s390x-linux-gnu", 1, 1),
+    ("s390x-linux-gnu", 16, 2), ("s390x-linux-gnu", 5, 4), ("s390x-linux-gnu", 23, 8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("machine", "number", "width"), PARTS)
+def test_a_relocation_of_a_part_ends_within_the_data(
+    tmp_path: Path, require: Callable[[str], str], machine: str, number: int, width: int
+) -> None:
+    import subprocess
+
+    source, path = tmp_path / "m.c", tmp_path / "m.so"
+    source.write_text("extern char there[]; char *pointer = there;")
+    subprocess.run([require(f"{machine}-gcc"), "-shared", "-fPIC", "-nostdlib", source, "-o", path], check=True)
+    data = bytearray(path.read_bytes())
+    elf = ElfFile(memoryview(bytes(data)))
+    end = max(s.p_vaddr + s.p_memsz for s in elf.segments if s.p_type == PT_LOAD and s.p_flags & PF_W)
+    at = table_at(elf, DT_RELA if DT_RELA in elf.dynamic else DT_REL)
+    word = "Q" if elf.bits == 64 else "I"
+    (info,) = struct.unpack_from(elf.byte_order + word, data, at + elf.bits // 8)
+    mask = 0xFFFFFFFF if elf.bits == 64 else 0xFF
+    for place, sound in ((end - width, True), (end - width + 1, False)):
+        struct.pack_into(f"{elf.byte_order}2{word}", data, at, place, info & ~mask | number)
+        changed = ElfFile(memoryview(bytes(data)))
+        if sound:
+            check_linking(changed)
+            continue
+        with pytest.raises(FormatError, match="outside the data"):
+            check_linking(changed)
