@@ -59,7 +59,7 @@ NONE, RELATIVE, ADDRESS, SLOT, RESOLVER, COPY, TLS_BLOCK, TLS_PLACE, DESCRIPTOR,
 PART_1, PART_2, PART_4, PART_8 = range(10, 14)  # an address, or a distance to one, in so many bytes
 # What glibc's dynamic linker follows, by machine and class; the numbers are each machine's psABI.
 _TYPES = {
-    ("x86_64", 64): {0: NONE, 8: RELATIVE, 1: ADDRESS, 6: SLOT, 7: SLOT, 37: RESOLVER, 5: COPY, 16: TLS_BLOCK,
+    ("x86_64", 64): {0: NONE, 8: RELATIVE, 1: ADDRESS, 2: PART_4, 10: PART_4, 32: PART_4, 33: PART_8, 6: SLOT, 7: SLOT, 37: RESOLVER, 5: COPY, 16: TLS_BLOCK,
                      17: TLS_BLOCK, 18: TLS_PLACE, 36: DESCRIPTOR},
     ("aarch64", 64): {0: NONE, 1027: RELATIVE, 257: ADDRESS, 1025: SLOT, 1026: SLOT, 1032: RESOLVER, 1024: COPY,
                       1028: TLS_BLOCK, 1029: TLS_BLOCK, 1030: TLS_PLACE, 1031: DESCRIPTOR},
@@ -279,7 +279,7 @@ class _Relocations:
         if t.relative and (i < t.relative) != (meaning == RELATIVE):
             raise ValueError(f"{t.relative} relocations are counted as relative, and it is not as counted")
         function = self._see_function(at, self._size(meaning))
-        if function and meaning not in (RELATIVE, ADDRESS):
+        if function and meaning not in (RELATIVE, ADDRESS, RESOLVER):
             raise ValueError("a constructor is no address")
         if meaning in (RELATIVE, RESOLVER):
             if number:
@@ -295,7 +295,9 @@ class _Relocations:
     def _check_named(self, t: _Table, place: tuple[int, int], meaning: int, symbol: tuple[int, Symbol]) -> None:
         (at, addend), (number, named) = place, symbol
         if meaning in (TLS_BLOCK, TLS_PLACE, DESCRIPTOR):
-            self._check_thread(number, named, (named.st_value + addend) % (1 << self.elf.bits))
+            # A block is the number of a library, or an offset in its storage; nothing is at a place that it names.
+            offset = 0 if meaning == TLS_BLOCK else (named.st_value + addend) % (1 << self.elf.bits)
+            self._check_thread(number, named, offset)
             return
         if meaning == COPY:
             raise ValueError("it copies data of another library, which only executables do")
@@ -332,17 +334,18 @@ class _Relocations:
         if DT_RELR not in self.elf.dynamic:
             return
         start, size, word = self.elf.dynamic[DT_RELR][0], self._tag(DT_RELRSZ), self.word
-        offset, following = self.elf.offset_of(start, size, "packed relocations"), 0
+        offset, following, done = self.elf.offset_of(start, size, "packed relocations"), 0, 0
         for i, (entry,) in enumerate(self.elf.records("Q" if word == 8 else "I", offset, size // word, "relocations")):
             if entry & 1 and not i:
                 raise self._bad("the packed relocations start with a bitmap")
-            if not entry & 1 and (entry % word or entry < following):
+            if not entry & 1 and (entry % word or entry < done):
                 raise self._bad("the packed relocations are not in order")
             place, bits = (following, entry >> 1) if entry & 1 else (entry, 1)
             following = following + (8 * word - 1) * word if entry & 1 else entry + word
             while bits:
                 if bits & 1:
                     self._check_packed_word(place)
+                    done = place + word
                 bits, place = bits >> 1, place + word
 
     def _check_packed_word(self, place: int) -> None:

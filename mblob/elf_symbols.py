@@ -156,7 +156,7 @@ class Symbols:
         function = s.type in (STT_FUNC, STT_GNU_IFUNC)
         if known and s.binding != STB_LOCAL and s.type not in _LOOKED_UP:
             raise bad(self.elf, f"the exported symbol {s.name!r} is of no known type, {s.type}")
-        if s.type != STT_NOTYPE and s.st_shndx == SHN_ABS and (s.st_size or function):
+        if s.type == STT_GNU_IFUNC and s.st_shndx == SHN_ABS:
             raise bad(self.elf, f"the symbol {s.name!r} lies outside the library")
         if s.st_shndx == SHN_ABS or s.type in (STT_NOTYPE, STT_SECTION, STT_FILE):
             return

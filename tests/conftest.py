@@ -101,14 +101,22 @@ def package_of() -> Callable[[str], Path]:
 STARTED = re.compile(r"/(libmblob-\w+\.so|toy\w*\.so|lib(OpenCL|dnnl|cuda)\.so\S*)$")
 
 
+def _started() -> set[str]:
+    """The plug-ins that this process has mapped, and what they open."""
+    mapped = {line.split(None, 5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    return {path for path in mapped if STARTED.search(path)}
+
+
 @pytest.fixture(scope="module", autouse=True)
 def no_plug_ins(request: pytest.FixtureRequest) -> Iterator[None]:
     """Plug-ins and what they open stay in a process for ever: tests that start one have a process of their own."""
+    if request.config.pluginmanager.get_plugin("tests.own_process").IS_CHILD:
+        yield
+        return
+    before = _started()
     yield
-    if not request.config.pluginmanager.get_plugin("tests.own_process").IS_CHILD:
-        mapped = {line.split(None, 5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
-        started = sorted(path for path in mapped if STARTED.search(path))
-        assert not started, f"mark the tests of this file with own_process: they have started {started}"
+    started = sorted(_started() - before)
+    assert not started, f"mark the tests of this file with own_process: they have started {started}"
 
 
 @pytest.fixture(autouse=True)

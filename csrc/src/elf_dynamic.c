@@ -74,7 +74,7 @@ static int check_defined(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
                : bad("a symbol lies outside the thread storage");
   }
   /* A resolver is called while the library is loaded. */
-  if (type != STT_NOTYPE && symbol->st_shndx == SHN_ABS && (symbol->st_size || function))
+  if (type == STT_GNU_IFUNC && symbol->st_shndx == SHN_ABS)
     return bad("a symbol lies outside the library");
   if (type == STT_NOTYPE || !is_address(symbol)) return MBLOB_OK;
   if (!mb_elf_is_loaded(elf, symbol->st_value, type == STT_GNU_IFUNC ? 1 : symbol->st_size, 0))

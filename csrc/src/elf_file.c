@@ -185,7 +185,7 @@ static int check_part(const struct mb_elf *elf, unsigned i) {
     case PT_DYNAMIC:
       return mb_elf_is_loaded(elf, s.p_vaddr, s.p_memsz, PF_W)
                  ? MBLOB_OK
-                 : segment_error(i, "lies outside of what is writable; the dynamic linker writes into it");
+                 : segment_error(i, "is not writable, and dynamic linkers write into it; link without -z rodynamic");
     case PT_GNU_RELRO:
       return is_in_data_pages(elf, &s) ? MBLOB_OK : segment_error(i, "makes other things read-only than data");
     case PT_PHDR: /* the linker reads program headers there, not at e_phoff */

@@ -33,6 +33,10 @@ static enum meaning meaning_of(uint64_t type) {
 #if defined(__x86_64__)
     case R_X86_64_RELATIVE: return RELATIVE;
     case R_X86_64_64: return ADDRESS;
+    case R_X86_64_SIZE64: return PART_8;
+    case R_X86_64_32:
+    case R_X86_64_PC32:
+    case R_X86_64_SIZE32: return PART_4;
     case R_X86_64_GLOB_DAT:
     case R_X86_64_JUMP_SLOT: return SLOT;
     case R_X86_64_IRELATIVE: return RESOLVER;
@@ -253,7 +257,8 @@ static int check_named(const struct linking *l, const struct table *t, const Elf
   const bool has_addend = t->each == sizeof(ElfW(Rela));
   ElfW(Sym) symbol = mb_elf_symbol(l->elf, R_SYM(r->r_info));
   switch (meaning) {
-    case TLS_BLOCK:
+    case TLS_BLOCK: /* the number of a library, or an offset in its storage; nothing is at a place that it names */
+      return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0, 0);
     case TLS_PLACE:
     case DESCRIPTOR:
       return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0,
@@ -276,7 +281,8 @@ static int check_meaning(struct linking *l, const struct table *t, uint64_t i, c
   if (meaning == UNKNOWN) return bad("a relocation is of no known type");
   if (i < t->relative && meaning != RELATIVE) return bad("a relocation is not relative, but counted so");
   if (i >= t->relative && t->relative && meaning == RELATIVE) return bad("a relative relocation is not counted");
-  if (functions && meaning != RELATIVE && meaning != ADDRESS) return bad("a constructor is no address");
+  if (functions && meaning != RELATIVE && meaning != ADDRESS && meaning != RESOLVER)
+    return bad("a constructor is no address");
   int status = functions ? see_function(functions, r->r_offset) : MBLOB_OK;
   if (status) return status;
   if (meaning == RELATIVE || meaning == RESOLVER) {
@@ -343,17 +349,19 @@ static int check_packed_word(struct linking *l, uint64_t vaddr) {
  * one a bitmap of the words behind it. */
 static int check_packed(struct linking *l, const struct table *t) {
   const uint64_t word = sizeof(ElfW(Addr));
-  uint64_t next = 0;
+  uint64_t next = 0, done = 0; /* behind what the last entry may name, and behind what one did */
   for (uint64_t i = 0; i < t->size / word; i++) {
     ElfW(Addr) entry;
     memcpy(&entry, l->elf->data + t->at + i * word, sizeof(entry));
     if (entry & 1 && !i) return bad("the packed relocations start with a bitmap");
-    if (!(entry & 1) && (entry % word || entry < next)) return bad("the packed relocations are not in order");
+    if (!(entry & 1) && (entry % word || entry < done)) return bad("the packed relocations are not in order");
     uint64_t bits = entry & 1 ? entry >> 1 : 1, place = entry & 1 ? next : entry;
     next = entry & 1 ? next + (8 * word - 1) * word : entry + word;
     for (; bits; bits >>= 1, place += word) {
-      int status = bits & 1 ? check_packed_word(l, place) : MBLOB_OK;
+      if (!(bits & 1)) continue;
+      int status = check_packed_word(l, place);
       if (status) return status;
+      done = place + word;
     }
   }
   return MBLOB_OK;
