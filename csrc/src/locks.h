@@ -46,8 +46,9 @@ void mb_condition_init(struct mb_condition *condition);
 void mb_condition_destroy(struct mb_condition *condition);
 /* Let go of `lock`, however often this thread took it, wait, and take it again. May return early. */
 void mb_wait(struct mb_condition *condition, struct mb_lock *lock);
-/* Wake all that wait. With the lock held. */
+/* Wake all that wait, or one of them. With the lock held. */
 void mb_wake(struct mb_condition *condition);
+void mb_wake_one(struct mb_condition *condition);
 
 /* Of how many forks this process is the result. */
 unsigned mb_forks(void);
