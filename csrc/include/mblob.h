@@ -180,7 +180,9 @@ MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
  * C promotes what is narrower: pass an int8_t or a float as it is, and cast a constant for `int64`: (int64_t)3. A uint64
  * above INT64_MAX is passed only to a function that is known to take a uint64_t: the convention has a sign.
  * Data less aligned than the kernel needs goes through an aligned copy and is written back.
- * Example: mblob_call(m, "vadd", "float32[3],float32[3],float32[3],int64", a, b, c, (int64_t)3). */
+ * Examples, the first of a kernel with an int64_t behind its arrays, the second with an int and a float:
+ *   mblob_call(m, "vadd", "float32[3],float32[3],float32[3],int64", a, b, c, (int64_t)3);
+ *   mblob_call(m, "scale", "float32[*],int,float32", (int64_t)n, a, 2, 0.5f); */
 MBLOB_API int mblob_call(mblob_module *module, const char *name, const char *types, ...);
 
 /* Make a function of a C callback. The callback returns 0, or nonzero after mblob_set_error /

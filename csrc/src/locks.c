@@ -16,7 +16,10 @@ static __thread struct {
 static atomic_size_t last_id, last_before_fork, survivor;
 static atomic_uint forks;
 static atomic_uint forking; /* threads that are about to fork */
-static atomic_uint inside;  /* threads that hold counted locks */
+/* Threads that hold counted locks. All threads write it, so it shares a cache line with nothing that they read. */
+static struct {
+  _Alignas(64) atomic_uint count;
+} inside;
 
 static void rest(void) { (void)nanosleep(&(const struct timespec){0, PAUSE}, NULL); }
 
@@ -38,13 +41,13 @@ bool mb_thread_is_gone(size_t id) {
 
 /* A thread that holds locks gets what else it needs to come out. A thread that holds none stays out while another forks. */
 static bool enter(void) {
-  (void)atomic_fetch_add(&inside, 1);
+  (void)atomic_fetch_add(&inside.count, 1);
   if (!atomic_load(&forking)) return true;
-  (void)atomic_fetch_sub(&inside, 1);
+  (void)atomic_fetch_sub(&inside.count, 1);
   return false;
 }
 
-static void leave(void) { (void)atomic_fetch_sub_explicit(&inside, 1, memory_order_release); }
+static void leave(void) { (void)atomic_fetch_sub_explicit(&inside.count, 1, memory_order_release); }
 
 static int64_t now(void) {
   struct timespec t;
@@ -57,7 +60,7 @@ static void before_fork(void) {
   const unsigned own = mine.held ? 1 : 0;
   (void)mb_thread_id();
   (void)atomic_fetch_add(&forking, 1);
-  for (int64_t end = now() + PATIENCE; atomic_load(&inside) > own && now() < end;) rest();
+  for (int64_t end = now() + PATIENCE; atomic_load(&inside.count) > own && now() < end;) rest();
 }
 
 static void in_parent(void) { (void)atomic_fetch_sub(&forking, 1); }
@@ -68,7 +71,7 @@ static void in_child(void) {
   (void)pthread_mutex_init(&renewing, NULL);
   atomic_store(&survivor, mine.id);
   atomic_store(&last_before_fork, atomic_load(&last_id));
-  atomic_store(&inside, mine.held ? 1 : 0);
+  atomic_store(&inside.count, mine.held ? 1 : 0);
   atomic_store(&forking, 0);
   (void)atomic_fetch_add(&forks, 1);
 }
@@ -175,6 +178,11 @@ void mb_wait(struct mb_condition *condition, struct mb_lock *lock) {
 void mb_wake(struct mb_condition *condition) {
   renew_condition(condition);
   (void)pthread_cond_broadcast(&condition->condition);
+}
+
+void mb_wake_one(struct mb_condition *condition) {
+  renew_condition(condition);
+  (void)pthread_cond_signal(&condition->condition);
 }
 
 /* ---- ends of threads ------------------------------------------------------------------------- */

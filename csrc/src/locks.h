@@ -1,9 +1,15 @@
 /* locks.h - locks that a child of fork() finds free, and what threads leave behind at a fork or at their end.
  *
- * All locks of the runtime and of its plug-ins are these, and locks.c alone has handlers for forks. A fork waits until no other
- * thread holds a counted lock, for a second at most: what the locks guard is whole in the child. A child takes a lock that
- * a thread of the parent holds nevertheless, and wakes conditions that have waiters only in the parent.
- * A thread may take a lock that it holds already. */
+ * All locks of the runtime and of its plug-ins are these, but those of the pool's workers, which no child touches (thread_pool.c).
+ * locks.c alone has handlers for forks. A fork waits until no other thread holds a counted lock, for a second at most: what the
+ * locks guard is whole in the child. A child takes a lock that a thread of the parent holds nevertheless, and wakes conditions that
+ * have waiters only in the parent.
+ * A thread may take a lock that it holds already.
+ *
+ * Limit: libmblob and each plug-in have a copy of locks.c, and a copy counts its own locks only. A thread that holds a lock of one
+ * copy counts as holding none in the others. When a fork has closed one copy, and the thread needs its first lock there, the
+ * fork waits for the thread and the thread for the fork. After the second the fork goes on, and what the held lock guards may be
+ * half done in the child. It takes a constructor or a callback that runs under a lock and uses a plug-in. */
 #ifndef MB_LOCKS_H
 #define MB_LOCKS_H
 
@@ -40,8 +46,9 @@ void mb_condition_init(struct mb_condition *condition);
 void mb_condition_destroy(struct mb_condition *condition);
 /* Let go of `lock`, however often this thread took it, wait, and take it again. May return early. */
 void mb_wait(struct mb_condition *condition, struct mb_lock *lock);
-/* Wake all that wait. With the lock held. */
+/* Wake all that wait, or one of them. With the lock held. */
 void mb_wake(struct mb_condition *condition);
+void mb_wake_one(struct mb_condition *condition);
 
 /* Of how many forks this process is the result. */
 unsigned mb_forks(void);

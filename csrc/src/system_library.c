@@ -66,7 +66,8 @@ static int find_file(struct dl_phdr_info *info, size_t size, void *argument) {
 
 /* Names that were announced to libmblob-ffi where it saw no runtime: --as-needed had dropped libmblob, or it is open for others
  * only, as in Python. */
-static void take_announced(void) {
+static int take_announced(void) {
+  int rc = 0;
   struct found_files found = {0};
   (void)dl_iterate_phdr(find_file, &found);
   while (found.count) {
@@ -74,12 +75,13 @@ static void take_announced(void) {
     void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     union {
       void *address;
-      void (*call)(int (*take)(const char *name, void *address));
+      int (*call)(int (*take)(const char *name, void *address));
     } give = {library ? dlsym(library, "mblob_ffi_take_announced") : NULL};
-    if (give.address) give.call(TVMBackendRegisterSystemLibSymbol);
+    if (give.address && !rc) rc = give.call(TVMBackendRegisterSystemLibSymbol);
     if (library) (void)dlclose(library);
     free(path);
   }
+  return rc ? mblob_last_error_info()->status : MBLOB_OK;
 }
 
 /* What a library announces of itself, behind its prefix; in the ffi dialect under names of its own. */
@@ -401,7 +403,8 @@ int mblob_system_lib(const char *prefix, mblob_module **out) {
   if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   *out = NULL;
   if (MB_IS_NULL(prefix)) return MBLOB_E_ARGUMENT;
-  take_announced();
+  int status = take_announced();
+  if (status) return status;
   if (!is_announced(prefix))
     return *prefix
                ? mb_fail(MBLOB_E_NOT_FOUND,
@@ -410,7 +413,7 @@ int mblob_system_lib(const char *prefix, mblob_module **out) {
                          prefix)
                : mb_fail(MBLOB_E_NOT_FOUND,
                          "no system library without a prefix: nothing announced itself; link one in" ARCHIVES);
-  int status = get(prefix, MB_NAMES_OF_PREFIX, out);
+  status = get(prefix, MB_NAMES_OF_PREFIX, out);
   if (!status) (void)mblob_module_retain(*out);
   return status;
 }
@@ -421,8 +424,8 @@ int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHand
   bool given = count > 0 && codes[0] != kTVMNullptr;
   if (count > 1 || (given && (codes[0] != kTVMStr || !args[0].v_str)))
     return mb_fail(MBLOB_E_ARGUMENT, "runtime.SystemLib: expected at most one argument, the prefix, a string");
-  take_announced();
-  int status = get(given ? args[0].v_str : "", MB_NAMES_AS_TVM, &module);
+  int status = take_announced();
+  if (!status) status = get(given ? args[0].v_str : "", MB_NAMES_AS_TVM, &module);
   if (status) return status;
   TVMValue value = {.v_handle = module};
   int code = kTVMModuleHandle;

@@ -181,3 +181,26 @@ def test_an_extension_without_the_runtime_does_not_open(packed: list[Path], tmp_
     first = f"import ctypes; ctypes.CDLL({str(native)!r}, ctypes.RTLD_GLOBAL)\n"
     found = first + script + "\nprint(mblob.system_lib('own_')['half'](5))"
     assert run(sys.executable, "-c", found, cwd=ROOT).stdout == "2.5\n"
+
+
+# -- names that are announced where no runtime is ---------------------------------------------------------------
+
+
+def test_names_wait_for_a_runtime_in_order_and_none_is_lost(installed: Path, tmp_path: Path) -> None:
+    alone = shutil.copy2(installed / "lib" / "libmblob-ffi.so", tmp_path)
+    source = ROOT / "tests" / "c" / "ffi_announcements.c"
+    run("cc", "-std=c11", "-O1", *WARNINGS, source, "-rdynamic", "-o", tmp_path / "program", "-pthread", "-ldl")
+    assert run(tmp_path / "program", alone, timeout=30).stdout == "fine\n"
+
+
+def test_a_name_that_the_runtime_cannot_take_is_the_error(tmp_path: Path) -> None:
+    source = tmp_path / "announces_null.c"
+    source.write_text(
+        "int mblob_ffi_take_announced(int (*take)(const char *, void *));\n"
+        "int mblob_ffi_take_announced(int (*take)(const char *, void *)) { return take(0, 0); }\n"
+    )
+    run("cc", "-shared", "-fPIC", *WARNINGS, source, "-o", tmp_path / "libmblob-ffi.so")
+    script = f"import ctypes, mblob; ctypes.CDLL({str(tmp_path / 'libmblob-ffi.so')!r}); mblob.system_lib('own_')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode
+    assert "TVMBackendRegisterSystemLibSymbol" in done.stderr.splitlines()[-1]

@@ -80,9 +80,11 @@ KERNEL(strided_two) {
   if ((uintptr_t)t->data % 64 || (uintptr_t)u->data % 64) return fail("misaligned");
   for (int64_t i = 0; i < t->shape[0]; i++)
     for (int64_t k = 0; k < t->shape[1]; k++) ((float *)t->data)[i * t->strides[0] + k * t->strides[1]] *= 10;
+  const float *from = t->data;
+  float *to = u->data;
   for (int64_t i = 0; i < t->shape[0]; i++)
     for (int64_t k = 0; k < t->shape[1]; k++)
-      ((float *)u->data)[i * u->strides[0] + k * u->strides[1]] += ((float *)t->data)[i * t->strides[0] + k * t->strides[1]];
+      to[i * u->strides[0] + k * u->strides[1]] += from[i * t->strides[0] + k * t->strides[1]];
   return 0;
 }
 /* What compiled kernels do that take compact rows only. */

@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "c_api.h"
 #include "errors.h"
 #include "host.h"
+#include "locks.h"
 
 #define FILE_NAME "/libmblob-ffi.so"
 #define RUNTIME "libmblob.so.0"
@@ -204,47 +204,62 @@ struct announced {
   void *address;
   char name[];
 };
-static struct announced *first_announced;
-static pthread_mutex_t announced_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct announced *first_announced, **end_of_announced = &first_announced;
+static struct mb_lock announced_lock = MB_LOCK_INIT;              /* for the list */
+static struct mb_lock taking_lock = MB_LOCK_INIT_UNCOUNTED; /* for the whole of a hand-over; the runtime takes locks of its own in it */
+
+static struct announced *oldest_announced(void) {
+  mb_lock(&announced_lock);
+  struct announced *oldest = first_announced;
+  mb_unlock(&announced_lock);
+  return oldest;
+}
 
 static int keep_announced(const char *name, void *address) {
   const size_t size = strlen(name) + 1;
   struct announced *made = malloc(sizeof(*made) + size);
   if (!made) return -1;
+  *made = (struct announced){NULL, address};
   memcpy(made->name, name, size);
-  made->address = address;
-  pthread_mutex_lock(&announced_lock);
-  struct announced **end = &first_announced;
-  while (*end) end = &(*end)->next;
-  made->next = NULL;
-  *end = made;
-  pthread_mutex_unlock(&announced_lock);
+  mb_lock(&announced_lock);
+  *end_of_announced = made;
+  end_of_announced = &made->next;
+  mb_unlock(&announced_lock);
   return 0;
 }
 
-/* Hand all of it to `take`, in order, and forget it. */
-void mblob_ffi_take_announced(int (*take)(const char *name, void *address)) __attribute__((visibility("default")));
-void mblob_ffi_take_announced(int (*take)(const char *name, void *address)) {
-  pthread_mutex_lock(&announced_lock);
-  struct announced *each = first_announced;
-  first_announced = NULL;
-  pthread_mutex_unlock(&announced_lock);
-  while (each) {
-    struct announced *next = each->next;
-    (void)take(each->name, each->address);
-    free(each);
-    each = next;
-  }
+static void forget_oldest(void) {
+  mb_lock(&announced_lock);
+  struct announced *oldest = first_announced;
+  first_announced = oldest->next;
+  if (!first_announced) end_of_announced = &first_announced;
+  mb_unlock(&announced_lock);
+  free(oldest);
 }
 
-/* Called before `main`, when no copy of the plug-in is open: the runtime that the program is linked with takes it. */
+/* Hand all of it to `take`, in order, and forget it. The name at which `take` fails, and all behind it, stay for the next time; its
+ * status is returned. When this returns, no other thread is amid a hand-over. */
+int mblob_ffi_take_announced(int (*take)(const char *name, void *address)) __attribute__((visibility("default")));
+int mblob_ffi_take_announced(int (*take)(const char *name, void *address)) {
+  int status = 0;
+  mb_lock(&taking_lock);
+  for (struct announced *each; !status && (each = oldest_announced());) {
+    status = take(each->name, each->address);
+    if (!status) forget_oldest();
+  }
+  mb_unlock(&taking_lock);
+  return status;
+}
+
+/* Called before `main`, when no copy of the plug-in is open: the runtime that the program is linked with takes it. While older
+ * names are kept, later ones are kept behind them: no runtime is looked for, and none gets the later address first. */
 extern int TVMBackendRegisterSystemLibSymbol(const char *name, void *address) __attribute__((weak));
 
 int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address) __attribute__((visibility("default")));
 int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address) {
   int (*announce)(const char *name, void *address) = TVMBackendRegisterSystemLibSymbol;
   if (announce) return announce(name, address);
-  if (!start()) return name && address ? keep_announced(name, address) : -1;
+  if (oldest_announced() || !start()) return name && address ? keep_announced(name, address) : -1;
   union {
     void *address;
     int (*call)(const char *name, void *address);

@@ -34,7 +34,7 @@ struct run {
 static void offer(struct run *r, uint32_t step) {
   mb_lock(&r->lock);
   r->ready[atomic_fetch_add(&r->put, 1)] = step;
-  mb_wake(&r->changed);
+  mb_wake_one(&r->changed);
   mb_unlock(&r->lock);
 }
 
