@@ -68,7 +68,7 @@ from mblob.elf_records import (
 from mblob.elf_relocations import check_relocations
 from mblob.elf_symbols import KNOWN_MACHINES, Symbols, bad, is_loaded
 from mblob.elf_tables import PAGE
-from mblob.elf_versions import FIRST_NAMED, HIDDEN, RECORD_LIMIT
+from mblob.elf_versions import HIDDEN
 from mblob.errors import FormatError
 
 # Machines whose functions have their code's address; those of others (ppc64, parisc) may have a descriptor's.
@@ -284,7 +284,7 @@ def _check_slots(elf: ElfFile) -> None:
 def _check_versions(elf: ElfFile, symbols: Symbols) -> int:
     """The highest version index that a table names."""
     tags = elf.dynamic
-    highest = _check_chains(elf, symbols.strings_size)
+    highest = symbols.versions.check(symbols.strings_size)
     if DT_VERSYM not in tags:
         return highest
     if DT_VERNEED not in tags and DT_VERDEF not in tags:
@@ -294,50 +294,4 @@ def _check_versions(elf: ElfFile, symbols: Symbols) -> int:
         if version & ~HIDDEN > highest:
             name = elf.dynsym[i - 1].name if i else "number 0"
             raise bad(elf, f"the symbol {name!r} has version {version & ~HIDDEN}, which it does not name")
-    return highest
-
-
-def _check_chains(elf: ElfFile, strings_size: int) -> int:
-    """Both tables of versions; records are counted, so chains that run in circles end."""
-    tags, highest, left = elf.dynamic, FIRST_NAMED - 1, RECORD_LIMIT
-    needed = {elf.dynamic_string(at) for at in tags.get(DT_NEEDED, ())} if DT_VERNEED in tags else set()
-    for tag, count_tag, what in ((DT_VERNEED, DT_VERNEEDNUM, "needed"), (DT_VERDEF, DT_VERDEFNUM, "defined")):
-        if tag not in tags:
-            continue
-        at, count = tags[tag][0], tags[count_tag][0]
-        if not 0 < count <= left:
-            raise bad(elf, f"{count} {what} versions, expected 1 to {left}")
-        for i in range(count):
-            if tag == DT_VERNEED:
-                version, parts, file, aux, following = elf.unpack_at("HHIII", at, "needed versions")
-                left -= parts
-                if version != 1 or file >= strings_size or elf.dynamic_string(file) not in needed:
-                    raise bad(elf, "versions are needed of a library that is not needed")
-                if left < 0:
-                    raise bad(elf, f"more than {RECORD_LIMIT} versions")
-                highest = max(highest, _check_parts(elf, at + aux, parts, strings_size))
-            else:
-                version, _, index, _, _, aux, following = elf.unpack_at("HHHHIII", at, "defined versions")
-                if version != 1 or elf.unpack_at("II", at + aux, "defined versions")[0] >= strings_size:
-                    raise bad(elf, "a version has no name")
-                highest = max(highest, index & ~HIDDEN)
-            if (following == 0) != (i == count - 1):
-                raise bad(elf, f"{what} versions are miscounted")
-            at += following
-    return highest
-
-
-def _check_parts(elf: ElfFile, at: int, count: int, strings_size: int) -> int:
-    """The versions that are needed of one library; the highest index."""
-    highest = 0
-    for i in range(count):
-        _, _, other, name, following = elf.unpack_at("IHHII", at, "needed versions")
-        if name >= strings_size or other & ~HIDDEN < FIRST_NAMED:
-            raise bad(elf, "a needed version has no name or no number")
-        if (following == 0) != (i == count - 1):
-            raise bad(elf, "needed versions are miscounted")
-        highest = max(highest, other & ~HIDDEN)
-        at += following
-    if not count:
-        raise bad(elf, "a library is named for no version of it")
     return highest

@@ -90,7 +90,7 @@ class Symbols:
         self._strings = strings
         held = next(
             s.p_vaddr + s.p_filesz for s in elf.segments
-            if s.p_type == PT_LOAD and 0 <= tags[DT_SYMTAB][0] - s.p_vaddr <= s.p_filesz
+            if s.p_type == PT_LOAD and 0 <= tags[DT_SYMTAB][0] - s.p_vaddr < s.p_filesz
         )  # fmt: skip
         self.room = (held - tags[DT_SYMTAB][0]) // self.each
         self.limit = self.count if self.count > 1 else self.room
@@ -210,8 +210,9 @@ class Symbols:
         if any(0 < start < first for start in starts):
             raise bad(elf, "the hash table names no symbol")
         last = max(starts)
-        if self._exported and (self._exported[0] < first or self._exported[-1] >= self.count or last < first):
-            raise self._unreached(self._exported[0])
+        for i in self._exported:
+            if i < first or i >= self.count or last < first:
+                raise self._unreached(i)
         if last < first:
             return
         filters = [f for f, in elf.records("Q" if word == 8 else "I", at + 16, bloom, "the filter of a hash table")]

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from mblob.elf import ElfFile
-from mblob.elf_records import DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM, DT_VERSYM, Symbol
+from mblob.elf_records import DT_NEEDED, DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM, DT_VERSYM, Symbol
 from mblob.errors import FormatError
 
 HIDDEN = 0x8000  # of a version index: not the default one of its name
@@ -28,7 +28,7 @@ class Versions:
     """The version tables of a file. What it has none of is empty.
 
     Raises (from all members):
-        FormatError: "elf_dynamic", "elf_truncated": a table does not lie in the file, or runs in circles.
+        FormatError: "elf_dynamic", "elf_truncated": a table does not lie in the file, is miscounted, or runs in circles.
     """
 
     def __init__(self, elf: ElfFile) -> None:
@@ -46,12 +46,30 @@ class Versions:
         return () if at is None else self._elf.unpack_at(f"{count}H", at, "symbol versions")
 
     @cached_property
+    def _needs(self) -> list[tuple[int, int, list[tuple[int, int, int]]]]:
+        """DT_VERNEED: layout and file of each record, and flags, index and name of its versions."""
+        found = []
+        for at, (layout, count, file, aux, _) in self._records(DT_VERNEED, DT_VERNEEDNUM, "HHIII"):
+            parts = [(flags, index, name) for _, (_, flags, index, name, _) in self._chain(at + aux, count, "IHHII")]
+            found.append((layout, file, parts))
+        return found
+
+    @cached_property
+    def _definitions(self) -> list[tuple[int, int, int, int]]:
+        """DT_VERDEF: layout, flags, index and name of each record."""
+        found = []
+        for at, (layout, flags, index, _, _, aux, _) in self._records(DT_VERDEF, DT_VERDEFNUM, "HHHHIII"):
+            (name,) = self._record(at + aux, "I4x")  # further ones name its parents
+            found.append((layout, flags, index, name))
+        return found
+
+    @cached_property
     def needed(self) -> dict[int, NeededVersion]:
         """What DT_VERNEED asks for, by version index."""
         found = {}
-        for at, (_, count, file, aux, _) in self._records(DT_VERNEED, DT_VERNEEDNUM, "HHIII"):
+        for _, file, parts in self._needs:
             file_name = self._elf.dynamic_string(file, "a library's name")
-            for _, (_, flags, index, name, _) in self._chain(at + aux, count, "IHHII"):
+            for flags, index, name in parts:
                 text = self._elf.dynamic_string(name, "a version")
                 found[index] = NeededVersion(file_name, text, bool(flags & VER_FLG_WEAK))
         return found
@@ -59,12 +77,29 @@ class Versions:
     @cached_property
     def defined(self) -> dict[int, str]:
         """What DT_VERDEF offers, by version index; the base version, which names the file, is left out."""
-        found = {}
-        for at, (_, flags, index, count, _, aux, _) in self._records(DT_VERDEF, DT_VERDEFNUM, "HHHHIII"):
-            for _, (name, _) in self._chain(at + aux, min(count, 1), "II"):  # further ones name its parents
-                if not flags & VER_FLG_BASE:
-                    found[index & ~HIDDEN] = self._elf.dynamic_string(name, "a version")
-        return found
+        return {
+            index & ~HIDDEN: self._elf.dynamic_string(name, "a version")
+            for _, flags, index, name in self._definitions
+            if not flags & VER_FLG_BASE
+        }
+
+    def check(self, strings_size: int) -> int:
+        """Check both tables as the dynamic linker reads them; the highest version index that they name."""
+        highest = FIRST_NAMED - 1
+        files = {self._elf.dynamic_string(at) for at in self._elf.dynamic.get(DT_NEEDED, ())} if self._needs else set()
+        for layout, file, parts in self._needs:
+            if layout != 1 or file >= strings_size or self._elf.dynamic_string(file) not in files:
+                raise self._bad("versions are needed of a library that is not needed")
+            if not parts:
+                raise self._bad("a library is named for no version of it")
+            if any(name >= strings_size or index & ~HIDDEN < FIRST_NAMED for _, index, name in parts):
+                raise self._bad("a needed version has no name or no number")
+            highest = max(highest, *(index & ~HIDDEN for _, index, _ in parts))
+        for layout, _, index, name in self._definitions:
+            if layout != 1 or name >= strings_size:
+                raise self._bad("a version has no name")
+            highest = max(highest, index & ~HIDDEN)
+        return highest
 
     @property
     def has_definitions(self) -> bool:
@@ -76,22 +111,31 @@ class Versions:
         """Whether the file knows no versions at all, so that it cannot stand for a library that had some."""
         return self._one(DT_VERSYM) is None or not (self.has_definitions or self._one(DT_VERNEED) is not None)
 
+    def _bad(self, text: str) -> FormatError:
+        return FormatError(f"{self._elf.name}: dynamic section: {text}", code="elf_dynamic")
+
     def _records(self, tag: int, count_tag: int, fmt: str) -> Iterator[tuple[int, tuple[int, ...]]]:
         at = self._one(tag)
         if at is not None:
-            yield from self._chain(at, self._one(count_tag) or 0, fmt)
+            count = self._one(count_tag)
+            if not count:
+                raise self._bad(f"{tag:#x} leads to a table of no versions")
+            yield from self._chain(at, count, fmt)
 
     def _chain(self, at: int, count: int, fmt: str) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Address and fields of `count` records, whose last field is the distance to the next."""
-        for _ in range(count):
-            self._left -= 1  # of all tables together: many records may lead to the same ones
-            if self._left < 0:
-                raise FormatError(f"{self._elf.name}: more than {RECORD_LIMIT} version records", code="elf_dynamic")
-            fields = self._elf.unpack_at(fmt, at, "a version record")
+        for i in range(count):
+            fields = self._record(at, fmt)
+            if (fields[-1] == 0) != (i == count - 1):
+                raise self._bad(f"a chain of {count} version records ends after another number of them")
             yield at, fields
-            if not fields[-1]:
-                return
             at += fields[-1]
+
+    def _record(self, at: int, fmt: str) -> tuple[int, ...]:
+        self._left -= 1  # of both tables together: many records may lead to the same ones
+        if self._left < 0:
+            raise self._bad(f"more than {RECORD_LIMIT} version records")
+        return self._elf.unpack_at(fmt, at, "a version record")
 
     def of(self, position: int) -> tuple[int, bool]:
         """Version index of the dynamic symbol at a position in `ElfFile.dynsym`, and whether it is hidden."""

@@ -103,16 +103,6 @@ static int check_symbols(const struct mb_elf *elf) {
   return status;
 }
 
-/* How many symbols lie in the segment that holds the first: the dynamic linker reads no further without leaving the library. */
-static uint64_t symbols_in_segment(const struct mb_elf *elf, uint64_t vaddr) {
-  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
-    ElfW(Phdr) s = mb_elf_segment(elf, i);
-    if (s.p_type == PT_LOAD && vaddr >= s.p_vaddr && vaddr - s.p_vaddr <= s.p_filesz)
-      return (s.p_filesz - (vaddr - s.p_vaddr)) / sizeof(ElfW(Sym));
-  }
-  return 0;
-}
-
 static int read_tables(struct mb_elf *elf) {
   uint64_t strings = 0, symbols = 0, hash = 0, at = 0;
   if (!mb_elf_tag(elf, DT_STRTAB, &strings) || !mb_elf_tag(elf, DT_SYMTAB, &symbols) ||
@@ -139,7 +129,8 @@ static int read_tables(struct mb_elf *elf) {
       !mb_elf_offset(elf, symbols, elf->symbol_count * sizeof(ElfW(Sym)), &at))
     return bad("the symbols lie outside the file");
   elf->symbols = elf->data + at;
-  elf->symbol_limit = symbols_in_segment(elf, symbols);
+  /* The dynamic linker reads no further without leaving the library. */
+  elf->symbol_limit = mb_elf_bytes_from(elf, symbols) / sizeof(ElfW(Sym));
   if (!elf->symbol_limit) return bad("the symbols lie outside the file");
   status = check_symbols(elf);
   return status ? status : mb_elf_check_hashes(elf);
@@ -277,9 +268,8 @@ int mb_elf_read_dynamic(struct mb_elf *elf) {
     return mb_fail_format("elf_header", 16, MB_UNKNOWN, "an executable; link it with -shared");
   if (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOOPEN)
     return bad("it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen");
-  unsigned highest = 0;
   int status = read_tables(elf);
   if (!status) status = check_tags(elf);
-  if (!status) status = mb_elf_check_versions(elf, &highest);
-  return status ? status : mb_elf_check_relocations(elf, highest);
+  if (!status) status = mb_elf_check_versions(elf);
+  return status ? status : mb_elf_check_relocations(elf);
 }

@@ -292,6 +292,15 @@ bool mb_elf_offset(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint
   return false;
 }
 
+uint64_t mb_elf_bytes_from(const struct mb_elf *elf, uint64_t vaddr) {
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type == PT_LOAD && vaddr >= s.p_vaddr && vaddr - s.p_vaddr < s.p_filesz)
+      return s.p_filesz - (vaddr - s.p_vaddr);
+  }
+  return 0;
+}
+
 int mb_elf_read(const uint8_t *data, uint64_t size, struct mb_elf *out) {
   *out = (struct mb_elf){.data = data, .size = size};
   int status = read_header(out);
@@ -321,21 +330,14 @@ bool mb_elf_is_exported(const ElfW(Sym) * symbol) {
          (binding == STB_GLOBAL || binding == STB_WEAK || binding == STB_GNU_UNIQUE);
 }
 
-/* Whether the symbol has no version, or the default one of its name: by name alone the dynamic linker finds no other. */
-static bool is_default(const struct mb_elf *elf, uint64_t i) {
-  uint64_t vaddr = 0, at = 0;
-  uint16_t version = 0;
-  if (mb_elf_tag(elf, DT_VERSYM, &vaddr) && mb_elf_offset(elf, vaddr + i * sizeof(version), sizeof(version), &at))
-    memcpy(&version, elf->data + at, sizeof(version));
-  return !(version & 0x8000u);
-}
-
 bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) * out) {
   size_t size = strlen(name) + 1;
   for (uint64_t i = 1; i < elf->symbol_count; i++) {
     *out = mb_elf_symbol(elf, i);
     if (out->st_name >= elf->strings_size || size > elf->strings_size - out->st_name) continue;
-    if (memcmp(elf->strings + out->st_name, name, size) == 0 && mb_elf_is_exported(out) && is_default(elf, i)) return true;
+    if (memcmp(elf->strings + out->st_name, name, size) == 0 && mb_elf_is_exported(out) &&
+        !(mb_elf_version(elf, i) & MB_ELF_HIDDEN)) /* by name alone the dynamic linker finds no hidden one */
+      return true;
   }
   return false;
 }

@@ -24,6 +24,9 @@ struct mb_elf {
   const uint8_t *symbols;
   uint64_t symbol_count; /* 0 or 1 where nothing is exported: then undefined ones are not counted */
   uint64_t symbol_limit; /* how many the segment could hold */
+  const uint8_t *versions; /* of symbols, NULL without */
+  uint64_t version_count;  /* how many the segment holds */
+  unsigned highest_version;
   const char *strings;
   uint64_t strings_size;
   ElfW(Phdr) tls; /* p_memsz 0: no thread-local storage */
@@ -36,6 +39,8 @@ int mb_elf_read(const uint8_t *data, uint64_t size, struct mb_elf *out);
 ElfW(Phdr) mb_elf_segment(const struct mb_elf *elf, unsigned i);
 /* File offset of `size` bytes at `vaddr`, if one loaded segment has all of them in the file. */
 bool mb_elf_offset(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint64_t *offset);
+/* How many bytes of the file there are from `vaddr` to the end of its segment. */
+uint64_t mb_elf_bytes_from(const struct mb_elf *elf, uint64_t vaddr);
 /* Whether `size` bytes at `vaddr` lie in one loaded segment with all of `flags` (PF_*). */
 bool mb_elf_is_loaded(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint32_t flags);
 /* Whether the page of `vaddr` is write-protected after loading (PT_GNU_RELRO, rounded as glibc does). */
@@ -89,15 +94,18 @@ int mb_elf_gnu_hash(struct mb_elf *elf, uint64_t vaddr, uint64_t *count);
 int mb_elf_check_hashes(const struct mb_elf *elf);
 
 /* elf_relocations.c, elf_versions.c */
-int mb_elf_check_relocations(const struct mb_elf *elf, unsigned highest_version);
+int mb_elf_check_relocations(const struct mb_elf *elf);
 /* One more than the highest symbol that a relocation names. */
 uint64_t mb_elf_symbols_used(const struct mb_elf *elf);
 /* Whether relocations may write into segments that are read-only. */
 bool mb_elf_relocates_text(const struct mb_elf *elf);
-int mb_elf_check_versions(const struct mb_elf *elf, unsigned *highest);
+/* Check the tables of versions, and find those of symbols. */
+int mb_elf_check_versions(struct mb_elf *elf);
 /* Whether the library needs versions of a file that `of` is true for. */
 bool mb_elf_needs_versions(const struct mb_elf *elf, bool (*of)(const char *file));
-/* Whether symbol `i` has a version that is there; `highest`: from mb_elf_check_versions. */
-int mb_elf_check_version(const struct mb_elf *elf, uint64_t i, unsigned highest);
+/* The version of symbol `i`, and whether it is there. */
+#define MB_ELF_HIDDEN 0x8000u /* of a version: not the default one of its name */
+unsigned mb_elf_version(const struct mb_elf *elf, uint64_t i);
+int mb_elf_check_version(const struct mb_elf *elf, uint64_t i);
 
 #endif

@@ -144,7 +144,6 @@ struct functions {
 /* What each relocation is held against, read once. */
 struct linking {
   const struct mb_elf *elf;
-  unsigned highest_version;
   uint32_t place_flags;
   bool binds_at_once;
   struct functions functions[3];
@@ -192,7 +191,7 @@ static int check_symbol(const struct linking *l, uint64_t i) {
   if (i >= (l->elf->symbol_count > 1 ? l->elf->symbol_count : l->elf->symbol_limit))
     return bad("a relocation names no symbol");
   int status = mb_elf_check_symbol(l->elf, i);
-  return status ? status : mb_elf_check_version(l->elf, i, l->highest_version);
+  return status ? status : mb_elf_check_version(l->elf, i);
 }
 
 /* A call goes through its slot into the linkage table until it is bound, which writes the slot. */
@@ -441,7 +440,7 @@ static bool binds_at_once(const struct mb_elf *elf) {
          (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOW);
 }
 
-int mb_elf_check_relocations(const struct mb_elf *elf, unsigned highest_version) {
+int mb_elf_check_relocations(const struct mb_elf *elf) {
   if (!has_size(elf, DT_RELAENT, sizeof(ElfW(Rela))) || !has_size(elf, DT_RELENT, sizeof(ElfW(Rel))))
     return bad("relocations have another size");
   uint64_t kind = 0;
@@ -455,7 +454,6 @@ int mb_elf_check_relocations(const struct mb_elf *elf, unsigned highest_version)
       {.name = "DT_JMPREL", .each = kind == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela)), .calls = true}};
   struct table packed = {.name = "DT_RELR", .each = sizeof(ElfW(Addr))};
   struct linking l = {.elf = elf,
-                      .highest_version = highest_version,
                       .place_flags = mb_elf_relocates_text(elf) ? 0 : PF_W,
                       .binds_at_once = binds_at_once(elf)};
   int status = find_table(elf, DT_RELA, DT_RELASZ, &tables[0]);

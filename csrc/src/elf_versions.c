@@ -3,9 +3,9 @@
 #include "elf_file.h"
 #include "error.h"
 
-#define INDEX_MASK 0x7FFFu /* the bit above means hidden */
+#define INDEX_MASK (MB_ELF_HIDDEN - 1)
 #define FIRST_INDEX 2u     /* 0 is local, 1 global */
-#define RECORD_LIMIT (1u << 14) /* of all tables together: many records may lead to the same ones */
+#define RECORD_LIMIT (1u << 14) /* of both tables together: many records may lead to the same ones */
 
 static int bad(const char *text) { return mb_elf_bad_dynamic("%s", text); }
 
@@ -23,39 +23,50 @@ static bool is_needed(const struct mb_elf *elf, const char *name) {
   return false;
 }
 
-/* The versions of one library; entries are counted, so a chain that goes in circles ends. */
-static int check_needed_versions(const struct mb_elf *elf, uint64_t vaddr, unsigned count,
-                                 unsigned *highest) {
+struct reader {
+  const struct mb_elf *elf;
+  unsigned left; /* records that may still be read, so a chain that goes in circles ends */
+  unsigned highest;
+};
+
+static int read_record(struct reader *r, uint64_t vaddr, void *out, size_t size) {
+  uint64_t at = 0;
+  if (!r->left--) return bad("there are too many versions");
+  if (!mb_elf_offset(r->elf, vaddr, size, &at)) return bad("the versions lie outside the file");
+  memcpy(out, r->elf->data + at, size);
+  return MBLOB_OK;
+}
+
+static void see(struct reader *r, unsigned index) {
+  if ((index & INDEX_MASK) > r->highest) r->highest = index & INDEX_MASK;
+}
+
+/* The versions of one library. */
+static int check_needed_versions(struct reader *r, uint64_t vaddr, unsigned count) {
   for (unsigned i = 0; i < count; i++) {
     ElfW(Vernaux) aux;
-    uint64_t at = 0;
-    if (!mb_elf_offset(elf, vaddr, sizeof(aux), &at)) return bad("needed versions lie outside the file");
-    memcpy(&aux, elf->data + at, sizeof(aux));
-    if (!string_at(elf, aux.vna_name)) return bad("a version has no name");
-    unsigned index = aux.vna_other & INDEX_MASK;
-    if (index < FIRST_INDEX) return bad("a needed version has no number");
-    if (index > *highest) *highest = index;
+    int status = read_record(r, vaddr, &aux, sizeof(aux));
+    if (status) return status;
+    if (!string_at(r->elf, aux.vna_name) || (aux.vna_other & INDEX_MASK) < FIRST_INDEX)
+      return bad("a needed version has no name or no number");
+    see(r, aux.vna_other);
     if ((aux.vna_next == 0) != (i == count - 1)) return bad("needed versions are miscounted");
     vaddr += aux.vna_next;
   }
   return count ? MBLOB_OK : bad("a library is named for no version of it");
 }
 
-static int check_needed(const struct mb_elf *elf, unsigned *highest) {
-  uint64_t vaddr = 0, count = mb_elf_tag_or_zero(elf, DT_VERNEEDNUM), parts = 0;
-  if (!mb_elf_tag(elf, DT_VERNEED, &vaddr)) return count ? bad("needed versions have no table") : MBLOB_OK;
-  if (count > RECORD_LIMIT) return bad("there are too many needed versions");
+static int check_needed(struct reader *r) {
+  uint64_t vaddr = 0, count = mb_elf_tag_or_zero(r->elf, DT_VERNEEDNUM);
+  if (!mb_elf_tag(r->elf, DT_VERNEED, &vaddr)) return MBLOB_OK;
   for (uint64_t i = 0; i < count; i++) {
     ElfW(Verneed) need;
-    uint64_t at = 0;
-    if (!mb_elf_offset(elf, vaddr, sizeof(need), &at)) return bad("needed versions lie outside the file");
-    memcpy(&need, elf->data + at, sizeof(need));
-    const char *file = string_at(elf, need.vn_file);
-    if (need.vn_version != VER_NEED_CURRENT || !file || !is_needed(elf, file))
+    int status = read_record(r, vaddr, &need, sizeof(need));
+    if (status) return status;
+    const char *file = string_at(r->elf, need.vn_file);
+    if (need.vn_version != VER_NEED_CURRENT || !file || !is_needed(r->elf, file))
       return bad("versions are needed of a library that is not needed");
-    parts += need.vn_cnt;
-    if (parts > RECORD_LIMIT) return bad("there are too many needed versions");
-    int status = check_needed_versions(elf, vaddr + need.vn_aux, need.vn_cnt, highest);
+    status = check_needed_versions(r, vaddr + need.vn_aux, need.vn_cnt);
     if (status) return status;
     if ((need.vn_next == 0) != (i == count - 1)) return bad("needed versions are miscounted");
     vaddr += need.vn_next;
@@ -76,46 +87,47 @@ bool mb_elf_needs_versions(const struct mb_elf *elf, bool (*of)(const char *file
   return false;
 }
 
-static int check_defined(const struct mb_elf *elf, unsigned *highest) {
-  uint64_t vaddr = 0, count = mb_elf_tag_or_zero(elf, DT_VERDEFNUM);
-  if (!mb_elf_tag(elf, DT_VERDEF, &vaddr)) return count ? bad("defined versions have no table") : MBLOB_OK;
-  if (count > RECORD_LIMIT) return bad("there are too many defined versions");
+static int check_defined(struct reader *r) {
+  uint64_t vaddr = 0, count = mb_elf_tag_or_zero(r->elf, DT_VERDEFNUM);
+  if (!mb_elf_tag(r->elf, DT_VERDEF, &vaddr)) return MBLOB_OK;
   for (uint64_t i = 0; i < count; i++) {
     ElfW(Verdef) def;
     ElfW(Verdaux) aux;
-    uint64_t at = 0;
-    if (!mb_elf_offset(elf, vaddr, sizeof(def), &at)) return bad("defined versions lie outside the file");
-    memcpy(&def, elf->data + at, sizeof(def));
-    if (def.vd_version != VER_DEF_CURRENT || !mb_elf_offset(elf, vaddr + def.vd_aux, sizeof(aux), &at))
-      return bad("defined versions lie outside the file");
-    memcpy(&aux, elf->data + at, sizeof(aux));
-    if (!string_at(elf, aux.vda_name)) return bad("a version has no name");
-    if ((def.vd_ndx & INDEX_MASK) > *highest) *highest = def.vd_ndx & INDEX_MASK;
+    int status = read_record(r, vaddr, &def, sizeof(def));
+    if (!status) status = read_record(r, vaddr + def.vd_aux, &aux, sizeof(aux)); /* further ones name its parents */
+    if (status) return status;
+    if (def.vd_version != VER_DEF_CURRENT || !string_at(r->elf, aux.vda_name)) return bad("a version has no name");
+    see(r, def.vd_ndx);
     if ((def.vd_next == 0) != (i == count - 1)) return bad("defined versions are miscounted");
     vaddr += def.vd_next;
   }
   return count ? MBLOB_OK : bad("defined versions are miscounted");
 }
 
-int mb_elf_check_version(const struct mb_elf *elf, uint64_t i, unsigned highest) {
-  uint64_t vaddr = 0, at = 0;
-  uint16_t version;
-  if (!mb_elf_tag(elf, DT_VERSYM, &vaddr)) return MBLOB_OK;
-  if (!mb_elf_offset(elf, vaddr + i * sizeof(version), sizeof(version), &at))
-    return bad("the versions of symbols lie outside the file");
-  memcpy(&version, elf->data + at, sizeof(version));
-  return (version & INDEX_MASK) > highest ? bad("a symbol has a version that is none") : MBLOB_OK;
+unsigned mb_elf_version(const struct mb_elf *elf, uint64_t i) {
+  uint16_t version = 1;
+  if (i < elf->version_count) memcpy(&version, elf->versions + i * sizeof(version), sizeof(version));
+  return version;
 }
 
-int mb_elf_check_versions(const struct mb_elf *elf, unsigned *highest) {
-  *highest = FIRST_INDEX - 1;
-  uint64_t vaddr = 0, ignored = 0;
-  int status = check_needed(elf, highest);
-  if (!status) status = check_defined(elf, highest);
+int mb_elf_check_version(const struct mb_elf *elf, uint64_t i) {
+  if (elf->versions && i >= elf->version_count) return bad("the versions of symbols lie outside the file");
+  return (mb_elf_version(elf, i) & INDEX_MASK) > elf->highest_version ? bad("a symbol has a version that is none") : MBLOB_OK;
+}
+
+int mb_elf_check_versions(struct mb_elf *elf) {
+  uint64_t vaddr = 0, at = 0, ignored = 0;
+  struct reader r = {.elf = elf, .left = RECORD_LIMIT, .highest = FIRST_INDEX - 1};
+  int status = check_needed(&r);
+  if (!status) status = check_defined(&r);
+  elf->highest_version = r.highest;
   if (status || !mb_elf_tag(elf, DT_VERSYM, &vaddr)) return status;
   /* glibc looks versions up in a table that it makes of the two others. */
   if (!mb_elf_tag(elf, DT_VERNEED, &ignored) && !mb_elf_tag(elf, DT_VERDEF, &ignored))
     return bad("symbols have versions, and no table names these");
-  for (uint64_t i = 0; i < elf->symbol_count && !status; i++) status = mb_elf_check_version(elf, i, *highest);
+  if (!mb_elf_offset(elf, vaddr, sizeof(uint16_t), &at)) return bad("the versions of symbols lie outside the file");
+  elf->versions = elf->data + at;
+  elf->version_count = mb_elf_bytes_from(elf, vaddr) / sizeof(uint16_t);
+  for (uint64_t i = 0; i < elf->symbol_count && !status; i++) status = mb_elf_check_version(elf, i);
   return status;
 }

@@ -18,7 +18,7 @@ import pytest
 import mblob
 from mblob.elf import ElfFile
 from mblob.elf_loading import check_linking
-from mblob.elf_records import PF_X, Segment
+from mblob.elf_records import DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, PF_X, Segment
 from mblob.errors import FormatError
 from mblob.image import open_image
 from mblob.mapping import map_file
@@ -183,6 +183,32 @@ def test_no_lie_ends_the_process_in_the_dynamic_linker(built: Path, library: Pat
     wrong = [(name, said) for (name, _), said in zip(cases, found) if said.startswith(("died", "crashed"))]
     assert [(name, said) for name, said in wrong if not is_the_codes_own(name, said, code)] == []
     assert {said.split(" ")[0] for said in found} >= {"refused"}
+
+
+@pytest.mark.skipif(sys.byteorder != "little" or sys.maxsize < 2**32, reason="records of 64-bit little-endian files")
+@pytest.mark.parametrize(("count", "sound"), [(8000, True), (8192, False)])
+def test_both_readers_count_the_version_records_of_all_tables(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], count: int, sound: bool
+) -> None:
+    """2^14 together: a definition is two records, and the library needs a version of abs."""
+    (tmp_path / "map").write_text("V { f; room; };")
+    source = "#include <stdlib.h>\nint f(void) { return abs(rand()); } const char room[1 << 18] = {1};"
+    library = cc(source, tmp_path / "f.so", f"-Wl,--version-script={tmp_path}/map")
+    data = bytearray(library.read_bytes())
+    elf = ElfFile(memoryview(bytes(data)))
+    assert DT_VERNEED in elf.dynamic
+    room = next(s.st_value for s in elf.dynsym if s.name == "room")
+    at = elf.offset_of(room, 1 << 18, "room")
+    for i in range(count):  # vd_version, vd_flags, vd_ndx, vd_cnt, vd_hash, vd_aux, vd_next: all share one Verdaux
+        following = 20 if i < count - 1 else 0
+        struct.pack_into("<4H3I", data, at + 20 * i, 1, 0, 2, 1, 0, 20 * (count - i), following)
+    struct.pack_into("<2I", data, at + 20 * count, 0, 0)
+    start = next(s.p_offset for s in elf.segments if s.p_type == PT_DYNAMIC)
+    for tag, value in ((DT_VERDEF, room), (DT_VERDEFNUM, count)):
+        struct.pack_into("<Q", data, start + 16 * list(elf.dynamic).index(tag) + 8, value)
+    library.write_bytes(data)
+    said = damaged(built, library, "check", [[]])
+    assert (said == ["accepted "], not python_refuses(bytes(data))) == (sound, sound)
 
 
 # -- damage that the dynamic linker would not survive ----------------------------------------------------------
