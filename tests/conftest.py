@@ -56,6 +56,8 @@ def _missing_tool(error: BaseException) -> str | None:
     needed += [f"ld.{word.split('=', 1)[1]}" for word in words if word.startswith("-fuse-ld=")]
     if "no C++ compiler found" in str(error):
         needed.append("c++")
+    if "half (16-bit float) in C needs gcc 12" in str(error):
+        return "gcc 12 or later"
     return next((tool for tool in needed if shutil.which(tool) is None), None)
 
 

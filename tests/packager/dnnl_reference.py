@@ -118,6 +118,6 @@ def load(payload: memoryview, ctx: Any) -> mblob.Module:
                 values.append([run_kernel(node["name"], node["attrs"], inputs).astype("float32")])
             assert list(values[-1][0].shape) == node["attrs"]["shape"][0][0], node
         for array, (n, o, _) in zip(arrays[-len(graph["heads"]) :], graph["heads"]):
-            np.from_dlpack(array)[...] = values[n][o]
+            array.numpy()[...] = values[n][o]
 
     return mblob.Module(ctx.type_key, functions={symbol: run, f"__init_{symbol}": init}, payload=payload)

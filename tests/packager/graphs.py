@@ -165,7 +165,7 @@ def interpreter(log: list[str] | None = None) -> Callable[[memoryview, Any], mbl
                     made = PYTHON[op](*(values[i] for i in inputs))
                     values.update(zip(outputs, made if isinstance(made, tuple) else (made,)))
             for array, value in zip(arrays[graph["inputs"] :], graph["outputs"]):
-                np.from_dlpack(array)[...] = values[value]
+                array.numpy()[...] = values[value]
 
         functions = {graph["symbol"]: run, f"__init_{graph['symbol']}": init}
         return mblob.Module(ctx.type_key, functions=functions, payload=payload)

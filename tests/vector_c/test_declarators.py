@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -138,6 +139,9 @@ def test_whatever_is_declared_is_computed_with(tmp_path: Path, require: Require,
     require(compiler)
     public = '#ifdef __cplusplus\nextern "C"\n#endif\n'
     wanted = CODE if "++" in compiler else {**CODE, **IN_C}
+    release = subprocess.run([compiler, "-dumpversion"], capture_output=True, text=True, check=True).stdout
+    if int(release.split(".")[0]) < 11:  # gcc 10.2 forgets what a function that became const wrote, in plain C too
+        wanted = {what: code for what, code in wanted.items() if what != "members"}
     functions = [f"{public}void f{i}(float *a) {{ {code} }}\n" for i, (code, _) in enumerate(wanted.values())]
     head = HEAD if "++" in compiler else HEAD + HEAD_IN_C
     lib = built(tmp_path, head + "".join(functions), cc=compiler, fmt="cc" if "++" in compiler else "c")
