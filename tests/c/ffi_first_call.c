@@ -68,7 +68,7 @@ static int made;
 static int make(void **result) { return *result = &made, 0; }
 static int unmake(void *handle) { return handle == &made ? 0 : -1; }
 
-extern void mblob_ffi_take_announced(int (*take)(const char *symbol, void *address));
+extern int mblob_ffi_take_announced(int (*take)(const char *symbol, void *address));
 static int taken;
 static int take(const char *symbol, void *address) { return (void)symbol, (void)address, ++taken, 0; }
 
@@ -84,7 +84,7 @@ static int fine(const char *what) {
     foreign.cell.tensor = tensor;
   else
     foreign.cell.function.call = called;
-  if (IS(mblob_ffi_take_announced)) return mblob_ffi_take_announced(take), taken == 0;
+  if (IS(mblob_ffi_take_announced)) return mblob_ffi_take_announced(take) == 0 && taken == 0;
   if (IS(TVMFFIAnyViewToOwnedAny)) return TVMFFIAnyViewToOwnedAny(&seven, &any) == 0 && any.u.i64 == 7;
   if (IS(TVMFFIBytesFromByteArray)) return TVMFFIBytesFromByteArray(&text, &any) == 0 && any.type == MB_ANY_BYTES;
   if (IS(TVMFFIStringFromByteArray)) return TVMFFIStringFromByteArray(&text, &any) == 0 && any.type == MB_ANY_STRING;

@@ -113,10 +113,10 @@ if platform.machine() == "x86_64":
 # MBLOB_TEST_DAMAGE=all: every field with every value, and ten thousand times several (some minutes).
 ALL = os.environ.get("MBLOB_TEST_DAMAGE") == "all"
 SINGLE, SEVERAL = (10**9, 10_000) if ALL else (500, 100)
-# These fields name code or data. A wrong name may lead into other code of the library, and that may crash. Only on x86-64 does
-# damage_library.c tell a crash there from one in the dynamic linker.
+# These fields name code or data. A wrong name may lead into other code of the library, and that may crash. Only on
+# x86-64 does damage_library.c tell a crash there from one in the dynamic linker.
 TAKES_OTHER_CODE = re.compile(r"r_(sym|offset|addend|type)|st_(name|info|value|shndx)|tag 0x(2|c|d|17) d_val")
-# A function that starts in the middle of other code may spoil its caller's registers, and the linker calls constructors.
+# A function that starts in the middle of other code may spoil its caller's registers; the linker calls constructors.
 STARTS_ELSEWHERE = re.compile(r"(?:r_addend|st_value|tag 0x[cd] d_val) = (0x[0-9a-f]+)")
 
 
@@ -456,7 +456,8 @@ def test_sound_libraries_of_all_linkers_open(
 
 SOUND = {
     "thread storage of one file, by gold": (
-        "static __thread int a = 1; static __thread long b[4]; int f(int x) { b[x & 3] += x; return a++ + (int)b[x & 3]; }",
+        "static __thread int a = 1; static __thread long b[4];"
+        " int f(int x) { b[x & 3] += x; return a++ + (int)b[x & 3]; }",
         ["-O0", "-fuse-ld=gold"],
     ),
     "packed relocations of each section, by mold": (
@@ -477,7 +478,8 @@ SOUND = {
         ["-w"],
     ),
     "absolute symbols with types": (
-        '__asm__(".globl at, of\\n.type at,@function\\n.set at,0x1234\\n.type of,@object\\n.size of,8\\n.set of,0x1234");'
+        '__asm__(".globl at, of\\n.type at,@function\\n.set at,0x1234\\n"'
+        ' ".type of,@object\\n.size of,8\\n.set of,0x1234");'
         " int f(int x) { return x; }",
         [],
     ),
