@@ -28,7 +28,7 @@ class Versions:
     """The version tables of a file. What it has none of is empty.
 
     Raises (from all members):
-        FormatError: "elf_dynamic", "elf_truncated": a table does not lie in the file, is miscounted, or runs in circles.
+        FormatError: "elf_dynamic", "elf_truncated": a table lies outside the file, is miscounted, or runs in circles.
     """
 
     def __init__(self, elf: ElfFile) -> None:
