@@ -156,7 +156,8 @@ def _problem_of(elf: ElfFile, s: Segment) -> str:
         return "makes other things read-only than data"
     if s.p_type == PT_PHDR:
         size = elf.e_phnum * elf.e_phentsize
-        return "" if s.p_offset == elf.e_phoff and _is_mapped(elf, s, size) else "leads to no program headers"
+        headers = s.p_offset == elf.e_phoff and _is_mapped(elf, s, size)
+        return "" if headers else "(PT_PHDR) does not point to the program headers"
     if s.p_type in (PT_NOTE, PT_GNU_PROPERTY):
         if s.p_filesz != s.p_memsz or not _is_mapped(elf, s, s.p_memsz):
             return "has notes that are not loaded"

@@ -290,7 +290,7 @@ class _Relocations:
         if function and named.is_defined:
             self._check_target((named.st_value + addend) % (1 << self.elf.bits), True)
         elif function and (addend or named.binding != STB_GLOBAL):
-            raise ValueError("a constructor may have no address")
+            raise ValueError("the address of a constructor may stay 0")
         self._check_named(t, (at, addend if t.has_addend else 0), meaning, symbol)
 
     def _check_named(self, t: _Table, place: tuple[int, int], meaning: int, symbol: tuple[int, Symbol]) -> None:

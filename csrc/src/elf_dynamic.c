@@ -16,9 +16,7 @@
 #define DT_TLSDESC_GOT 0x6ffffef7
 #endif
 
-static int bad(const char *text) { return mb_elf_bad_dynamic("%s", text); }
-
-int mb_elf_bad_dynamic(const char *format, ...) {
+int mb_elf_bad(const char *format, ...) {
   char text[256];
   va_list args;
   va_start(args, format);
@@ -62,38 +60,41 @@ static bool is_address(const ElfW(Sym) * symbol) {
  * marks, as `_end` is, which linkers put where nothing is loaded any more. */
 static int check_defined(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
+  const char *name = mb_elf_symbol_name(elf, symbol);
   bool function = type == STT_FUNC || type == STT_GNU_IFUNC;
   /* glibc passes over other types, so that the library's own references would find nothing. */
   if (MB_ELF_FUNCTIONS_ARE_CODE && ELF64_ST_BIND(symbol->st_info) != STB_LOCAL && type != STT_NOTYPE && type != STT_OBJECT &&
       type != STT_COMMON && type != STT_TLS && !function)
-    return bad("an exported symbol is of no known type");
+    return mb_elf_bad("the exported symbol '%s' is of no known type, %u", name, type);
   if (type == STT_TLS) {
     uint64_t size = elf->tls.p_memsz;
     return size && symbol->st_value <= size && symbol->st_size <= size - symbol->st_value
                ? MBLOB_OK
-               : bad("a symbol lies outside the thread storage");
+               : mb_elf_bad("the symbol '%s' lies outside the thread storage", name);
   }
   /* A resolver is called while the library is loaded. */
   if (type == STT_GNU_IFUNC && symbol->st_shndx == SHN_ABS)
-    return bad("a symbol lies outside the library");
+    return mb_elf_bad("the symbol '%s' lies outside the library", name);
   if (type == STT_NOTYPE || !is_address(symbol)) return MBLOB_OK;
   if (!mb_elf_is_loaded(elf, symbol->st_value, type == STT_GNU_IFUNC ? 1 : symbol->st_size, 0))
-    return bad("a symbol lies outside the library");
+    return mb_elf_bad("the symbol '%s' lies outside the library", name);
   if (function && MB_ELF_FUNCTIONS_ARE_CODE && !mb_elf_is_loaded(elf, symbol->st_value, 0, PF_X))
-    return bad("a function lies outside the code");
+    return mb_elf_bad("the function '%s' lies outside the code", name);
   return MBLOB_OK;
 }
 
 int mb_elf_check_symbol(const struct mb_elf *elf, uint64_t i) {
   ElfW(Sym) symbol = mb_elf_symbol(elf, i), empty = {0};
-  if (!i) return memcmp(&symbol, &empty, sizeof(symbol)) ? bad("symbol 0 is not empty") : MBLOB_OK;
-  if (symbol.st_name >= elf->strings_size) return bad("the name of a symbol lies outside the strings");
+  if (!i) return memcmp(&symbol, &empty, sizeof(symbol)) ? mb_elf_bad("symbol 0 is not empty") : MBLOB_OK;
+  if (symbol.st_name >= elf->strings_size)
+    return mb_elf_bad("the name of symbol %llu lies outside the strings", (ull)i);
   if (symbol.st_shndx != SHN_UNDEF) return check_defined(elf, &symbol);
   unsigned binding = ELF64_ST_BIND(symbol.st_info);
   /* The linker would take a local or hidden one as its own, and call address 0. */
   if ((binding != STB_GLOBAL && binding != STB_WEAK) || ELF64_ST_VISIBILITY(symbol.st_other))
-    return bad("an undefined symbol is not looked for elsewhere");
-  if (symbol.st_value && MB_ELF_FUNCTIONS_ARE_CODE) return bad("an undefined symbol has an address");
+    return mb_elf_bad("the undefined symbol '%s' is not looked for elsewhere", mb_elf_symbol_name(elf, &symbol));
+  if (symbol.st_value && MB_ELF_FUNCTIONS_ARE_CODE)
+    return mb_elf_bad("the undefined symbol '%s' has an address", mb_elf_symbol_name(elf, &symbol));
   return MBLOB_OK;
 }
 
@@ -107,31 +108,31 @@ static int read_tables(struct mb_elf *elf) {
   uint64_t strings = 0, symbols = 0, hash = 0, at = 0;
   if (!mb_elf_tag(elf, DT_STRTAB, &strings) || !mb_elf_tag(elf, DT_SYMTAB, &symbols) ||
       !mb_elf_tag(elf, DT_STRSZ, &elf->strings_size))
-    return bad("it names no strings or no symbols");
-  if (!mb_elf_offset(elf, strings, elf->strings_size, &at)) return bad("the strings lie outside the file");
+    return mb_elf_bad("it names no strings or no symbols");
+  if (!mb_elf_offset(elf, strings, elf->strings_size, &at)) return mb_elf_bad("the strings lie outside the file");
   elf->strings = (const char *)elf->data + at;
-  if (!elf->strings_size || elf->strings[elf->strings_size - 1]) return bad("the strings have no end");
+  if (!elf->strings_size || elf->strings[elf->strings_size - 1]) return mb_elf_bad("the strings have no end");
   uint64_t entry = mb_elf_tag_or_zero(elf, DT_SYMENT);
-  if (entry && entry != sizeof(ElfW(Sym))) return bad("symbols have another size");
+  if (entry && entry != sizeof(ElfW(Sym))) return mb_elf_bad("symbols have another size");
   bool gnu = mb_elf_tag(elf, DT_GNU_HASH, &hash);
   int status = gnu ? mb_elf_gnu_hash(elf, hash, &elf->symbol_count) : MBLOB_OK;
   if (!status && mb_elf_tag(elf, DT_HASH, &hash)) {
     uint64_t chains = 0;
     status = mb_elf_sysv_hash(elf, hash, &chains);
     if (status) return status;
-    if (chains < elf->symbol_count) return bad("the hash tables count different symbols");
+    if (chains < elf->symbol_count) return mb_elf_bad("the hash tables count different symbols");
     elf->symbol_count = chains; /* undefined symbols as well */
   } else if (!status && !gnu) {
-    status = bad("it has no hash table");
+    status = mb_elf_bad("it has no hash table");
   }
   if (status) return status;
   if (elf->symbol_count > elf->size / sizeof(ElfW(Sym)) ||
       !mb_elf_offset(elf, symbols, elf->symbol_count * sizeof(ElfW(Sym)), &at))
-    return bad("the symbols lie outside the file");
+    return mb_elf_bad("the symbols lie outside the file");
   elf->symbols = elf->data + at;
   /* The dynamic linker reads no further without leaving the library. */
   elf->symbol_limit = mb_elf_bytes_from(elf, symbols) / sizeof(ElfW(Sym));
-  if (!elf->symbol_limit) return bad("the symbols lie outside the file");
+  if (!elf->symbol_limit) return mb_elf_bad("the symbols lie outside the file");
   status = check_symbols(elf);
   return status ? status : mb_elf_check_hashes(elf);
 }
@@ -140,7 +141,7 @@ static int read_tables(struct mb_elf *elf) {
 
 /* A tag that is there needs others, which the linker reads unasked. */
 static const struct {
-  int64_t tag, needs;
+  int32_t tag, needs;
 } pairs[] = {{DT_INIT_ARRAY, DT_INIT_ARRAYSZ},
              {DT_INIT_ARRAYSZ, DT_INIT_ARRAY},
              {DT_FINI_ARRAY, DT_FINI_ARRAYSZ},
@@ -184,43 +185,46 @@ static bool occurs_again(const struct mb_elf *elf, uint64_t i) {
   return false;
 }
 
+static int check_functions(const struct mb_elf *elf, int64_t size_tag, uint64_t start) {
+  uint64_t size = mb_elf_tag_or_zero(elf, size_tag);
+  if (mb_elf_is_loaded(elf, start, size, 0)) return MBLOB_OK;
+  return mb_elf_bad("%llu bytes of constructors at %#llx lie outside the library", (ull)size, (ull)start);
+}
+
 /* Tags whose value is an address that the linker or the startup code follows. */
 static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) {
   uint64_t word = sizeof(ElfW(Addr)), at = 0;
   switch (tag) {
     case DT_INIT:
     case DT_FINI:
-      return mb_elf_is_loaded(elf, value, 1, PF_X) ? MBLOB_OK : bad("a constructor lies outside the code");
-    case DT_INIT_ARRAY:
-      return mb_elf_is_loaded(elf, value, mb_elf_tag_or_zero(elf, DT_INIT_ARRAYSZ), 0)
+      return mb_elf_is_loaded(elf, value, 1, PF_X)
                  ? MBLOB_OK
-                 : bad("the constructors lie outside the library");
-    case DT_PREINIT_ARRAY:
-      return mb_elf_is_loaded(elf, value, mb_elf_tag_or_zero(elf, DT_PREINIT_ARRAYSZ), 0)
-                 ? MBLOB_OK
-                 : bad("the constructors lie outside the library");
-    case DT_FINI_ARRAY:
-      return mb_elf_is_loaded(elf, value, mb_elf_tag_or_zero(elf, DT_FINI_ARRAYSZ), 0)
-                 ? MBLOB_OK
-                 : bad("the destructors lie outside the library");
+                 : mb_elf_bad("a constructor at %#llx lies outside the code", (ull)value);
+    case DT_INIT_ARRAY: return check_functions(elf, DT_INIT_ARRAYSZ, value);
+    case DT_PREINIT_ARRAY: return check_functions(elf, DT_PREINIT_ARRAYSZ, value);
+    case DT_FINI_ARRAY: return check_functions(elf, DT_FINI_ARRAYSZ, value);
     case DT_PLTGOT: /* three words of the linker's, then the slots */
       return value % word == 0 && mb_elf_is_loaded(elf, value, 3 * word, MB_ELF_FUNCTIONS_ARE_CODE ? PF_W : 0)
                  ? MBLOB_OK
-                 : bad("the table of call slots lies outside the library");
+                 : mb_elf_bad("the table of call slots lies outside the library");
     case DT_RELR:
       return mb_elf_tag_or_zero(elf, DT_RELRENT) == word && mb_elf_tag_or_zero(elf, DT_RELRSZ) % word == 0 &&
                      mb_elf_offset(elf, value, mb_elf_tag_or_zero(elf, DT_RELRSZ), &at)
                  ? MBLOB_OK
-                 : bad("the packed relocations lie outside the file");
+                 : mb_elf_bad("the packed relocations lie outside the file");
     /* glibc before 2.34 stores a function of its own there, and lets thread-local symbols be looked up through the other. */
     case DT_TLSDESC_GOT:
-      return mb_elf_is_loaded(elf, value, word, PF_W) ? MBLOB_OK
-                                                      : bad("the slot of thread descriptors lies outside the data");
+      return mb_elf_is_loaded(elf, value, word, PF_W)
+                 ? MBLOB_OK
+                 : mb_elf_bad("the slot of thread descriptors lies outside the data");
     case DT_TLSDESC_PLT:
-      return mb_elf_is_loaded(elf, value, 1, PF_X) ? MBLOB_OK : bad("the code of thread descriptors lies outside the code");
+      return mb_elf_is_loaded(elf, value, 1, PF_X)
+                 ? MBLOB_OK
+                 : mb_elf_bad("the code of thread descriptors lies outside the code");
     /* For a library that dlopen opens, glibc ends the process. */
-    case DT_AUXILIARY: return bad("it is a filter for another library (DT_AUXILIARY); link it without --auxiliary");
-    case DT_FILTER: return bad("it is a filter for another library (DT_FILTER); link it without --filter");
+    case DT_AUXILIARY:
+      return mb_elf_bad("it is a filter for another library (DT_AUXILIARY); link it without --auxiliary");
+    case DT_FILTER: return mb_elf_bad("it is a filter for another library (DT_FILTER); link it without --filter");
     default: return MBLOB_OK;
   }
 }
@@ -229,15 +233,16 @@ static int check_tags(struct mb_elf *elf) {
   for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
     uint64_t ignored = 0;
     if (mb_elf_tag(elf, pairs[i].tag, &ignored) && !mb_elf_tag(elf, pairs[i].needs, &ignored))
-      return bad("a tag is there without another that it needs");
+      return mb_elf_bad("it has the tag %#llx without %#llx, which that needs", (ull)pairs[i].tag, (ull)pairs[i].needs);
   }
   for (uint64_t i = 0; i < elf->dynamic_count; i++) {
     ElfW(Dyn) d = mb_elf_tag_at(elf, i);
     int status = check_address(elf, d.d_tag, d.d_un.d_val);
     if (status) return status;
-    if (occurs_again(elf, i)) return bad("a tag is there twice");
+    if (occurs_again(elf, i)) return mb_elf_bad("the tag %#llx is there twice", (ull)d.d_tag);
     if (!is_string(d.d_tag)) continue;
-    if (d.d_un.d_val >= elf->strings_size) return bad("a name lies outside the strings");
+    if (d.d_un.d_val >= elf->strings_size)
+      return mb_elf_bad("the name of the tag %#llx lies outside the strings", (ull)d.d_tag);
     if (d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH)
       elf->origin_in_runpath |= strstr(elf->strings + d.d_un.d_val, "ORIGIN") != NULL;
   }
@@ -255,19 +260,19 @@ int mb_elf_read_dynamic(struct mb_elf *elf) {
     uint64_t at = 0;
     /* The linker reads it through memory, we through the file: both must mean the same bytes. */
     if (!mb_elf_offset(elf, s.p_vaddr, s.p_filesz, &at) || at != s.p_offset)
-      return bad("its address and its place in the file disagree");
+      return mb_elf_bad("its address and its place in the file disagree");
     elf->dynamic = elf->data + s.p_offset;
     elf->dynamic_count = s.p_filesz / sizeof(ElfW(Dyn));
   }
-  if (!elf->dynamic) return bad("there is none");
+  if (!elf->dynamic) return mb_elf_bad("there is none");
   uint64_t end = 0;
   while (end < elf->dynamic_count && mb_elf_tag_at(elf, end).d_tag != DT_NULL) end++;
-  if (end == elf->dynamic_count) return bad("it has no end");
+  if (end == elf->dynamic_count) return mb_elf_bad("it has no end");
   elf->dynamic_count = end;
   if (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_PIE)
     return mb_fail_format("elf_header", 16, MB_UNKNOWN, "an executable; link it with -shared");
   if (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOOPEN)
-    return bad("it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen");
+    return mb_elf_bad("it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen");
   int status = read_tables(elf);
   if (!status) status = check_tags(elf);
   if (!status) status = mb_elf_check_versions(elf);

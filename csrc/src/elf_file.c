@@ -36,8 +36,6 @@
 #error "name the ELF machine of this processor here"
 #endif
 
-typedef unsigned long long ull;
-
 static const struct {
   unsigned number;
   const char *name;
@@ -191,7 +189,7 @@ static int check_part(const struct mb_elf *elf, unsigned i) {
     case PT_PHDR: /* the linker reads program headers there, not at e_phoff */
       return s.p_offset == elf->header.e_phoff && is_mapped(elf, &s, elf->header.e_phnum * sizeof(s))
                  ? MBLOB_OK
-                 : segment_error(i, "leads to no program headers");
+                 : segment_error(i, "(PT_PHDR) does not point to the program headers");
     case PT_NOTE:
     case PT_GNU_PROPERTY:
       return s.p_filesz == s.p_memsz && is_mapped(elf, &s, s.p_memsz) ? MBLOB_OK

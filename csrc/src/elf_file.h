@@ -13,6 +13,8 @@
 #include "bytes.h"
 #include "error.h"
 
+typedef unsigned long long ull; /* what printf takes for 64 bits */
+
 struct mb_elf {
   const uint8_t *data; /* the whole file */
   uint64_t size;
@@ -76,7 +78,7 @@ ElfW(Dyn) mb_elf_tag_at(const struct mb_elf *elf, uint64_t i);
 bool mb_elf_tag(const struct mb_elf *elf, int64_t tag, uint64_t *value);
 uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag);
 /* Records MBLOB_E_FORMAT "elf_dynamic". */
-int mb_elf_bad_dynamic(const char *format, ...) MB_PRINTF(1, 2);
+int mb_elf_bad(const char *format, ...) MB_PRINTF(1, 2);
 
 /* Machines whose functions have the address of their code (others: of a descriptor), and whose relocations
  * elf_relocations.c knows by their types. */

@@ -5,9 +5,10 @@
 
 typedef Elf_Symndx sysv_word; /* 64 bits wide on s390x, 32 elsewhere */
 
-static int bad(const char *text) { return mb_elf_bad_dynamic("%s", text); }
-
-static int not_led_to(void) { return bad("the hash table does not lead to an exported symbol"); }
+static int not_led_to(const struct mb_elf *elf, uint64_t i) {
+  ElfW(Sym) symbol = mb_elf_symbol(elf, i);
+  return mb_elf_bad("the hash table does not lead to the symbol '%s'", mb_elf_symbol_name(elf, &symbol));
+}
 
 /* The exported symbols, by index: how many, and which is the first and the last. */
 struct exported {
@@ -44,10 +45,10 @@ static bool find_sysv(const struct mb_elf *elf, uint64_t vaddr, struct sysv_tabl
 
 int mb_elf_sysv_hash(struct mb_elf *elf, uint64_t vaddr, uint64_t *count) {
   struct sysv_table table;
-  if (!find_sysv(elf, vaddr, &table)) return bad("the hash table lies outside the file");
+  if (!find_sysv(elf, vaddr, &table)) return mb_elf_bad("the hash table lies outside the file");
   for (uint64_t i = 0; i < table.buckets + table.chains; i++)
     if (sysv_at(elf, table.at, i) >= (table.chains ? table.chains : 1))
-      return bad("the hash table names no symbol");
+      return mb_elf_bad("the hash table names no symbol");
   *count = table.chains;
   elf->hash_size = sizeof(sysv_word) * (2 + table.buckets + table.chains);
   return MBLOB_OK;
@@ -66,18 +67,18 @@ static uint32_t sysv_hash(const char *name) {
 static int check_sysv(const struct mb_elf *elf, uint64_t vaddr, const struct exported *exported) {
   struct sysv_table table;
   uint64_t steps = 0, found = 0;
-  if (!find_sysv(elf, vaddr, &table)) return bad("the hash table lies outside the file");
+  if (!find_sysv(elf, vaddr, &table)) return mb_elf_bad("the hash table lies outside the file");
   for (uint64_t bucket = 0; bucket < table.buckets; bucket++) {
     uint64_t i = sysv_at(elf, table.at, bucket);
     for (; i; i = sysv_at(elf, table.at, table.buckets + i)) {
-      if (++steps > table.chains) return bad("a hash chain has no end");
+      if (++steps > table.chains) return mb_elf_bad("a hash chain has no end");
       ElfW(Sym) symbol = mb_elf_symbol(elf, i);
       if (!mb_elf_is_exported(&symbol)) continue;
-      if (sysv_hash(elf->strings + symbol.st_name) % table.buckets != bucket) return not_led_to();
+      if (sysv_hash(elf->strings + symbol.st_name) % table.buckets != bucket) return not_led_to(elf, i);
       found++;
     }
   }
-  return found == exported->count ? MBLOB_OK : not_led_to();
+  return found == exported->count ? MBLOB_OK : mb_elf_bad("the hash table does not lead to all exported symbols");
 }
 
 /* ---- DT_GNU_HASH: u32 buckets, first symbol, words of the filter, its shift; filter; buckets; chains - */
@@ -105,19 +106,19 @@ static bool find_gnu(const struct mb_elf *elf, uint64_t vaddr, struct gnu_table 
 static int count_gnu(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count) {
   struct gnu_table table;
   uint64_t last = 0, at = 0;
-  if (!find_gnu(elf, vaddr, &table)) return bad("the hash table lies outside the file");
+  if (!find_gnu(elf, vaddr, &table)) return mb_elf_bad("the hash table lies outside the file");
   if (!table.buckets || !table.words || (table.words & (table.words - 1)))
-    return bad("the hash table has an impossible shape");
+    return mb_elf_bad("the hash table has an impossible shape");
   for (uint64_t i = 0; i < table.buckets; i++) {
     uint64_t symbol = word_at(elf, table.bucket + 4 * i);
-    if (symbol && symbol < table.first) return bad("the hash table names no symbol");
+    if (symbol && symbol < table.first) return mb_elf_bad("the hash table names no symbol");
     if (symbol > last) last = symbol;
   }
   *count = table.first;
   if (last < table.first) return MBLOB_OK; /* nothing is exported, and how many are undefined is not told */
   uint64_t chain = vaddr + (table.chain - table.filter) + 16;
   for (;; last++) {
-    if (!mb_elf_offset(elf, chain + 4 * (last - table.first), 4, &at)) return bad("a hash chain has no end");
+    if (!mb_elf_offset(elf, chain + 4 * (last - table.first), 4, &at)) return mb_elf_bad("a hash chain has no end");
     if (word_at(elf, at) & 1) break;
   }
   *count = last + 1;
@@ -152,11 +153,12 @@ static int check_gnu(const struct mb_elf *elf, uint64_t vaddr, const struct expo
   uint64_t end = 0, going_on = 0; /* the bucket whose chain goes on, plus one */
   int status = count_gnu(elf, vaddr, &end);
   if (status) return status;
-  if (!find_gnu(elf, vaddr, &table)) return bad("the hash table lies outside the file");
-  if (exported->count && (exported->first < table.first || exported->last >= end)) return not_led_to();
+  if (!find_gnu(elf, vaddr, &table)) return mb_elf_bad("the hash table lies outside the file");
+  if (exported->count && exported->first < table.first) return not_led_to(elf, exported->first);
+  if (exported->count && exported->last >= end) return not_led_to(elf, exported->last);
   uint64_t size = table.chain - table.filter + 16, at = 0;
   if (end > table.first && !mb_elf_offset(elf, vaddr, size + 4 * (end - table.first), &at))
-    return bad("the hash table lies outside the file");
+    return mb_elf_bad("the hash table lies outside the file");
   for (uint64_t i = table.first; i < end; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(elf, i);
     uint32_t hash = gnu_hash(elf->strings + symbol.st_name);
@@ -164,7 +166,7 @@ static int check_gnu(const struct mb_elf *elf, uint64_t vaddr, const struct expo
     uint64_t bucket = hash % table.buckets;
     bool starts = word_at(elf, table.bucket + 4 * bucket) == i;
     bool belongs = going_on ? going_on == bucket + 1 : starts;
-    if ((word ^ hash) >> 1 || !belongs || !passes_filter(elf, &table, hash)) return not_led_to();
+    if ((word ^ hash) >> 1 || !belongs || !passes_filter(elf, &table, hash)) return not_led_to(elf, i);
     going_on = word & 1 ? 0 : bucket + 1;
   }
   return MBLOB_OK;
@@ -193,7 +195,7 @@ static int find_exported(const struct mb_elf *elf, struct exported *out) {
     ElfW(Sym) symbol = mb_elf_symbol(elf, i);
     if (i < elf->symbol_count) { /* of which the names were checked; many with one long name are an attack */
       uint64_t size = strnlen(elf->strings + symbol.st_name, budget);
-      if (size >= budget) return bad("the names of its symbols add up to more than 8 times their table");
+      if (size >= budget) return mb_elf_bad("the names of its symbols add up to more than 8 times their table");
       budget -= size;
     }
     if (!mb_elf_is_exported(&symbol)) continue;

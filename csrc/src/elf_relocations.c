@@ -152,13 +152,11 @@ struct linking {
 };
 
 static const struct {
-  int64_t tag, size_tag;
+  int32_t tag, size_tag;
 } function_tables[] = {{DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ},
                        {DT_INIT_ARRAY, DT_INIT_ARRAYSZ},
                        {DT_FINI_ARRAY, DT_FINI_ARRAYSZ}};
 #define FUNCTION_TABLES (sizeof(function_tables) / sizeof(*function_tables))
-
-static int bad(const char *text) { return mb_elf_bad_dynamic("%s", text); }
 
 static bool overlaps(uint64_t vaddr, uint64_t size, struct range range) {
   return vaddr < range.start ? range.start - vaddr < size : vaddr - range.start < range.size;
@@ -178,10 +176,10 @@ bool mb_elf_relocates_text(const struct mb_elf *elf) {
 
 /* Bytes of a writable segment that the linker itself does not read. */
 static int check_place(const struct linking *l, uint64_t vaddr, uint64_t size) {
-  if (!mb_elf_is_loaded(l->elf, vaddr, size, l->place_flags)) return bad("a relocation lies outside the data");
+  if (!mb_elf_is_loaded(l->elf, vaddr, size, l->place_flags)) return mb_elf_bad("a relocation lies outside the data");
   for (size_t i = 0; i < l->kept_count; i++)
     if (overlaps(vaddr, size, l->kept[i]))
-      return bad(i ? "a relocation lies in a table" : "a relocation lies in the dynamic section");
+      return mb_elf_bad(i ? "a relocation lies in a table" : "a relocation lies in the dynamic section");
   return MBLOB_OK;
 }
 
@@ -189,7 +187,7 @@ static int check_place(const struct linking *l, uint64_t vaddr, uint64_t size) {
 static int check_symbol(const struct linking *l, uint64_t i) {
   if (i < l->elf->symbol_count) return MBLOB_OK;
   if (i >= (l->elf->symbol_count > 1 ? l->elf->symbol_count : l->elf->symbol_limit))
-    return bad("a relocation names no symbol");
+    return mb_elf_bad("it names symbol %llu, which is none", (ull)i);
   int status = mb_elf_check_symbol(l->elf, i);
   return status ? status : mb_elf_check_version(l->elf, i);
 }
@@ -198,25 +196,28 @@ static int check_symbol(const struct linking *l, uint64_t i) {
 static int check_call(const struct linking *l, uint64_t vaddr) {
   uint64_t at = 0;
   ElfW(Addr) target = 0;
-  if (!l->binds_at_once && mb_elf_becomes_read_only(l->elf, vaddr)) return bad("the slot of a call becomes read-only");
-  if (!mb_elf_offset(l->elf, vaddr, sizeof(target), &at)) return bad("the slot of a call is not in the file");
+  if (!l->binds_at_once && mb_elf_becomes_read_only(l->elf, vaddr))
+    return mb_elf_bad("the slot of a call becomes read-only");
+  if (!mb_elf_offset(l->elf, vaddr, sizeof(target), &at)) return mb_elf_bad("the slot of a call is not in the file");
   memcpy(&target, l->elf->data + at, sizeof(target));
-  return !target || mb_elf_is_loaded(l->elf, target, 1, PF_X) ? MBLOB_OK : bad("the slot of a call points to no code");
+  if (target && !mb_elf_is_loaded(l->elf, target, 1, PF_X)) return mb_elf_bad("the slot of a call points to no code");
+  return MBLOB_OK;
 }
 
 /* An address that will be stored; `code`: to be called while the library comes or goes. */
 static int check_target(const struct mb_elf *elf, uint64_t target, bool code) {
-  if (code && !mb_elf_is_loaded(elf, target, 1, PF_X)) return bad("a constructor lies outside the code");
+  if (code && !mb_elf_is_loaded(elf, target, 1, PF_X)) return mb_elf_bad("a constructor lies outside the code");
   /* The end of the last segment is a place that code may well point to. */
-  return mb_elf_is_loaded(elf, target, 0, 0) ? MBLOB_OK : bad("a relocation points outside the library");
+  if (!mb_elf_is_loaded(elf, target, 0, 0)) return mb_elf_bad("it points outside the library, to %#llx", (ull)target);
+  return MBLOB_OK;
 }
 
 /* Note that a constructor or destructor gets its address; each gets it once. */
 static int see_function(struct functions *functions, uint64_t vaddr) {
   uint64_t i = (vaddr - functions->range.start) / sizeof(ElfW(Addr));
   if (vaddr < functions->range.start || (vaddr - functions->range.start) % sizeof(ElfW(Addr)))
-    return bad("a relocation lies between two constructors");
-  if (functions->seen[i / 8] >> i % 8 & 1) return bad("a constructor has two addresses");
+    return mb_elf_bad("a relocation lies between two constructors");
+  if (functions->seen[i / 8] >> i % 8 & 1) return mb_elf_bad("a constructor has two addresses");
   functions->seen[i / 8] = (uint8_t)(functions->seen[i / 8] | 1u << i % 8);
   return MBLOB_OK;
 }
@@ -224,16 +225,20 @@ static int see_function(struct functions *functions, uint64_t vaddr) {
 /* A constructor or destructor by its symbol. What others define is not known here. */
 static int check_function(const struct mb_elf *elf, const ElfW(Sym) * symbol, uint64_t addend) {
   if (symbol->st_shndx != SHN_UNDEF) return check_target(elf, symbol->st_value + addend, true);
-  return addend || ELF64_ST_BIND(symbol->st_info) != STB_GLOBAL ? bad("a constructor may have no address") : MBLOB_OK;
+  if (addend || ELF64_ST_BIND(symbol->st_info) != STB_GLOBAL)
+    return mb_elf_bad("the address of a constructor may stay 0");
+  return MBLOB_OK;
 }
 
 /* Thread-local storage: of this library, or of the one that has the symbol. A section's symbol, or none, means the whole. */
 static int check_thread(const struct mb_elf *elf, const ElfW(Sym) * symbol, bool named, uint64_t offset) {
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
-  if (named && type != STT_TLS && type != STT_SECTION) return bad("a thread-local relocation names a symbol that is none");
+  if (named && type != STT_TLS && type != STT_SECTION)
+    return mb_elf_bad("a thread-local relocation names a symbol that is none");
   if (named && symbol->st_shndx == SHN_UNDEF) return MBLOB_OK;
-  if (!elf->tls.p_memsz) return bad("a thread-local relocation, and there is no thread storage (PT_TLS)");
-  return offset <= elf->tls.p_memsz ? MBLOB_OK : bad("a thread-local relocation lies outside the thread storage");
+  if (!elf->tls.p_memsz) return mb_elf_bad("a thread-local relocation, and there is no thread storage (PT_TLS)");
+  if (offset > elf->tls.p_memsz) return mb_elf_bad("a thread-local relocation lies outside the thread storage");
+  return MBLOB_OK;
 }
 
 /* ---- one relocation ------------------------------------------------------------------------------ */
@@ -263,13 +268,15 @@ static int check_named(const struct linking *l, const struct table *t, const Elf
       return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0,
                           has_addend ? symbol.st_value + (uint64_t)r->r_addend : symbol.st_value);
     case SLOT:
-      if (!R_SYM(r->r_info) || (has_addend && r->r_addend)) return bad("the slot of a symbol has no symbol, or an addend");
-      if (r->r_offset % sizeof(ElfW(Addr))) return bad("the slot of a symbol is not aligned");
+      if (!R_SYM(r->r_info) || (has_addend && r->r_addend))
+        return mb_elf_bad("the slot of a symbol has no symbol, or an addend");
+      if (r->r_offset % sizeof(ElfW(Addr))) return mb_elf_bad("the slot of a symbol is not aligned");
       break;
-    case COPY: return bad("a relocation copies data of another library, which only executables do");
+    case COPY: return mb_elf_bad("a relocation copies data of another library, which only executables do");
     default: break;
   }
-  if (ELF64_ST_TYPE(symbol.st_info) == STT_TLS) return bad("a relocation takes the address of a thread-local symbol");
+  if (ELF64_ST_TYPE(symbol.st_info) == STT_TLS)
+    return mb_elf_bad("a relocation takes the address of a thread-local symbol");
   return t->calls && meaning == SLOT ? check_call(l, r->r_offset) : MBLOB_OK;
 }
 
@@ -277,15 +284,15 @@ static int check_meaning(struct linking *l, const struct table *t, uint64_t i, c
   enum meaning meaning = meaning_of(R_TYPE(r->r_info));
   uint64_t addend = addend_of(l, t, r);
   struct functions *functions = functions_at(l, r->r_offset, size_of(meaning));
-  if (meaning == UNKNOWN) return bad("a relocation is of no known type");
-  if (i < t->relative && meaning != RELATIVE) return bad("a relocation is not relative, but counted so");
-  if (i >= t->relative && t->relative && meaning == RELATIVE) return bad("a relative relocation is not counted");
+  if (meaning == UNKNOWN) return mb_elf_bad("a relocation is of no known type");
+  if (i < t->relative && meaning != RELATIVE) return mb_elf_bad("a relocation is not relative, but counted so");
+  if (i >= t->relative && t->relative && meaning == RELATIVE) return mb_elf_bad("a relative relocation is not counted");
   if (functions && meaning != RELATIVE && meaning != ADDRESS && meaning != RESOLVER)
-    return bad("a constructor is no address");
+    return mb_elf_bad("a constructor is no address");
   int status = functions ? see_function(functions, r->r_offset) : MBLOB_OK;
   if (status) return status;
   if (meaning == RELATIVE || meaning == RESOLVER) {
-    if (R_SYM(r->r_info)) return bad("a relative relocation names a symbol");
+    if (R_SYM(r->r_info)) return mb_elf_bad("a relative relocation names a symbol");
     return check_target(l->elf, addend, meaning == RESOLVER || functions);
   }
   if (functions) {
@@ -314,7 +321,7 @@ static int check_one(struct linking *l, const struct table *t, uint64_t i) {
 }
 
 static int check_table(struct linking *l, const struct table *t) {
-  if (t->relative > t->size / t->each) return bad("more relocations are relative than there are");
+  if (t->relative > t->size / t->each) return mb_elf_bad("more relocations are relative than there are");
   for (uint64_t i = 0; i < t->size / t->each; i++) {
     if (check_one(l, t, i) == MBLOB_OK) continue;
     ElfW(Rel) r; /* a Rela begins like it */
@@ -337,7 +344,7 @@ static int check_packed_word(struct linking *l, uint64_t vaddr) {
   ElfW(Addr) target = 0;
   int status = check_place(l, vaddr, sizeof(target));
   if (status) return status;
-  if (!mb_elf_offset(l->elf, vaddr, sizeof(target), &at)) return bad("a packed relocation is not in the file");
+  if (!mb_elf_offset(l->elf, vaddr, sizeof(target), &at)) return mb_elf_bad("a packed relocation is not in the file");
   memcpy(&target, l->elf->data + at, sizeof(target));
   struct functions *functions = functions_at(l, vaddr, sizeof(target));
   status = functions ? see_function(functions, vaddr) : MBLOB_OK;
@@ -352,8 +359,8 @@ static int check_packed(struct linking *l, const struct table *t) {
   for (uint64_t i = 0; i < t->size / word; i++) {
     ElfW(Addr) entry;
     memcpy(&entry, l->elf->data + t->at + i * word, sizeof(entry));
-    if (entry & 1 && !i) return bad("the packed relocations start with a bitmap");
-    if (!(entry & 1) && (entry % word || entry < done)) return bad("the packed relocations are not in order");
+    if (entry & 1 && !i) return mb_elf_bad("the packed relocations start with a bitmap");
+    if (!(entry & 1) && (entry % word || entry < done)) return mb_elf_bad("the packed relocations are not in order");
     uint64_t bits = entry & 1 ? entry >> 1 : 1, place = entry & 1 ? next : entry;
     next = entry & 1 ? next + (8 * word - 1) * word : entry + word;
     for (; bits; bits >>= 1, place += word) {
@@ -376,9 +383,9 @@ static bool has_size(const struct mb_elf *elf, int64_t tag, uint64_t size) {
 static int find_table(const struct mb_elf *elf, int64_t tag, int64_t size_tag, struct table *t) {
   uint64_t vaddr = 0;
   t->size = mb_elf_tag_or_zero(elf, size_tag);
-  if (!mb_elf_tag(elf, tag, &vaddr)) return t->size ? bad("relocations have no table") : MBLOB_OK;
+  if (!mb_elf_tag(elf, tag, &vaddr)) return t->size ? mb_elf_bad("relocations have no table") : MBLOB_OK;
   if (t->size % t->each || !mb_elf_offset(elf, vaddr, t->size, &t->at))
-    return bad("the relocations lie outside the file");
+    return mb_elf_bad("the relocations lie outside the file");
   return MBLOB_OK;
 }
 
@@ -414,8 +421,8 @@ static int find_functions(struct linking *l, uint64_t relocations) {
     uint64_t size = mb_elf_tag_or_zero(l->elf, function_tables[i].size_tag);
     if (!mb_elf_tag(l->elf, function_tables[i].tag, &range->start) || !size) continue;
     if (size % sizeof(ElfW(Addr)) || range->start % sizeof(ElfW(Addr)))
-      return bad("the table of constructors has an impossible size");
-    if (size / sizeof(ElfW(Addr)) > relocations) return bad("a constructor has no address");
+      return mb_elf_bad("the table of constructors has an impossible size");
+    if (size / sizeof(ElfW(Addr)) > relocations) return mb_elf_bad("a constructor has no address");
     size_t room = (size_t)(size / (8 * sizeof(ElfW(Addr)))) + 1;
     l->functions[i].seen = calloc(1, room);
     if (!l->functions[i].seen) return mb_fail_memory(room);
@@ -429,7 +436,7 @@ static int check_functions(const struct linking *l) {
   for (size_t i = 0; i < FUNCTION_TABLES; i++) {
     const struct functions *f = &l->functions[i];
     for (uint64_t k = 0; k < f->range.size / sizeof(ElfW(Addr)); k++)
-      if (!(f->seen[k / 8] >> k % 8 & 1)) return bad("a constructor has no address");
+      if (!(f->seen[k / 8] >> k % 8 & 1)) return mb_elf_bad("a constructor has no address");
   }
   return MBLOB_OK;
 }
@@ -442,12 +449,12 @@ static bool binds_at_once(const struct mb_elf *elf) {
 
 int mb_elf_check_relocations(const struct mb_elf *elf) {
   if (!has_size(elf, DT_RELAENT, sizeof(ElfW(Rela))) || !has_size(elf, DT_RELENT, sizeof(ElfW(Rel))))
-    return bad("relocations have another size");
+    return mb_elf_bad("relocations have another size");
   uint64_t kind = 0;
   bool calls = mb_elf_tag(elf, DT_JMPREL, &kind);
   kind = mb_elf_tag_or_zero(elf, DT_PLTREL);
   if (calls && kind != DT_RELA && (kind != DT_REL || ONLY_RELA))
-    return bad("the relocations of calls are of no known kind");
+    return mb_elf_bad("the relocations of calls are of no known kind");
   struct table tables[] = {
       {.name = "DT_RELA", .each = sizeof(ElfW(Rela)), .relative = mb_elf_tag_or_zero(elf, DT_RELACOUNT)},
       {.name = "DT_REL", .each = sizeof(ElfW(Rel)), .relative = mb_elf_tag_or_zero(elf, DT_RELCOUNT)},

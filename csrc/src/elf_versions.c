@@ -7,8 +7,6 @@
 #define FIRST_INDEX 2u     /* 0 is local, 1 global */
 #define RECORD_LIMIT (1u << 14) /* of both tables together: many records may lead to the same ones */
 
-static int bad(const char *text) { return mb_elf_bad_dynamic("%s", text); }
-
 static const char *string_at(const struct mb_elf *elf, uint64_t at) {
   return at < elf->strings_size ? elf->strings + at : NULL;
 }
@@ -31,8 +29,8 @@ struct reader {
 
 static int read_record(struct reader *r, uint64_t vaddr, void *out, size_t size) {
   uint64_t at = 0;
-  if (!r->left--) return bad("there are too many versions");
-  if (!mb_elf_offset(r->elf, vaddr, size, &at)) return bad("the versions lie outside the file");
+  if (!r->left--) return mb_elf_bad("there are too many versions");
+  if (!mb_elf_offset(r->elf, vaddr, size, &at)) return mb_elf_bad("the versions lie outside the file");
   memcpy(out, r->elf->data + at, size);
   return MBLOB_OK;
 }
@@ -48,12 +46,12 @@ static int check_needed_versions(struct reader *r, uint64_t vaddr, unsigned coun
     int status = read_record(r, vaddr, &aux, sizeof(aux));
     if (status) return status;
     if (!string_at(r->elf, aux.vna_name) || (aux.vna_other & INDEX_MASK) < FIRST_INDEX)
-      return bad("a needed version has no name or no number");
+      return mb_elf_bad("a version has no name or no number");
     see(r, aux.vna_other);
-    if ((aux.vna_next == 0) != (i == count - 1)) return bad("needed versions are miscounted");
+    if ((aux.vna_next == 0) != (i == count - 1)) return mb_elf_bad("versions are miscounted");
     vaddr += aux.vna_next;
   }
-  return count ? MBLOB_OK : bad("a library is named for no version of it");
+  return count ? MBLOB_OK : mb_elf_bad("a library is named for no version of it");
 }
 
 static int check_needed(struct reader *r) {
@@ -65,13 +63,13 @@ static int check_needed(struct reader *r) {
     if (status) return status;
     const char *file = string_at(r->elf, need.vn_file);
     if (need.vn_version != VER_NEED_CURRENT || !file || !is_needed(r->elf, file))
-      return bad("versions are needed of a library that is not needed");
+      return mb_elf_bad("versions are needed of a library that is not needed");
     status = check_needed_versions(r, vaddr + need.vn_aux, need.vn_cnt);
     if (status) return status;
-    if ((need.vn_next == 0) != (i == count - 1)) return bad("needed versions are miscounted");
+    if ((need.vn_next == 0) != (i == count - 1)) return mb_elf_bad("versions are miscounted");
     vaddr += need.vn_next;
   }
-  return count ? MBLOB_OK : bad("needed versions are miscounted");
+  return count ? MBLOB_OK : mb_elf_bad("versions are miscounted");
 }
 
 bool mb_elf_needs_versions(const struct mb_elf *elf, bool (*of)(const char *file)) {
@@ -96,12 +94,13 @@ static int check_defined(struct reader *r) {
     int status = read_record(r, vaddr, &def, sizeof(def));
     if (!status) status = read_record(r, vaddr + def.vd_aux, &aux, sizeof(aux)); /* further ones name its parents */
     if (status) return status;
-    if (def.vd_version != VER_DEF_CURRENT || !string_at(r->elf, aux.vda_name)) return bad("a version has no name");
+    if (def.vd_version != VER_DEF_CURRENT || !string_at(r->elf, aux.vda_name))
+      return mb_elf_bad("a version has no name or no number");
     see(r, def.vd_ndx);
-    if ((def.vd_next == 0) != (i == count - 1)) return bad("defined versions are miscounted");
+    if ((def.vd_next == 0) != (i == count - 1)) return mb_elf_bad("versions are miscounted");
     vaddr += def.vd_next;
   }
-  return count ? MBLOB_OK : bad("defined versions are miscounted");
+  return count ? MBLOB_OK : mb_elf_bad("versions are miscounted");
 }
 
 unsigned mb_elf_version(const struct mb_elf *elf, uint64_t i) {
@@ -111,8 +110,12 @@ unsigned mb_elf_version(const struct mb_elf *elf, uint64_t i) {
 }
 
 int mb_elf_check_version(const struct mb_elf *elf, uint64_t i) {
-  if (elf->versions && i >= elf->version_count) return bad("the versions of symbols lie outside the file");
-  return (mb_elf_version(elf, i) & INDEX_MASK) > elf->highest_version ? bad("a symbol has a version that is none") : MBLOB_OK;
+  if (elf->versions && i >= elf->version_count) return mb_elf_bad("the versions lie outside the file");
+  ElfW(Sym) symbol = mb_elf_symbol(elf, i);
+  unsigned version = mb_elf_version(elf, i) & INDEX_MASK;
+  if (version <= elf->highest_version) return MBLOB_OK;
+  const char *name = mb_elf_symbol_name(elf, &symbol);
+  return mb_elf_bad("the symbol '%s' has version %u, which it does not name", name, version);
 }
 
 int mb_elf_check_versions(struct mb_elf *elf) {
@@ -124,8 +127,8 @@ int mb_elf_check_versions(struct mb_elf *elf) {
   if (status || !mb_elf_tag(elf, DT_VERSYM, &vaddr)) return status;
   /* glibc looks versions up in a table that it makes of the two others. */
   if (!mb_elf_tag(elf, DT_VERNEED, &ignored) && !mb_elf_tag(elf, DT_VERDEF, &ignored))
-    return bad("symbols have versions, and no table names these");
-  if (!mb_elf_offset(elf, vaddr, sizeof(uint16_t), &at)) return bad("the versions of symbols lie outside the file");
+    return mb_elf_bad("symbols have versions, and no table names these");
+  if (!mb_elf_offset(elf, vaddr, sizeof(uint16_t), &at)) return mb_elf_bad("the versions lie outside the file");
   elf->versions = elf->data + at;
   elf->version_count = mb_elf_bytes_from(elf, vaddr) / sizeof(uint16_t);
   for (uint64_t i = 0; i < elf->symbol_count && !status; i++) status = mb_elf_check_version(elf, i);

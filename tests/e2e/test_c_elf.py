@@ -18,7 +18,7 @@ import pytest
 import mblob
 from mblob.elf import ElfFile
 from mblob.elf_loading import check_linking
-from mblob.elf_records import DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, PF_X, Segment
+from mblob.elf_records import DT_GNU_HASH, DT_SYMTAB, DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERSYM, PF_X, Segment
 from mblob.errors import FormatError
 from mblob.image import open_image
 from mblob.mapping import map_file
@@ -113,10 +113,10 @@ if platform.machine() == "x86_64":
 # MBLOB_TEST_DAMAGE=all: every field with every value, and ten thousand times several (some minutes).
 ALL = os.environ.get("MBLOB_TEST_DAMAGE") == "all"
 SINGLE, SEVERAL = (10**9, 10_000) if ALL else (500, 100)
-# These fields name code or data. A wrong name may lead into other code of the library, and that may crash. Only on
-# x86-64 does damage_library.c tell a crash there from one in the dynamic linker.
+# These fields name code or data. A wrong name may lead into other code of the library, and that may crash.
+# Only on x86-64 does damage_library.c tell a crash there from one in the dynamic linker.
 TAKES_OTHER_CODE = re.compile(r"r_(sym|offset|addend|type)|st_(name|info|value|shndx)|tag 0x(2|c|d|17) d_val")
-# A function that starts in the middle of other code may spoil its caller's registers; the linker calls constructors.
+# The linker calls constructors. One that starts in the middle of other code may spoil the linker's registers.
 STARTS_ELSEWHERE = re.compile(r"(?:r_addend|st_value|tag 0x[cd] d_val) = (0x[0-9a-f]+)")
 
 
@@ -282,6 +282,46 @@ def test_a_relocation_that_lies_is_refused_by_both(
     library.write_bytes(data)
     assert re.search(RELOCATIONS[case][1], open_error(built, library))
     with pytest.raises(FormatError, match=RELOCATIONS[case][1]):
+        mblob.verify(library)
+
+
+def last_symbol(elf: ElfFile) -> int:
+    return elf.offset_of(elf.dynamic[DT_SYMTAB][0], 1, "symbols") + 24 * len(elf.dynsym)
+
+
+def last_hash(elf: ElfFile) -> int:
+    """The chain word of the last symbol."""
+    at = elf.offset_of(elf.dynamic[DT_GNU_HASH][0], 1, "hash table")
+    buckets, first, words = elf.unpack("3I", at, "hash table")
+    return at + 16 + 8 * words + 4 * (buckets + len(elf.dynsym) - first)
+
+
+# What is wrong, where, what is there, and what both readers name.
+NAMED: dict[str, tuple[Callable[[ElfFile], int], bytes, str]] = {
+    "a symbol far away": (lambda e: last_symbol(e) + 8, b"\0\0\0\0\0\0\0\x10", "the symbol '{}'|the function '{}'"),
+    "a symbol of no type": (lambda e: last_symbol(e) + 4, b"\x1b", "the exported symbol '{}'"),
+    "a hash": (last_hash, b"\1\0\0\0", "does not lead to the symbol '{}'"),
+    "a version": (lambda e: e.offset_of(e.dynamic[DT_VERSYM][0], 1, "") + 2 * len(e.dynsym), b"\x4d\0",
+                  "the symbol '{}' has version 77"),
+    "the program headers": (lambda e: e.e_phoff + 8, b"\x41", r"\(PT_PHDR\) does not point to the program headers"),
+}  # fmt: skip
+
+
+@x86_64
+@pytest.mark.parametrize("case", NAMED)
+def test_both_readers_name_the_culprit(built: Path, tmp_path: Path, cc: Callable[..., Path], case: str) -> None:
+    source = KERNEL + "int random_number(void) { return rand(); }"  # of a version
+    source += 'const char loader[] __attribute__((section(".interp"))) = "/lib/none";'  # so there is PT_PHDR
+    library = cc(source, tmp_path / "f.so", "-Wl,--hash-style=gnu")
+    data = bytearray(library.read_bytes())
+    elf = ElfFile(memoryview(bytes(data)))
+    place, value, text = NAMED[case]
+    at = place(elf)
+    data[at : at + len(value)] = value
+    library.write_bytes(data)
+    expected = text.replace("{}", elf.dynsym[-1].name)
+    assert re.search(expected, open_error(built, library))
+    with pytest.raises(FormatError, match=expected):
         mblob.verify(library)
 
 
