@@ -18,6 +18,9 @@ from tests.packager import graphs
 from tests.packager.graphs import Builder, run_model, takes
 from tests.packager.partitions import GENERATORS, array, check, check_storage, names, regions_of
 
+# Their operators are plain C functions, which mblob's executor can call.
+pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
+
 # -- any graph ------------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,9 @@ from packager.errors import BuildError
 from tests.packager.graphs import Builder, interpret_codegen, takes
 from tests.packager.partitions import GENERATORS, array, check, regions_of
 
+# Their operators are plain C functions, which mblob's executor can call.
+pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
+
 # -- constants ------------------------------------------------------------------------------------------
 
 

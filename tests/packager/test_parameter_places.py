@@ -14,6 +14,9 @@ import mblob
 from mblob.grammar import decode_payload
 from tests.loader.test_graph_executor import FUNCTIONS, KERNELS, B, W, graph
 
+# Their operators are plain C functions, which mblob's executor can call.
+pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
+
 # The address of its second argument, in the bytes of its third.
 WHERE = """#include <string.h>
 void scale(const float *x, const float *w, float *y) { (void)x; memcpy(y, &w, sizeof w); }
