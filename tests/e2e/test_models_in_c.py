@@ -14,6 +14,9 @@ import mblob
 from tests.e2e.programs import ROOT, run
 from tests.loader.test_graph_executor import FUNCTIONS, KERNELS, B, W, graph
 
+# Their operators are plain C functions, which mblob's executor can call.
+pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
+
 SOURCE = ROOT / "tests" / "c" / "run_model.c"
 
 

@@ -13,7 +13,8 @@ import pytest
 
 import mblob
 
-pytestmark = pytest.mark.own_process
+# The operators of a model are plain C functions, which mblob's executor can call.
+pytestmark = [pytest.mark.own_process, pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")]
 
 CPU = mblob.cpu(0)
 

@@ -13,6 +13,9 @@ import pytest
 import mblob
 from mblob import graph_executor
 
+# Their operators are plain C functions, which mblob's executor can call.
+pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
+
 GraphModule = graph_executor.GraphModule
 GraphModuleDebug = graph_executor.GraphModuleDebug
 

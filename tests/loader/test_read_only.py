@@ -12,6 +12,9 @@ import pytest
 
 import mblob
 
+# Their operators are plain C functions, which mblob's executor can call.
+pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
+
 KERNEL = "void twice(const float x[4], float y[4]) { for (int i = 0; i < 4; i++) y[i] = 2 * x[i]; }"
 GRAPH = {
     "nodes": [

@@ -14,6 +14,9 @@ import mblob
 from mblob import graph_executor
 from tests.loader.test_graph_executor import FUNCTIONS, KERNELS, B, W, graph
 
+# Their operators are plain C functions, which mblob's executor can call.
+pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
+
 GraphModule, GraphModuleDebug = graph_executor.GraphModule, graph_executor.GraphModuleDebug
 SPLIT = KERNELS.splitlines()
 X = np.ones((2, 3), "f")
