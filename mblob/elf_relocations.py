@@ -276,6 +276,8 @@ class _Relocations:
         (at, addend), (number, named) = place, symbol
         if meaning == UNKNOWN:
             raise ValueError("it is of no known type")
+        if t.calls and meaning not in (SLOT, RESOLVER, DESCRIPTOR):  # glibc binds these late, and no others
+            raise ValueError("the relocations of calls are of no known kind")
         if t.relative and (i < t.relative) != (meaning == RELATIVE):
             raise ValueError(f"{t.relative} relocations are counted as relative, and it is not as counted")
         function = self._see_function(at, self._size(meaning))

@@ -36,7 +36,7 @@ def test_a_library_cut_anywhere_is_refused(built: Path, tmp_path: Path) -> None:
         file.write_bytes(data[:cut])
         with pytest.raises(mblob.FormatError) as refused:
             mblob.load_module(file)
-        assert refused.value.code.startswith("elf"), cut
+        assert "elf" in refused.value.code, cut
         file.unlink()  # another file next time: libraries are told apart by their inode
     file.write_bytes(data[: len(data) // 2])
     assert "elf" in open_error(built, file)
@@ -280,8 +280,9 @@ def test_a_relocation_that_lies_is_refused_by_both(
     for start, value in RELOCATIONS[case][0].items():
         struct.pack_into("<I", data, at + start, value)
     library.write_bytes(data)
-    assert re.search(RELOCATIONS[case][1], open_error(built, library))
-    with pytest.raises(FormatError, match=RELOCATIONS[case][1]):
+    expected = RELOCATIONS[case][1] + ("|of no known kind" if call else "")
+    assert re.search(expected, open_error(built, library))
+    with pytest.raises(FormatError, match=expected):
         mblob.verify(library)
 
 
@@ -322,6 +323,24 @@ def test_both_readers_name_the_culprit(built: Path, tmp_path: Path, cc: Callable
     expected = text.replace("{}", elf.dynsym[-1].name)
     assert re.search(expected, open_error(built, library))
     with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+@x86_64
+def test_a_call_is_relocated_by_a_type_that_can_be_bound_late(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    """A place in a thread's memory, of a function of the dynamic linker: that one has no thread storage to divide."""
+    source = "void *__tvm_module_ctx; __thread int counter = 3; int count(void) { return ++counter; }"
+    library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy", "-fPIC", "-ftls-model=global-dynamic")
+    data = bytearray(library.read_bytes())
+    at, _ = relocation(data, 7)
+    symbol = offset_of(data, dynamic(data)[6]) + 24 * struct.unpack_from("<I", data, at + 12)[0]
+    data[symbol + 4] = 0x16  # STB_GLOBAL, STT_TLS
+    struct.pack_into("<I", data, at + 8, 18)  # R_X86_64_TPOFF64
+    library.write_bytes(data)
+    assert "of no known kind" in open_error(built, library)
+    with pytest.raises(FormatError, match="of no known kind"):
         mblob.verify(library)
 
 
