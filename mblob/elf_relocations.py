@@ -59,8 +59,7 @@ NONE, RELATIVE, ADDRESS, SLOT, RESOLVER, COPY, TLS_BLOCK, TLS_PLACE, DESCRIPTOR,
 PART_1, PART_2, PART_4, PART_8 = range(10, 14)  # an address, or a distance to one, in so many bytes
 # What glibc's dynamic linker follows, by machine and class; the numbers are each machine's psABI.
 _TYPES = {
-    ("x86_64", 64): {0: NONE, 8: RELATIVE, 1: ADDRESS, 2: PART_4, 10: PART_4, 32: PART_4, 33: PART_8,
-                     6: SLOT, 7: SLOT, 37: RESOLVER, 5: COPY, 16: TLS_BLOCK,
+    ("x86_64", 64): {0: NONE, 8: RELATIVE, 1: ADDRESS, 6: SLOT, 7: SLOT, 37: RESOLVER, 5: COPY, 16: TLS_BLOCK,
                      17: TLS_BLOCK, 18: TLS_PLACE, 36: DESCRIPTOR},
     ("aarch64", 64): {0: NONE, 1027: RELATIVE, 257: ADDRESS, 1025: SLOT, 1026: SLOT, 1032: RESOLVER, 1024: COPY,
                       1028: TLS_BLOCK, 1029: TLS_BLOCK, 1030: TLS_PLACE, 1031: DESCRIPTOR},
@@ -277,6 +276,8 @@ class _Relocations:
         (at, addend), (number, named) = place, symbol
         if meaning == UNKNOWN:
             raise ValueError("it is of no known type")
+        if t.calls and meaning not in (SLOT, RESOLVER, DESCRIPTOR):  # glibc binds these late, and no others
+            raise ValueError("the relocations of calls are of no known kind")
         if t.relative and (i < t.relative) != (meaning == RELATIVE):
             raise ValueError(f"{t.relative} relocations are counted as relative, and it is not as counted")
         function = self._see_function(at, self._size(meaning))

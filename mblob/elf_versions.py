@@ -34,6 +34,7 @@ class Versions:
     def __init__(self, elf: ElfFile) -> None:
         self._elf = elf
         self._left = RECORD_LIMIT
+        self._miscounted: int | None = None  # records of a chain that ends after another number of them
 
     def _one(self, tag: int) -> int | None:
         return next(iter(self._elf.dynamic.get(tag, ())), None)
@@ -99,6 +100,8 @@ class Versions:
             if layout != 1 or name >= strings_size:
                 raise self._bad("a version has no name")
             highest = max(highest, index & ~HIDDEN)
+        if self._miscounted is not None:
+            raise self._bad(f"a chain of {self._miscounted} version records ends after another number of them")
         return highest
 
     @property
@@ -126,9 +129,12 @@ class Versions:
         """Address and fields of `count` records, whose last field is the distance to the next."""
         for i in range(count):
             fields = self._record(at, fmt)
-            if (fields[-1] == 0) != (i == count - 1):
-                raise self._bad(f"a chain of {count} version records ends after another number of them")
+            is_last = fields[-1] == 0
+            if is_last != (i == count - 1):
+                self._miscounted = count
             yield at, fields
+            if is_last:
+                break
             at += fields[-1]
 
     def _record(self, at: int, fmt: str) -> tuple[int, ...]:

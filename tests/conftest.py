@@ -112,7 +112,7 @@ def _started() -> set[str]:
 @pytest.fixture(scope="module", autouse=True)
 def no_plug_ins(request: pytest.FixtureRequest) -> Iterator[None]:
     """Plug-ins and what they open stay in a process for ever: tests that start one have a process of their own."""
-    if request.config.pluginmanager.get_plugin("tests.own_process").IS_CHILD:
+    if request.node.get_closest_marker("own_process"):
         yield
         return
     before = _started()

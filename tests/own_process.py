@@ -22,7 +22,7 @@ import pytest
 from _pytest.runner import runtestprotocol  # what pytest-xdist and pytest-forked call, too
 
 MARK = "own_process"
-IS_CHILD = False
+EACH_FILE = bool(os.environ.get("MBLOB_TEST_EACH_FILE"))  # to see which files would need the mark
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -77,8 +77,7 @@ class Child:
 
 
 def _serve(session: pytest.Session, requests: int, answers: int) -> NoReturn:
-    global IS_CHILD
-    IS_CHILD, code = True, 1
+    code = 1
     try:
         session._setupstate.stack.clear()  # what is set up belongs to the process that forked
         for line in os.fdopen(requests, "r", encoding="utf-8"):
@@ -102,7 +101,7 @@ def _write(fd: int, data: bytes) -> None:
 
 def owner_of(item: pytest.Item | None) -> pytest.Item | str | None:
     """Who has the process of a test: its file, or itself alone; None for the common process."""
-    if item is None or item.get_closest_marker(MARK) is None:
+    if item is None or (item.get_closest_marker(MARK) is None and not EACH_FILE):
         return None
     return item if any(m.name == MARK for m in item.own_markers) else item.nodeid.partition("::")[0]
 

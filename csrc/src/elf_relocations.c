@@ -33,10 +33,6 @@ static enum meaning meaning_of(uint64_t type) {
 #if defined(__x86_64__)
     case R_X86_64_RELATIVE: return RELATIVE;
     case R_X86_64_64: return ADDRESS;
-    case R_X86_64_SIZE64: return PART_8;
-    case R_X86_64_32:
-    case R_X86_64_PC32:
-    case R_X86_64_SIZE32: return PART_4;
     case R_X86_64_GLOB_DAT:
     case R_X86_64_JUMP_SLOT: return SLOT;
     case R_X86_64_IRELATIVE: return RESOLVER;
@@ -178,8 +174,7 @@ bool mb_elf_relocates_text(const struct mb_elf *elf) {
 static int check_place(const struct linking *l, uint64_t vaddr, uint64_t size) {
   if (!mb_elf_is_loaded(l->elf, vaddr, size, l->place_flags)) return mb_elf_bad("a relocation lies outside the data");
   for (size_t i = 0; i < l->kept_count; i++)
-    if (overlaps(vaddr, size, l->kept[i]))
-      return mb_elf_bad(i ? "a relocation lies in a table" : "a relocation lies in the dynamic section");
+    if (overlaps(vaddr, size, l->kept[i])) return mb_elf_bad("it lies in a table that the dynamic linker reads");
   return MBLOB_OK;
 }
 
@@ -216,7 +211,7 @@ static int check_target(const struct mb_elf *elf, uint64_t target, bool code) {
 static int see_function(struct functions *functions, uint64_t vaddr) {
   uint64_t i = (vaddr - functions->range.start) / sizeof(ElfW(Addr));
   if (vaddr < functions->range.start || (vaddr - functions->range.start) % sizeof(ElfW(Addr)))
-    return mb_elf_bad("a relocation lies between two constructors");
+    return mb_elf_bad("it lies between two constructors");
   if (functions->seen[i / 8] >> i % 8 & 1) return mb_elf_bad("a constructor has two addresses");
   functions->seen[i / 8] = (uint8_t)(functions->seen[i / 8] | 1u << i % 8);
   return MBLOB_OK;
@@ -285,6 +280,9 @@ static int check_meaning(struct linking *l, const struct table *t, uint64_t i, c
   uint64_t addend = addend_of(l, t, r);
   struct functions *functions = functions_at(l, r->r_offset, size_of(meaning));
   if (meaning == UNKNOWN) return mb_elf_bad("a relocation is of no known type");
+  /* glibc binds these late, and no others: the machines' elf_machine_lazy_rel. */
+  if (t->calls && meaning != SLOT && meaning != RESOLVER && meaning != DESCRIPTOR)
+    return mb_elf_bad("the relocations of calls are of no known kind");
   if (i < t->relative && meaning != RELATIVE) return mb_elf_bad("a relocation is not relative, but counted so");
   if (i >= t->relative && t->relative && meaning == RELATIVE) return mb_elf_bad("a relative relocation is not counted");
   if (functions && meaning != RELATIVE && meaning != ADDRESS && meaning != RESOLVER)

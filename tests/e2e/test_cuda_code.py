@@ -12,6 +12,8 @@ import pytest
 import mblob
 from tests.loader.payloads import device_code
 
+pytestmark = pytest.mark.own_process
+
 SOURCE = """
 struct pair { int a; double b; };
 struct large { char bytes[5000]; };

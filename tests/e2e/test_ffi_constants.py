@@ -13,6 +13,8 @@ import pytest
 import mblob
 from tests.e2e.programs import ROOT, ffi_host, run
 
+pytestmark = pytest.mark.own_process
+
 # __init_NAME takes an Array of tensors and adds up what it finds; NAME tells the sum, how many they were, how often.
 TYPES = r"""
 #include <stdint.h>

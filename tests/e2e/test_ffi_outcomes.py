@@ -15,6 +15,8 @@ import pytest
 import mblob
 from tests.e2e.programs import ROOT, run
 
+pytestmark = pytest.mark.own_process
+
 CALLED = {"c": 180, "llvm": 180, "more": 24}
 
 

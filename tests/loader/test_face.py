@@ -18,6 +18,8 @@ import mblob
 from loader.runtime import ffi, lib
 from loader.status import text
 
+pytestmark = pytest.mark.own_process
+
 
 def test_every_name_of_the_face_is_there() -> None:
     assert [name for name in mblob.__all__ if not hasattr(mblob, name)] == []

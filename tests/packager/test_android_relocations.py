@@ -16,6 +16,8 @@ from packager.android_relocations import DT_ANDROID_RELA
 from packager.errors import BuildError
 from tests.e2e.ffi_sources import PACKED
 
+pytestmark = pytest.mark.own_process
+
 PACKS = ["-fuse-ld=lld", "-Wl,--pack-dyn-relocs=android", "-Wl,-Bsymbolic"]
 REFERS = """extern const char __tvm_dev_mblob[];
 const char *const places[] = {"a", __tvm_dev_mblob, "b"};

@@ -19,6 +19,8 @@ from mblob.errors import FormatError, IncompatibleError
 from packager.errors import BuildError
 from tests.e2e.ffi_sources import PACKED, plain_module
 
+pytestmark = pytest.mark.own_process
+
 
 def tree_of(path: Path) -> list[Any]:
     with mblob.open(path, verify="full") as lib:

@@ -18,6 +18,8 @@ from packager.errors import BuildError
 from packager.options import linkers_named
 from tests.e2e.ffi_sources import PACKED, plain_module
 
+pytestmark = pytest.mark.own_process
+
 BY_NAME = r"""#include <stdint.h>
 typedef union { int64_t i; double f; void *p; const char *s; } value;
 void *TVMBackendAllocWorkspace(int type, int id, uint64_t size, int code, int bits);

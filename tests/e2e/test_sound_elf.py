@@ -1,0 +1,54 @@
+"""What compilers, linkers and assemblers write, however odd: neither reader takes it for damage."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mblob
+from tests.e2e.test_c_elf import python_refuses
+
+x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="these are forms of x86-64")
+
+SOUND = {
+    "thread storage of one file, by gold": (
+        "static __thread int a = 1; static __thread long b[4];"
+        " int f(int x) { b[x & 3] += x; return a++ + (int)b[x & 3]; }",
+        ["-O0", "-fuse-ld=gold"],
+    ),
+    "packed relocations of each section, by mold": (
+        "static int x[9]; static int *const a[] = {x, 0, x + 1, 0, 0, x + 2}; int *b = x, *c[] = {0, x + 3};"
+        " int f(int i) { return *a[2] + *b + *c[1] + i; }",
+        ["-nostdlib", "-fuse-ld=mold", "-Wl,-z,pack-relative-relocs"],
+    ),
+    "a constructor that is chosen": (
+        "static int done; static void run(void) { done = 1; } static void *choose(void) { return (void *)run; }"
+        ' static void chosen(void) __attribute__((ifunc("choose")));'
+        ' __attribute__((section(".init_array"), used)) static void (*const start[])(void) = {chosen};'
+        " int f(int x) { return x + done; }",
+        ["-w"],
+    ),
+    "absolute symbols with types": (
+        '__asm__(".globl at, of\\n.type at,@function\\n.set at,0x1234\\n"'
+        ' ".type of,@object\\n.size of,8\\n.set of,0x1234");'
+        " int f(int x) { return x; }",
+        [],
+    ),
+}
+
+
+@x86_64
+@pytest.mark.parametrize("kind", SOUND)
+def test_what_compilers_and_linkers_write_is_accepted_by_both(
+    tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], kind: str
+) -> None:
+    source, flags = SOUND[kind]
+    for flag in flags:
+        if flag.startswith("-fuse-ld="):
+            require(flag.replace("-fuse-ld=", "ld."))
+    library = cc(source, tmp_path / "sound.so", *flags)
+    assert not python_refuses(library.read_bytes())
+    mblob.load_module(library).symbol("f")
