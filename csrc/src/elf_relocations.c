@@ -256,8 +256,7 @@ static int check_named(const struct linking *l, const struct table *t, const Elf
   const bool has_addend = t->each == sizeof(ElfW(Rela));
   ElfW(Sym) symbol = mb_elf_symbol(l->elf, R_SYM(r->r_info));
   switch (meaning) {
-    case TLS_BLOCK: /* the number of a library, or an offset in its storage; nothing is at a place that it names */
-      return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0, 0);
+    case TLS_BLOCK: return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0, 0); /* no place is named */
     case TLS_PLACE:
     case DESCRIPTOR:
       return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0,

@@ -23,7 +23,8 @@ def run_tests(root: Path, folder: Path, text: str, *words: str, **environment: s
     folder.mkdir(exist_ok=True)
     shutil.copy(root / "tests" / "conftest.py", folder)
     (folder / "test_it.py").write_text(text)
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_XDIST", "PYTEST_CURRENT", "MBLOB_TEST_EACH"))}
+    own = ("PYTEST_XDIST", "PYTEST_CURRENT", "MBLOB_TEST_EACH")
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(own)}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", *words, "test_it.py"],
         cwd=folder, env={**inherited, "PYTHONPATH": str(root), **environment}, capture_output=True, text=True,

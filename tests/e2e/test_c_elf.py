@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import random
@@ -23,7 +22,7 @@ from mblob.errors import FormatError
 from mblob.image import open_image
 from mblob.mapping import map_file
 from tests.e2e.elf_damage import Change, several, single, text
-from tests.e2e.programs import ROOT, run
+from tests.e2e.programs import run
 
 # -- damage ---------------------------------------------------------------------------------------------------
 
@@ -487,27 +486,3 @@ def test_a_function_that_nobody_provides_is_named_with_a_remedy(
     error = open_error(built, cc(call, tmp_path / "f.so"))
     assert "undefined symbol: " in error
     assert remedy in error
-
-
-# -- what linkers write ----------------------------------------------------------------------------------------
-
-LINKERS = {
-    "bfd": ["-fuse-ld=bfd"], "gold": ["-fuse-ld=gold"], "lld": ["-fuse-ld=lld"], "mold": ["-fuse-ld=mold"],
-    "sysv": ["-Wl,--hash-style=sysv"], "now": ["-Wl,-z,now"], "norelro": ["-Wl,-z,norelro"],
-    "one-segment": ["-Wl,-z,noseparate-code"], "large-pages": ["-Wl,-z,max-page-size=65536"], "stripped": ["-s"],
-    "packed": ["-Wl,-z,pack-relative-relocs"], "lld-large-pages": ["-fuse-ld=lld", "-Wl,-z,max-page-size=65536"],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("flags", LINKERS.values(), ids=LINKERS)
-def test_sound_libraries_of_all_linkers_open(
-    built: Path, tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], flags: list[str]
-) -> None:
-    """The checks of the dynamic section must not refuse what a linker writes."""
-    for flag in flags:
-        if flag.startswith("-fuse-ld="):
-            require(flag.replace("-fuse-ld=", "ld."))
-    source = (ROOT / "tests" / "c" / "kernels" / "plain.c").read_text()
-    cc(source, tmp_path / "linked.so", f"-I{ROOT}/csrc/include", *flags)
-    found = run(built / "plain" / "golden_host", tmp_path, "linked.so").stdout
-    assert json.loads(found) == {"type_key": "library", "imports": []}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import mblob
+from tests.e2e.programs import ROOT, run
 from tests.e2e.test_c_elf import python_refuses
 
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="these are forms of x86-64")
@@ -52,3 +54,27 @@ def test_what_compilers_and_linkers_write_is_accepted_by_both(
     library = cc(source, tmp_path / "sound.so", *flags)
     assert not python_refuses(library.read_bytes())
     mblob.load_module(library).symbol("f")
+
+
+# -- what linkers write ----------------------------------------------------------------------------------------
+
+LINKERS = {
+    "bfd": ["-fuse-ld=bfd"], "gold": ["-fuse-ld=gold"], "lld": ["-fuse-ld=lld"], "mold": ["-fuse-ld=mold"],
+    "sysv": ["-Wl,--hash-style=sysv"], "now": ["-Wl,-z,now"], "norelro": ["-Wl,-z,norelro"],
+    "one-segment": ["-Wl,-z,noseparate-code"], "large-pages": ["-Wl,-z,max-page-size=65536"], "stripped": ["-s"],
+    "packed": ["-Wl,-z,pack-relative-relocs"], "lld-large-pages": ["-fuse-ld=lld", "-Wl,-z,max-page-size=65536"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flags", LINKERS.values(), ids=LINKERS)
+def test_sound_libraries_of_all_linkers_open(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], flags: list[str]
+) -> None:
+    """The checks of the dynamic section must not refuse what a linker writes."""
+    for flag in flags:
+        if flag.startswith("-fuse-ld="):
+            require(flag.replace("-fuse-ld=", "ld."))
+    source = (ROOT / "tests" / "c" / "kernels" / "plain.c").read_text()
+    cc(source, tmp_path / "linked.so", f"-I{ROOT}/csrc/include", *flags)
+    found = run(built / "plain" / "golden_host", tmp_path, "linked.so").stdout
+    assert json.loads(found) == {"type_key": "library", "imports": []}
