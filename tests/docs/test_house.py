@@ -243,6 +243,8 @@ def test_a_program_is_compiled_again_only_when_its_sources_change(
         used.close()
     built_once_module.built_once("x", made.append, "-Os")
     assert [folder.exists() for folder in made] == [False, False, False, True]
+    for used in built_once_module._in_use:
+        used.close()
 
 
 def test_ci_calls_make_check(root: Path) -> None:
