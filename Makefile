@@ -66,10 +66,10 @@ demo: env runtime ## pack the digits network, run it from Python and from C, com
 runtime:
 	@$(MAKE) --no-print-directory -s -C csrc
 
-test: env ## the quick tests, at most 5 minutes on two cores; WORKERS=4 takes more of them
+test: env ## the quick tests: some 10 minutes on two cores; WORKERS=4 for four
 	@$(PYTEST)
 
-test-all: env ## the slow tests, which make test leaves out: at most 20 minutes more
+test-all: env ## the slow tests, which make test leaves out
 	@$(PYTEST) -m slow
 
 lint: $(VENV)/lint-ready ## ruff and mypy --strict
@@ -82,6 +82,7 @@ $(VENV)/lint-ready: $(VENV)/ready Makefile
 
 nightly: env ## hours: exhaustive tests, then demo and test in fresh Debian roots (needs root and mmdebstrap)
 	@$(PYTEST) -m nightly
+	@MBLOB_TEST_DAMAGE=all $(PYTEST) -m '' tests/e2e/test_c_elf.py
 	@tests/fresh_machine
 
 check: ## what CI calls: lint, then test, then test-all
