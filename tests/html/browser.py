@@ -5,8 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
+import signal
 import subprocess
+import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +34,12 @@ class Page:
         ]  # fmt: skip
         # The protocol wants descriptors 3 and 4; the shell puts them there whatever numbers the pipes have.
         script = f'exec timeout {DEADLINE} "$@" 3<&{to_read} 4>&{to_write}'
+        self._home = tempfile.mkdtemp(prefix="chromium")  # a short name: there is a socket in it
         self._process = subprocess.Popen(
             ["bash", "-c", script, "bash", *command],
             pass_fds=(to_read, to_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": self._home, "TMPDIR": self._home, "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": ""},
+            start_new_session=True,
         )  # fmt: skip
         os.close(to_read)
         os.close(to_write)
@@ -52,8 +59,10 @@ class Page:
     def __exit__(self, *_: object) -> None:
         os.close(self._write)
         os.close(self._read)
-        self._process.terminate()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # with its helpers, which write files until they end
         self._process.wait()
+        shutil.rmtree(self._home, ignore_errors=True)
 
     def _message(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
