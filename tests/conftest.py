@@ -32,6 +32,10 @@ MAY_SKIP = ("no GPU", "no golden")
 # Programs that only tests run: mblob needs a shell, make and a C compiler with its assembler, linker and ar.
 OPTIONAL = ("bash", "c++", "g++", "nm", "objcopy", "objdump", "patchelf", "readelf", "strip", "tar")
 
+# `make test` hands its own words on: a make that a test runs is one of its own.
+for _variable in ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS"):
+    os.environ.pop(_variable, None)
+
 # Programs that tests interrupt inherit what SIGINT does; a shell's background job ignores it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -44,6 +44,11 @@ class Tidy:
         self.before = files_of(tree)
         self.folder = Path(tempfile.mkdtemp(prefix="mblob-tests-"))
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+        # What pip has fetched for `make env` it need not fetch again; the user's folders are no test's.
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        os.environ.setdefault("PIP_CACHE_DIR", str(cache / "pip"))
+        for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+            os.environ.pop(variable, None)
         for variable, name in (("HOME", "home"), ("TMPDIR", "tmp")):
             (self.folder / name).mkdir()
             os.environ[variable] = str(self.folder / name)
@@ -53,7 +58,9 @@ class Tidy:
     def look(self) -> list[str]:
         """What was left; the folders are removed."""
         for name in ("home", "tmp"):
-            self.left += [f"{name}: {p.name}" for p in sorted((self.folder / name).iterdir())]
+            for path in sorted((self.folder / name).iterdir()):
+                first = next((p for p in sorted(path.rglob("*")) if not p.is_dir()), path)
+                self.left.append(f"{name}: {first.relative_to(self.folder / name)}")
         self.left += [f"tree: {name}" for name in sorted(files_of(self.tree) - self.before)]
         shutil.rmtree(self.folder, ignore_errors=True)
         return self.left
