@@ -79,9 +79,9 @@ def built_once(
 
 def _remove_unused(name: str, needed: Path) -> None:
     """Remove what was built of other inputs, unless a run uses it now."""
-    for mark in FOLDER.glob(f"{name}-*.used"):
-        old = mark.with_suffix("")
-        with mark.open() as file, suppress(BlockingIOError):
+    for old in FOLDER.glob(f"{name}-{'?' * 16}"):
+        mark = FOLDER / f"{old.name}.used"
+        with mark.open("w") as file, suppress(BlockingIOError):
             if old != needed:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(old, ignore_errors=True)

@@ -8,6 +8,7 @@ repository).
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import re
@@ -25,7 +26,7 @@ import pytest
 from tests.built_once import built_once
 from tests.e2e.programs import make_c_tests
 
-pytest_plugins = ("tests.own_process", "tests.tidy")
+pytest_plugins = ("tests.own_process", "tests.tidy", "tests.tiers")
 
 ROOT = Path(__file__).resolve().parents[1]
 MAY_SKIP = ("no GPU", "no golden")
@@ -39,6 +40,12 @@ for _variable in ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS"):
 # Programs that tests interrupt inherit what SIGINT does; a shell's background job ignores it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves are no garbage: `gc.collect()` in a test need not look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(hookwrapper=True)

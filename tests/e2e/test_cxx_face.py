@@ -82,6 +82,7 @@ def test_the_documented_functions_are_those_of_the_library(installed: Path) -> N
 # -- programs ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("compiler", "standard"), [("clang++", "c++17"), ("g++", "c++20")])
 def test_the_face_works_with_other_compilers(
     require: Require, built: Path, compat: Path, tmp_path: Path, compiler: str, standard: str

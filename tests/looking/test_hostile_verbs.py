@@ -26,18 +26,17 @@ def elf(
     wide = bits == 64
     header, segment, section, word = (64, 56, 64, "Q") if wide else (52, 32, 40, "I")
     at = header + segment * len(segments) + len(body)
-    out = b"\x7fELF" + bytes([2 if wide else 1, 1 if order == "<" else 2, 1]) + bytes(9)
+    out = bytearray(b"\x7fELF" + bytes([2 if wide else 1, 1 if order == "<" else 2, 1]) + bytes(9))
     out += struct.pack(
         f"{order}HHI3{word}IHHHHHH", kind, 62, 1, 0, header if segments else 0, at if sections else 0, 0, header,
         segment, len(segments) if phnum is None else phnum,
         section, len(sections) if shnum is None else shnum, shstrndx,
     )  # fmt: skip
+    form = order + ("IIQQQQQQ" if wide else "8I")
     for t, flags, offset, address, size in segments:
-        if wide:
-            out += struct.pack(order + "IIQQQQQQ", t, flags, offset, address, 0, size, size, 8)
-        else:
-            out += struct.pack(order + "8I", t, offset, address, 0, size, size, flags, 8)
-    return out + body + b"".join(struct.pack(order + ("IIQQQQIIQQ" if wide else "10I"), *s) for s in sections)
+        fields = (t, flags, offset, address, 0, size, size, 8) if wide else (t, offset, address, 0, size, size, flags, 8)
+        out += struct.pack(form, *fields)
+    return bytes(out) + body + b"".join(struct.pack(order + ("IIQQQQIIQQ" if wide else "10I"), *s) for s in sections)
 
 
 def dynamic(bits: int, order: str, tags: list[tuple[int, int]], hashes: tuple[int, list[int]], strings: int) -> bytes:

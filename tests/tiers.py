@@ -1,0 +1,34 @@
+"""Which tier a test belongs to: quick (`make test`), slow (`make test-all`) or nightly.
+
+A test is quick unless it is marked `slow` or `nightly`. One rule stands here and not at the tests: where a parameter is
+another compiler, another linker or another machine than the usual one, the test is slow. `quick` keeps a test where it
+is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+OTHER_TOOLS = {"clang", "clang++", "gold", "lld", "mold"}
+OTHER_MACHINES = ("--target=", "aarch64-", "arm-", "i686-", "riscv64-", "s390x-")
+
+
+def names_another_tool(value: Any) -> bool:
+    """Whether a parameter is another compiler or linker, or has a word that chooses one or another machine."""
+    if isinstance(value, (list, tuple)):
+        return any(map(names_another_tool, value))
+    if not isinstance(value, str):
+        return False
+    linkers = {word.removeprefix("-fuse-ld=") for word in value.split() if word.startswith("-fuse-ld=")}
+    return value in OTHER_TOOLS or not OTHER_TOOLS.isdisjoint(linkers) or value.startswith(OTHER_MACHINES)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        chosen = getattr(item, "callspec", None)
+        if chosen and names_another_tool([*chosen.params.values()]) and not item.get_closest_marker("quick"):
+            item.add_marker(pytest.mark.slow)
