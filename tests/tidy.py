@@ -44,9 +44,10 @@ class Tidy:
         self.before = files_of(tree)
         self.folder = Path(tempfile.mkdtemp(prefix="mblob-tests-"))
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-        # What pip has fetched for `make env` it need not fetch again; the user's folders are no test's.
+        # What pip has fetched for `make env` it need not fetch again; PoCL's objects go with the run.
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         os.environ.setdefault("PIP_CACHE_DIR", str(cache / "pip"))
+        os.environ.setdefault("POCL_CACHE_DIR", str(self.folder / "pocl"))
         for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
             os.environ.pop(variable, None)
         for variable, name in (("HOME", "home"), ("TMPDIR", "tmp")):

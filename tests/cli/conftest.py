@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.warm import warm
 
 VADD = """\
 #include <stdint.h>
@@ -18,6 +19,8 @@ void vadd(const float *a, const float *b, float *c, int64_t n) {
 """
 PROTOTYPE = "void vadd(const float *a, const float *b, float *c, int64_t n)"
 
+IMPORTED = ("numpy", "mblob.cli.command_line", "mblob.cli.build", "mblob.cli.inspect", "mblob.cli.run", "packager.export")
+
 Pack = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -26,14 +29,7 @@ def pack_in() -> Pack:
     """`pack_in(folder, *arguments, env={})`: run mblob-pack there; stdout and stderr are captured."""
 
     def run(folder: Path, *arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "mblob.cli.main", *map(str, arguments)],
-            cwd=folder,
-            env={**os.environ, **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        return warm(*IMPORTED)("mblob.cli.main", *arguments, cwd=folder, env={**os.environ, **(env or {})})
 
     return run
 

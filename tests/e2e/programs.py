@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
+from typing import Any
+
+from tests.warm import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,9 +20,16 @@ def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]
     return done
 
 
+def run_warm(imported: str, module: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run `python -m module`, which must succeed, in a process that has `imported` from the start."""
+    done = warm(imported)(module, *arguments, **options)
+    assert done.returncode == 0, f"{module} {arguments}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
 def ffi_host(which: str, *arguments: object) -> None:
     """Run a case of `ffi_hosts` in a process with a real TVM ("tvm") or tvm_ffi alone ("tvm_ffi")."""
-    done = run(sys.executable, "-m", "tests.e2e.ffi_hosts", which, *arguments, cwd=ROOT, timeout=300)
+    done = run_warm(which, "tests.e2e.ffi_hosts", which, *arguments)
     assert done.stdout.endswith("fine\n")
 
 
