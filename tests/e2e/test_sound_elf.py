@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import platform
 import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +92,22 @@ def test_an_address_without_a_symbol_is_one_of_the_library(built: Path, tmp_path
     assert "it points outside the library, to 0x10000000000" in open_error(built, library)
     with pytest.raises(mblob.FormatError, match="it points outside the library, to 0x10000000000"):
         mblob.verify(library)
+
+
+def test_a_read_only_dynamic_section_is_for_glibc_2_35_and_later(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str]
+) -> None:
+    require("ld.lld")
+    source = "void *__tvm_module_ctx; int x = 3, *p = &x; int f(void) { return *p; }"
+    library = cc(source, tmp_path / "f.so", "-fuse-ld=lld", "-Wl,-z,rodynamic")
+    assert not python_refuses(library.read_bytes())
+    old = cc('const char *gnu_get_libc_version(void) { return "2.34"; }', tmp_path / "old.so")
+    command = [built / "plain" / "golden_host", tmp_path, "f.so"]
+    done = subprocess.run(command, env={**os.environ, "LD_PRELOAD": str(old)}, capture_output=True, text=True)
+    assert "dynamic linkers write into it; link without -z rodynamic" in done.stderr
+    if (os.confstr("CS_GNU_LIBC_VERSION") or "").split() >= ["glibc", "2.35"]:
+        assert mblob.load_module(library).symbol("f")
+        assert "read_only_dynamic" in {d["code"] for d in mblob.open(library).diagnostics}
 
 
 # -- what linkers write ----------------------------------------------------------------------------------------
