@@ -245,7 +245,8 @@ class _Relocations:
 
     def _size(self, meaning: int) -> int:
         """Bytes that are written."""
-        return {PART_1: 1, PART_2: 2, PART_4: 4, PART_8: 8, SIZE_4: 4, DESCRIPTOR: 2 * self.word}.get(meaning, self.word)
+        sizes = {PART_1: 1, PART_2: 2, PART_4: 4, PART_8: 8, SIZE_4: 4, DESCRIPTOR: 2 * self.word}
+        return sizes.get(meaning, self.word)
 
     def _check_place(self, at: int, size: int) -> None:
         if not _inside(self.writable, at, size):

@@ -91,7 +91,7 @@ def _serve(session: pytest.Session, requests: int, answers: int) -> NoReturn:
             following: Any = None if last else item.getparent(pytest.Module)
             _reports = []
             hook = item.ihook
-            hook.pytest_runtest_protocol(item=item, nextitem=following)  # what is around each test: its warnings' filters
+            hook.pytest_runtest_protocol(item=item, nextitem=following)  # with filters of warnings around it
             data = [hook.pytest_report_to_serializable(config=item.config, report=r) for r in _reports]
             _write(answers, json.dumps(data, default=str).encode() + b"\n")
         code = 0

@@ -232,7 +232,9 @@ def test_four():
 """
 
 
-@pytest.mark.parametrize(("usual", "four"), [("error", "with pytest.raises(UserWarning): warn()"), ("ignore", "warn()")])
+@pytest.mark.parametrize(
+    ("usual", "four"), [("error", "with pytest.raises(UserWarning): warn()"), ("ignore", "warn()")]
+)
 def test_a_mark_on_a_test_of_a_marked_file_filters_its_warnings_alone(
     root: Path, tmp_path: Path, usual: str, four: str
 ) -> None:

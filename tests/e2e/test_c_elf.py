@@ -346,8 +346,9 @@ def test_a_call_is_relocated_by_a_type_that_can_be_bound_late(
 
 
 @x86_64
-def test_the_size_of_a_symbol_that_may_be_nowhere(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
-    library = cc('void *__tvm_module_ctx; __asm__(".weak nobodys\\n.data\\n.quad nobodys@size\\n.text");', tmp_path / "f.so")
+def test_the_size_of_a_symbol_of_nobody(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    source = 'void *__tvm_module_ctx; __asm__(".weak nobodys\\n.data\\n.quad nobodys@size\\n.text");'
+    library = cc(source, tmp_path / "f.so")
     assert re.search("type 33, .* it takes the size of the weak symbol 'nobodys'", open_error(built, library))
     with pytest.raises(FormatError, match="it takes the size of the weak symbol 'nobodys'"):
         mblob.verify(library)

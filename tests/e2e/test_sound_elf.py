@@ -46,7 +46,7 @@ SOUND = {
     ),
     "sizes of symbols": (
         "int data[7]; __thread int local[5]; extern int rand(void); extern char sizes[];"
-        ' __asm__(".data\\n.globl sizes\\nsizes: .quad data@size, local@size + 1\\n.long rand@size, data@size\\n.text");'
+        ' __asm__(".data\\n.globl sizes\\nsizes: .quad data@size, local@size + 1\\n.long rand@size\\n.text");'
         " int f(int x) { return x + sizes[0]; }",
         [],
     ),
@@ -75,7 +75,7 @@ def test_what_compilers_and_linkers_write_is_accepted_by_both(
 
 
 @x86_64
-def test_an_address_without_a_symbol_is_one_of_the_library(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+def test_an_address_without_a_symbol_is_the_librarys(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
     """The dynamic linker adds the library's base, as in a relative relocation; both readers look where it leads."""
     source = "void *__tvm_module_ctx; int data[4] = {1, 2, 3, 4}, *pointer = data; int f(void) { return *pointer; }"
     library = cc(source, tmp_path / "f.so")

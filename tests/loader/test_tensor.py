@@ -146,7 +146,8 @@ TAKE_ARRAYS = {
 def test_an_array_of_other_elements_is_refused_by_its_dtype(face: str, dtype: str) -> None:
     source = np.zeros(3, getattr(ml_dtypes, dtype, dtype))
     expected = "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64.* in native byte order"
-    with pytest.raises((TypeError, mblob.MblobError), match=f"{expected}, found {re.escape(str(source.dtype))}; convert"):
+    found = re.escape(str(source.dtype))
+    with pytest.raises((TypeError, mblob.MblobError), match=f"{expected}, found {found}; convert it with astype"):
         TAKE_ARRAYS[face](source)
 
 
