@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loader import _call
-from mblob.arguments import whole, wrong_type
+from mblob.arguments import no_numbers, whole, wrong_type
 from mblob.devices import Device
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -233,21 +233,24 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
     """
     if isinstance(source, Tensor):
         return source
-    name = getattr(getattr(source, "dtype", None), "name", "")
+    element = getattr(source, "dtype", None)
+    name = getattr(element, "name", "")
     bits = _bits_type(name)
     if bits:  # ml_dtypes: no buffer protocol
         return as_tensor(source.view(bits), what=what).view(name)
     try:
         view = memoryview(source)
-    except (TypeError, ValueError, BufferError):
+    except (TypeError, ValueError, BufferError) as exc:
         if hasattr(source, "__dlpack__") and not hasattr(source, "__array_interface__"):
             return from_dlpack(source)
         if lists and isinstance(source, (list, tuple, int, float)):
             return as_tensor(_of_lists(source, what), what=what)
+        if isinstance(exc, ValueError) and element is not None:  # numpy's: the buffer protocol has no letter for it
+            raise TypeError(f"{what}{no_numbers(element)}") from None
         raise TypeError(f"{what}expected an array, found {type(source).__name__}") from None
     dtype = _call.dtype_of_format(view.format, view.itemsize)
     if dtype is None:
-        raise TypeError(f"{what}elements of format {view.format!r} are no native numbers; convert them with astype")
+        raise TypeError(f"{what}{no_numbers(element, view.format)}")
     data: Any = view if view.c_contiguous else view.tobytes()
     return _call.tensor_view(data, tuple(view.shape or ()), dtype)
 

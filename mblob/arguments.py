@@ -48,3 +48,11 @@ def whole(function: str, argument: str, value: Any, least: int = 0, most: int = 
     if not least <= number <= most:
         raise ValueError(f"{function}: {argument}: expected {least} to {most}, found {number}")
     return number
+
+
+def no_numbers(element: Any, fmt: str | None = None) -> TypeError:
+    """The error for an array whose elements are no numbers of mblob's: its dtype, or where it has none its format."""
+    return TypeError(
+        "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16, float8 or complex in "
+        f"native byte order, found {f'format {fmt!r}' if element is None else element}; convert it with astype"
+    )

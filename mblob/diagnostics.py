@@ -82,6 +82,8 @@ def _of_linking(library: Library) -> Iterator[Remark]:
     yield from damaged_sections(library.image)
     if isinstance(image, ElfFile) and elf_facts.has_text_relocations(image):
         yield "text_relocations", "code is changed when it is loaded (text relocations), which hardened systems refuse"
+    if isinstance(image, ElfFile) and elf_facts.has_read_only_dynamic_section(image):
+        yield "read_only_dynamic", "its dynamic section is read-only (-z rodynamic): glibc before 2.35 crashes"
     machines = Counter((i.machine, i.bits, i.endian) for i in _images(image) if i.format != "c")
     if len(machines) > 1:
         names = ", ".join(f"{m} ({bits} bits, {endian})" for m, bits, endian in sorted(machines))

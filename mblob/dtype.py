@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from mblob.arguments import no_numbers
+
 # DLDataTypeCode of dlpack.h; 6 and 7 are those of TVM 0.15 to 0.19, custom types start at 129.
 NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex", 6: "e4m3_float", 7: "e5m2_float"}
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)  # bits of one element
@@ -77,7 +79,7 @@ class DataType(NamedTuple):
         if core in ("Zf", "Zd"):
             return cls(5, itemsize * 8)
         if core not in _FORMAT_CODES:
-            raise TypeError(f"elements of format {fmt!r} are no little-endian numbers")
+            raise no_numbers(None, fmt)
         return cls(_FORMAT_CODES[core], itemsize * 8)
 
     def to_bytes(self) -> bytes:

@@ -25,10 +25,12 @@ from mblob.elf_records import (
     DT_TEXTREL,
     NT_GNU_BUILD_ID,
     PF_W,
+    PT_DYNAMIC,
     PT_LOAD,
     Segment,
     Symbol,
 )
+from mblob.elf_symbols import is_loaded
 from mblob.elf_versions import Versions
 
 _VERNEED_LIMIT = 1 << 10  # records; libraries of thousands of functions have some ten
@@ -62,6 +64,13 @@ def is_program(elf: ElfFile) -> bool:
 def has_text_relocations(elf: ElfFile) -> bool:
     """Whether code is changed when it is loaded, so that it must be writable for a while."""
     return DT_TEXTREL in elf.dynamic or bool(_flags(elf) & DF_TEXTREL)
+
+
+def has_read_only_dynamic_section(elf: ElfFile) -> bool:
+    """Whether no segment makes the dynamic section writable. On mips and riscv glibc never writes there."""
+    return elf.machine not in ("mips", "riscv") and any(
+        s.p_type == PT_DYNAMIC and not is_loaded(elf, s.p_vaddr, s.p_memsz, PF_W) for s in elf.segments
+    )
 
 
 def _flags(elf: ElfFile) -> int:

@@ -150,7 +150,8 @@ def _problem_of(elf: ElfFile, s: Segment) -> str:
             return "has impossible thread storage"
         # glibc takes address 0 for no data.
         return "" if not s.p_filesz or (s.p_vaddr and _is_mapped(elf, s, s.p_filesz)) else "lies outside the library"
-    if s.p_type == PT_DYNAMIC and not is_loaded(elf, s.p_vaddr, s.p_memsz, PF_W if _is_known(elf) else 0):
+    # glibc 2.35 and later write there only if PT_DYNAMIC says that they may.
+    if s.p_type == PT_DYNAMIC and not is_loaded(elf, s.p_vaddr, s.p_memsz, s.p_flags & PF_W if _is_known(elf) else 0):
         return "is not writable, and dynamic linkers write into it; link without -z rodynamic"
     if s.p_type == PT_GNU_RELRO and not _is_in_data_pages(elf, s):
         return "makes other things read-only than data"

@@ -48,6 +48,7 @@ from mblob.elf_records import (
     PT_LOAD,
     PT_TLS,
     STB_GLOBAL,
+    STB_WEAK,
     STT_SECTION,
     STT_TLS,
     Symbol,
@@ -57,14 +58,15 @@ from mblob.errors import FormatError
 
 NONE, RELATIVE, ADDRESS, SLOT, RESOLVER, COPY, TLS_BLOCK, TLS_PLACE, DESCRIPTOR, UNKNOWN = range(10)
 PART_1, PART_2, PART_4, PART_8 = range(10, 14)  # an address, or a distance to one, in so many bytes
+SIZE, SIZE_4 = range(14, 16)  # a symbol's st_size in a word, or in 4 bytes of one
 # What glibc's dynamic linker follows, by machine and class; the numbers are each machine's psABI.
 _TYPES = {
     ("x86_64", 64): {0: NONE, 8: RELATIVE, 1: ADDRESS, 6: SLOT, 7: SLOT, 37: RESOLVER, 5: COPY, 16: TLS_BLOCK,
-                     17: TLS_BLOCK, 18: TLS_PLACE, 36: DESCRIPTOR},
+                     17: TLS_BLOCK, 18: TLS_PLACE, 36: DESCRIPTOR, 32: SIZE_4, 33: SIZE},
     ("aarch64", 64): {0: NONE, 1027: RELATIVE, 257: ADDRESS, 1025: SLOT, 1026: SLOT, 1032: RESOLVER, 1024: COPY,
                       1028: TLS_BLOCK, 1029: TLS_BLOCK, 1030: TLS_PLACE, 1031: DESCRIPTOR},
     ("i386", 32): {0: NONE, 8: RELATIVE, 1: ADDRESS, 2: PART_4, 6: SLOT, 7: SLOT, 42: RESOLVER, 5: COPY, 35: TLS_BLOCK,
-                   36: TLS_BLOCK, 14: TLS_PLACE, 37: TLS_PLACE, 41: DESCRIPTOR},
+                   36: TLS_BLOCK, 14: TLS_PLACE, 37: TLS_PLACE, 41: DESCRIPTOR, 38: SIZE},
     ("arm", 32): {0: NONE, 23: RELATIVE, 2: ADDRESS, 1: PART_4, 3: PART_4, 21: SLOT, 22: SLOT, 160: RESOLVER, 20: COPY,
                   17: TLS_BLOCK, 18: TLS_BLOCK, 19: TLS_PLACE, 13: DESCRIPTOR},
     ("riscv", 64): {0: NONE, 3: RELATIVE, 2: ADDRESS, 1: PART_4, 5: SLOT, 58: RESOLVER, 4: COPY, 7: TLS_BLOCK,
@@ -243,7 +245,8 @@ class _Relocations:
 
     def _size(self, meaning: int) -> int:
         """Bytes that are written."""
-        return {PART_1: 1, PART_2: 2, PART_4: 4, PART_8: 8, DESCRIPTOR: 2 * self.word}.get(meaning, self.word)
+        sizes = {PART_1: 1, PART_2: 2, PART_4: 4, PART_8: 8, SIZE_4: 4, DESCRIPTOR: 2 * self.word}
+        return sizes.get(meaning, self.word)
 
     def _check_place(self, at: int, size: int) -> None:
         if not _inside(self.writable, at, size):
@@ -283,7 +286,7 @@ class _Relocations:
         function = self._see_function(at, self._size(meaning))
         if function and meaning not in (RELATIVE, ADDRESS, RESOLVER):
             raise ValueError("a constructor is no address")
-        if meaning in (RELATIVE, RESOLVER):
+        if meaning in (RELATIVE, RESOLVER) or (meaning == ADDRESS and not number):  # symbol 0 is the base
             if number:
                 raise ValueError("it is relative and names a symbol")
             self._check_target(addend, meaning == RESOLVER or function)
@@ -300,6 +303,10 @@ class _Relocations:
             # A block is the number of a library, or an offset in its storage; nothing is at a place that it names.
             offset = 0 if meaning == TLS_BLOCK else (named.st_value + addend) % (1 << self.elf.bits)
             self._check_thread(number, named, offset)
+            return
+        if meaning in (SIZE, SIZE_4):  # glibc reads the symbol that it has found, which for a weak one may be none
+            if named.binding == STB_WEAK and not named.is_defined:
+                raise ValueError(f"it takes the size of the weak symbol {named.name!r}")
             return
         if meaning == COPY:
             raise ValueError("it copies data of another library, which only executables do")

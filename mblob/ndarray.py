@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from mblob.arguments import no_numbers
 from mblob.dtype import DataType
 from mblob.payload_source import as_bytes_view
 from mblob.wire import Cursor, encode_strings, encode_u64
@@ -95,6 +96,12 @@ def encode_header(dtype: DataType, shape: tuple[int, ...], size: int) -> bytes:
     return head + encode_u64(size)
 
 
+def _without_letter(element: str) -> DataType | None:
+    """bfloat16 and float8, for which the buffer protocol has no letter; None for other types."""
+    has_none = element == "bfloat16" or element.startswith(("float8_", "e4m3_float8", "e5m2_float8"))
+    return DataType.parse(element) if has_none and "x" not in element else None
+
+
 def as_record(value: Any) -> ArrayRecord:
     """Dtype, shape and bytes of anything with the buffer protocol (numpy arrays, tensors).
 
@@ -103,11 +110,20 @@ def as_record(value: Any) -> ArrayRecord:
     """
     if isinstance(value, ArrayRecord):
         return value
+    element = getattr(value, "dtype", None)
+    dtype = _without_letter(str(element))
     try:
-        view = memoryview(value)
+        view = memoryview(value.view(f"uint{dtype.bits}") if dtype else value)
+    except BufferError as exc:  # a tensor's, which says what is wrong with it
+        raise TypeError(str(exc)) from None
     except TypeError:
         raise TypeError(f"expected an array with the buffer protocol, found {type(value).__name__}") from None
-    dtype = DataType.from_format(view.format, view.itemsize)
+    except ValueError:  # numpy's
+        raise no_numbers(element) from None
+    try:
+        dtype = dtype or DataType.from_format(view.format, view.itemsize)
+    except TypeError:
+        raise no_numbers(element, view.format) from None
     data = as_bytes_view(view) if view.c_contiguous else memoryview(view.tobytes())
     return ArrayRecord(dtype, tuple(view.shape or ()), data)
 

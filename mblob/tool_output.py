@@ -21,6 +21,8 @@ _LABEL = re.compile(r"(?:^|\s)(error|fatal|warning|note|remark|info)(?: error)?:
 _REMARKS = ("warning", "note", "remark", "info")
 _PLACE = re.compile(r"[:,]$|^In file included from |^\d* ?\|")
 
+_NO_LINKER = re.compile(r"invalid linker name in (?:argument )?'((?:-fuse-ld|--ld-path)=.+)'$")  # clang's
+
 
 def _is_remark(line: str) -> bool:
     label = _LABEL.search(line)
@@ -37,7 +39,10 @@ def first_error(output: str, command: Sequence[str] = ()) -> str:
     own = [line for line in lines if not _REPEATS.search(line)]
     said = [line for line in own if not _is_remark(line)]
     line = next((line for line in said if _TELLING.search(line)), next(iter([*said, *own, *lines]), ""))
-    linkers = [word.split("=", 1)[1] for word in command if word.startswith("-fuse-ld=")]
-    if linkers and line.endswith("cannot find 'ld'"):
-        line = f"{line}: -fuse-ld={linkers[-1]} needs ld.{linkers[-1]}, which is not installed"
+    options = [word for word in command if word.startswith("-fuse-ld=")] if line.endswith("cannot find 'ld'") else []
+    missing = _NO_LINKER.search(line)
+    if option := missing[1] if missing else next(iter(options[::-1]), ""):
+        how, _, linker = option.partition("=")
+        program = linker if how == "--ld-path" or "/" in linker else f"ld.{linker}"
+        line = f"{line}: {option} needs {program}, which is not installed"
     return line

@@ -76,7 +76,11 @@ class Child:
         return os.waitstatus_to_exitcode(status)
 
 
+_reports: list[pytest.TestReport] | None = None  # of the test that runs now; None in the process that collects
+
+
 def _serve(session: pytest.Session, requests: int, answers: int) -> NoReturn:
+    global _reports
     code = 1
     try:
         session._setupstate.stack.clear()  # what is set up belongs to the process that forked
@@ -85,9 +89,10 @@ def _serve(session: pytest.Session, requests: int, answers: int) -> NoReturn:
             item = session.items[index]
             # Up to where fixtures are kept: those of the file, until its last test.
             following: Any = None if last else item.getparent(pytest.Module)
-            reports = runtestprotocol(item, log=False, nextitem=following)
-            hook = item.config.hook
-            data = [hook.pytest_report_to_serializable(config=item.config, report=r) for r in reports]
+            _reports = []
+            hook = item.ihook
+            hook.pytest_runtest_protocol(item=item, nextitem=following)  # with filters of warnings around it
+            data = [hook.pytest_report_to_serializable(config=item.config, report=r) for r in _reports]
             _write(answers, json.dumps(data, default=str).encode() + b"\n")
         code = 0
     finally:
@@ -119,6 +124,9 @@ def _end() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     global _child
+    if _reports is not None:
+        _reports.extend(runtestprotocol(item, log=False, nextitem=nextitem))
+        return True
     owner = owner_of(item)
     if _child is not None and (_child.owner != owner or not _child.pid):
         _end()

@@ -1,7 +1,12 @@
+#define _GNU_SOURCE
 #include "elf_file.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#endif
 
 #include "error.h"
 
@@ -175,13 +180,23 @@ static int check_tls(const struct mb_elf *elf, unsigned i, const ElfW(Phdr) * s)
                                                                         : segment_error(i, "lies outside the library");
 }
 
+/* What the segment of the dynamic section must be. glibc writes into it, from 2.35 on only if PT_DYNAMIC says that it may; on
+ * mips and riscv it never does. */
+static uint32_t dynamic_flags(const ElfW(Phdr) * s) {
+#if defined(__GLIBC__) && !defined(__mips__) && !defined(__riscv)
+  if (s->p_flags & PF_W || strverscmp(gnu_get_libc_version(), "2.35") < 0) return PF_W;
+#endif
+  (void)s;
+  return 0;
+}
+
 /* A segment that is a part of loaded ones, or leads to something that is. */
 static int check_part(const struct mb_elf *elf, unsigned i) {
   ElfW(Phdr) s = mb_elf_segment(elf, i);
   switch (s.p_type) {
     case PT_TLS: return check_tls(elf, i, &s);
     case PT_DYNAMIC:
-      return mb_elf_is_loaded(elf, s.p_vaddr, s.p_memsz, PF_W)
+      return mb_elf_is_loaded(elf, s.p_vaddr, s.p_memsz, dynamic_flags(&s))
                  ? MBLOB_OK
                  : segment_error(i, "is not writable, and dynamic linkers write into it; link without -z rodynamic");
     case PT_GNU_RELRO:

@@ -21,9 +21,10 @@
 
 /* Types by what they mean. TLS_BLOCK: a module's number or a place in its block; TLS_PLACE: a place relative to the thread,
  * for which the module must have such storage; DESCRIPTOR: the same in two words. PART_n: an address, or a distance to
- * one, in n bytes. */
+ * one, in n bytes. SIZE: a symbol's st_size in a word, SIZE_4 in 4 bytes of one. */
 enum meaning {
-  UNKNOWN, NONE, RELATIVE, ADDRESS, PART_1, PART_2, PART_4, PART_8, SLOT, RESOLVER, COPY, TLS_BLOCK, TLS_PLACE, DESCRIPTOR
+  UNKNOWN, NONE, RELATIVE, ADDRESS, PART_1, PART_2, PART_4, PART_8, SLOT, RESOLVER, COPY, TLS_BLOCK, TLS_PLACE, DESCRIPTOR,
+  SIZE, SIZE_4
 };
 
 /* What glibc's dynamic linker follows; the numbers are each machine's psABI. */
@@ -41,6 +42,8 @@ static enum meaning meaning_of(uint64_t type) {
     case R_X86_64_DTPOFF64: return TLS_BLOCK;
     case R_X86_64_TPOFF64: return TLS_PLACE;
     case R_X86_64_TLSDESC: return DESCRIPTOR;
+    case R_X86_64_SIZE32: return SIZE_4;
+    case R_X86_64_SIZE64: return SIZE;
 #elif defined(__aarch64__)
     case R_AARCH64_RELATIVE: return RELATIVE;
     case R_AARCH64_ABS64: return ADDRESS;
@@ -65,6 +68,7 @@ static enum meaning meaning_of(uint64_t type) {
     case R_386_TLS_TPOFF:
     case R_386_TLS_TPOFF32: return TLS_PLACE;
     case R_386_TLS_DESC: return DESCRIPTOR;
+    case R_386_SIZE32: return SIZE;
 #elif defined(__arm__)
     case R_ARM_RELATIVE: return RELATIVE;
     case R_ARM_ABS32: return ADDRESS;
@@ -218,9 +222,10 @@ static int see_function(struct functions *functions, uint64_t vaddr) {
 }
 
 /* A constructor or destructor by its symbol. What others define is not known here. */
-static int check_function(const struct mb_elf *elf, const ElfW(Sym) * symbol, uint64_t addend) {
-  if (symbol->st_shndx != SHN_UNDEF) return check_target(elf, symbol->st_value + addend, true);
-  if (addend || ELF64_ST_BIND(symbol->st_info) != STB_GLOBAL)
+static int check_function(const struct mb_elf *elf, uint64_t i, uint64_t addend) {
+  const ElfW(Sym) symbol = mb_elf_symbol(elf, i);
+  if (symbol.st_shndx != SHN_UNDEF) return check_target(elf, symbol.st_value + addend, true);
+  if (addend || ELF64_ST_BIND(symbol.st_info) != STB_GLOBAL)
     return mb_elf_bad("the address of a constructor may stay 0");
   return MBLOB_OK;
 }
@@ -249,20 +254,21 @@ static uint64_t addend_of(const struct linking *l, const struct table *t, const 
 
 static uint64_t size_of(enum meaning meaning) {
   if (meaning >= PART_1 && meaning <= PART_8) return UINT64_C(1) << (meaning - PART_1);
-  return meaning == DESCRIPTOR ? 2 * sizeof(ElfW(Addr)) : sizeof(ElfW(Addr));
+  return meaning == SIZE_4 ? 4 : meaning == DESCRIPTOR ? 2 * sizeof(ElfW(Addr)) : sizeof(ElfW(Addr));
 }
 
 static int check_named(const struct linking *l, const struct table *t, const ElfW(Rela) * r, enum meaning meaning) {
-  const bool has_addend = t->each == sizeof(ElfW(Rela));
   ElfW(Sym) symbol = mb_elf_symbol(l->elf, R_SYM(r->r_info));
+  if (meaning >= SIZE) /* glibc reads the symbol that it has found, which for a weak one may be none */
+    return symbol.st_shndx || ELF64_ST_BIND(symbol.st_info) != STB_WEAK ? MBLOB_OK
+           : mb_elf_bad("it takes the size of the weak symbol '%s'", mb_elf_symbol_name(l->elf, &symbol));
   switch (meaning) {
     case TLS_BLOCK: return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0, 0); /* no place is named */
     case TLS_PLACE:
     case DESCRIPTOR:
-      return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0,
-                          has_addend ? symbol.st_value + (uint64_t)r->r_addend : symbol.st_value);
+      return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0, symbol.st_value + (uint64_t)r->r_addend);
     case SLOT:
-      if (!R_SYM(r->r_info) || (has_addend && r->r_addend))
+      if (!R_SYM(r->r_info) || r->r_addend) /* 0 where the table has none */
         return mb_elf_bad("the slot of a symbol has no symbol, or an addend");
       if (r->r_offset % sizeof(ElfW(Addr))) return mb_elf_bad("the slot of a symbol is not aligned");
       break;
@@ -288,14 +294,11 @@ static int check_meaning(struct linking *l, const struct table *t, uint64_t i, c
     return mb_elf_bad("a constructor is no address");
   int status = functions ? see_function(functions, r->r_offset) : MBLOB_OK;
   if (status) return status;
-  if (meaning == RELATIVE || meaning == RESOLVER) {
-    if (R_SYM(r->r_info)) return mb_elf_bad("a relative relocation names a symbol");
+  const bool is_relative = meaning == RELATIVE || meaning == RESOLVER;
+  if (is_relative && R_SYM(r->r_info)) return mb_elf_bad("a relative relocation names a symbol");
+  if (is_relative || (meaning == ADDRESS && !R_SYM(r->r_info))) /* symbol 0 is the library's base */
     return check_target(l->elf, addend, meaning == RESOLVER || functions);
-  }
-  if (functions) {
-    ElfW(Sym) symbol = mb_elf_symbol(l->elf, R_SYM(r->r_info));
-    status = check_function(l->elf, &symbol, addend);
-  }
+  if (functions) status = check_function(l->elf, R_SYM(r->r_info), addend);
   return status ? status : check_named(l, t, r, meaning);
 }
 
@@ -313,8 +316,7 @@ static int check_one(struct linking *l, const struct table *t, uint64_t i) {
   int status = check_symbol(l, R_SYM(r.r_info));
   if (status || (meaning == NONE && i >= t->relative)) return status;
   status = check_place(l, r.r_offset, size_of(meaning));
-  if (status) return status;
-  return MB_ELF_FUNCTIONS_ARE_CODE ? check_meaning(l, t, i, &r) : check_any(l, &r);
+  return status ? status : MB_ELF_FUNCTIONS_ARE_CODE ? check_meaning(l, t, i, &r) : check_any(l, &r);
 }
 
 static int check_table(struct linking *l, const struct table *t) {
@@ -324,8 +326,8 @@ static int check_table(struct linking *l, const struct table *t) {
     ElfW(Rel) r; /* a Rela begins like it */
     memcpy(&r, l->elf->data + t->at + i * t->each, sizeof(r));
     char context[96];
-    (void)snprintf(context, sizeof(context), "relocation %llu of %s, type %llu, at %#llx", (unsigned long long)i, t->name,
-                   (unsigned long long)R_TYPE(r.r_info), (unsigned long long)r.r_offset);
+    (void)snprintf(context, sizeof(context), "relocation %llu of %s, type %llu, at %#llx", (ull)i, t->name,
+                   (ull)R_TYPE(r.r_info), (ull)r.r_offset);
     mb_error_prefix(context);
     return MBLOB_E_FORMAT;
   }
@@ -457,9 +459,7 @@ int mb_elf_check_relocations(const struct mb_elf *elf) {
       {.name = "DT_REL", .each = sizeof(ElfW(Rel)), .relative = mb_elf_tag_or_zero(elf, DT_RELCOUNT)},
       {.name = "DT_JMPREL", .each = kind == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela)), .calls = true}};
   struct table packed = {.name = "DT_RELR", .each = sizeof(ElfW(Addr))};
-  struct linking l = {.elf = elf,
-                      .place_flags = mb_elf_relocates_text(elf) ? 0 : PF_W,
-                      .binds_at_once = binds_at_once(elf)};
+  struct linking l = {.elf = elf, .place_flags = mb_elf_relocates_text(elf) ? 0 : PF_W, .binds_at_once = binds_at_once(elf)};
   int status = find_table(elf, DT_RELA, DT_RELASZ, &tables[0]);
   if (!status) status = find_table(elf, DT_REL, DT_RELSZ, &tables[1]);
   if (!status) status = find_table(elf, DT_JMPREL, DT_PLTRELSZ, &tables[2]);
@@ -483,8 +483,7 @@ uint64_t mb_elf_symbols_used(const struct mb_elf *elf) {
   } tables[] = {
       {DT_RELA, DT_RELASZ, sizeof(ElfW(Rela))},
       {DT_REL, DT_RELSZ, sizeof(ElfW(Rel))},
-      {DT_JMPREL, DT_PLTRELSZ,
-       mb_elf_tag_or_zero(elf, DT_PLTREL) == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela))},
+      {DT_JMPREL, DT_PLTRELSZ, mb_elf_tag_or_zero(elf, DT_PLTREL) == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela))},
   };
   uint64_t end = 0, vaddr = 0, at = 0;
   for (size_t t = 0; t < sizeof(tables) / sizeof(*tables); t++) {

@@ -152,15 +152,20 @@ static bool is_ctypes_pointer(const Py_buffer *view) {
   return *f == '&' || (f[0] == 'P' && f[1] == '\0');
 }
 
-static bool bad_format(call_frame *frame, int i, const Py_buffer *view) {
-  const char *f = view->format ? view->format : "B";
-  const char *what = *f == '>' || *f == '!'                             ? "big-endian numbers"
-                     : strchr(f, 'O') != NULL                           ? "Python objects"
-                     : strchr(f, '{') != NULL || strchr(f, ':') != NULL ? "structures"
-                                                                        : "no plain numbers";
-  return call_frame_error(frame, i, PyExc_TypeError,
-                          "the elements (format \"%s\") are %s; convert with astype to a native number type",
-                          f, what);
+/* `format`: NULL where the buffer protocol has none for the elements. */
+static bool bad_elements(call_frame *frame, int i, PyObject *arg, const char *format) {
+  PyObject *dtype = PyObject_GetAttrString(arg, "dtype");
+  if (dtype == NULL) {
+    PyErr_Clear();
+    dtype = PyUnicode_FromFormat("format '%s'", format ? format : "");
+    if (dtype == NULL) return false;
+  }
+  call_frame_error(frame, i, PyExc_TypeError,
+                   "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64 or complex in native "
+                   "byte order, found %S; convert it with astype%s",
+                   dtype, format ? "" : ", or bfloat16 and float8 with mblob.array");
+  Py_DECREF(dtype);
+  return false;
 }
 
 static bool is_contiguous(const Py_buffer *view) {
@@ -178,6 +183,10 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
   Py_buffer *view = &slot->u.view;
   if (PyObject_GetBuffer(arg, view, PyBUF_FULL_RO) != 0) {
     if (PyErr_ExceptionMatches(PyExc_MemoryError)) return false;
+    if (PyErr_ExceptionMatches(PyExc_ValueError) && PyObject_HasAttrString(arg, "dtype")) { /* numpy's */
+      PyErr_Clear();
+      return bad_elements(frame, i, arg, NULL);
+    }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     call_frame_error(frame, i, PyExc_TypeError, "%s gives no numbers: %S; convert it to a native number type",
@@ -197,7 +206,7 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
     }
     if (is_scalar_value(arg, view) && PyFloat_Check(arg) == 0 && strcmp(view->format, "g") == 0) /* a long double */
       return convert_scalar_value(frame, i, arg, (DLDataType){kDLFloat, 64, 1});
-    return bad_format(frame, i, view);
+    return bad_elements(frame, i, arg, view->format);
   }
   if (view->ndim == 0 && (is_scalar_value(arg, view) || takes_number(frame, i, arg)))
     return convert_scalar_value(frame, i, arg, t->dtype);

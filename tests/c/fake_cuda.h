@@ -21,6 +21,7 @@ struct fake_cuda {
   int pushed;        /* contexts on the stack of the calling thread */
   int peers_enabled, synchronized, sets_of_shared; /* calls so far */
   size_t bytes_free; /* of each device's memory */
+  void *recorded, *waiting; /* streams: of the last event, and the last that waits for one */
   int lost;          /* the error that every later call on a context returns */
   char image[4096];  /* start of the last module's code, as the driver got it */
   unsigned long image_address;

@@ -148,13 +148,14 @@ API int cuEventCreate(void **event, unsigned flags) {
   return 0;
 }
 API int cuEventRecord(void *event, struct stream *stream) {
-  (void)event, (void)stream;
+  (void)event;
   ENTER();
+  S.recorded = stream;
   return 0;
 }
 API int cuStreamWaitEvent(struct stream *stream, void *event, unsigned flags) {
-  (void)stream;
   ENTER();
+  S.waiting = stream;
   return event && !flags ? 0 : INVALID;
 }
 API int cuEventDestroy_v2(void *event) {

@@ -63,6 +63,9 @@ static void streams_belong_to_the_thread(void) {
   CHECK(device->set_stream(0, one) == MBLOB_OK && launch_shared(self, 0) == MBLOB_OK && fake->last.stream == one);
   CHECK(pthread_create(&thread, NULL, has_no_stream, self) == 0 && pthread_join(thread, NULL) == 0);
   CHECK(device->stream_wait(0, one, two) == MBLOB_OK && device->synchronize(0, NULL) == MBLOB_OK);
+  CHECK(fake->recorded == two && fake->waiting == one);
+  CHECK(device->stream_wait(0, NULL, one) == MBLOB_OK && fake->recorded == one && !fake->waiting); /* not the chosen one */
+  CHECK(device->stream_wait(0, one, NULL) == MBLOB_OK && !fake->recorded && fake->waiting == one);
   fail("cuEventRecord", 0, 1);
   REFUSES(device->stream_wait(0, one, two), MBLOB_E_KERNEL, "letting a stream wait");
   CHECK(device->stream_free(0, one) == MBLOB_OK); /* the thread is on the default one again */

@@ -305,6 +305,18 @@ static void errors_have_kind_and_text(mblob_module *module, bool old) {
   expect_error(module, "fails_with_object", "my.Error: a message");
 }
 
+/* However long the chain is: the stack does not grow with it. */
+static void causes_and_contexts_end_with_their_error(mblob_module *module) {
+  const int code = kTVMArgInt;
+  for (int64_t count = 1; count <= 100000; count *= 100000) {
+    const TVMValue arg = {.v_int64 = count};
+    const int64_t before = call_ints(module, "deletions", 0, 0);
+    CHECK(call(module, "fails_with_causes", &arg, &code, 1, NULL, NULL) == MBLOB_E_KERNEL);
+    CHECK(strcmp(mblob_last_error(), "my.Error: a message") == 0);
+    CHECK(call_ints(module, "deletions", 0, 0) == before + count);
+  }
+}
+
 static void loops_run_and_fail(mblob_module *module) {
   CHECK(call_ints(module, "parallel", -1, 0) == 6);
   const TVMValue two = {.v_int64 = 2};
@@ -400,6 +412,7 @@ int main(int argc, char **argv) {
   RUN(functions_are_found_by_name, old, true);
   RUN(errors_have_kind_and_text, module, false);
   RUN(errors_have_kind_and_text, old, true);
+  RUN(causes_and_contexts_end_with_their_error, module);
   RUN(loops_run_and_fail, module);
   RUN(loops_run_and_fail, old);
   RUN(threads_keep_their_errors, module);

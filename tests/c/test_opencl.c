@@ -203,6 +203,8 @@ static void work_goes_to_the_stream_of_the_thread(void) {
   CHECK(!device->synchronize(0, NULL) && (of_default = fake->last_queue));
   CHECK(!device->set_stream(0, stream) && !move(&byte, 0, -1, memory, 0, 0, 1) && (of_stream = fake->last_queue) != of_default);
   CHECK(!device->synchronize(0, NULL) && fake->last_queue == of_stream);
+  CHECK(!device->stream_wait(0, NULL, stream) && fake->last_queue == of_default); /* NULL is not the one that was chosen */
+  CHECK(!device->stream_wait(0, stream, NULL) && fake->last_queue == of_stream);
   CHECK(!device->set_stream(0, NULL) && !move(&byte, 0, -1, memory, 0, 0, 1) && fake->last_queue == of_default);
   CHECK(!device->stream_wait(0, stream, NULL) && fake->last_queue == of_stream);
   CHECK(!device->stream_wait(0, stream, stream));

@@ -201,6 +201,41 @@ def test_three(kept):
 """
 
 
+OWN_WARNINGS = """
+import pytest, warnings
+pytestmark = pytest.mark.own_process
+
+def warn():
+    warnings.warn("odd")
+
+@pytest.mark.filterwarnings("ignore:odd")
+def test_one():
+    warn()
+
+@pytest.mark.filterwarnings("error:odd")
+def test_two():
+    with pytest.raises(UserWarning):
+        warn()
+
+@pytest.mark.filterwarnings("ignore:odd")
+def test_three():
+    warn()
+
+def test_four():
+    WARN
+"""
+
+
+@pytest.mark.parametrize(
+    ("usual", "four"), [("error", "with pytest.raises(UserWarning): warn()"), ("ignore", "warn()")]
+)
+def test_a_mark_on_a_test_of_a_marked_file_filters_its_warnings_alone(
+    root: Path, tmp_path: Path, usual: str, four: str
+) -> None:
+    done = run_tests(root, tmp_path / "it", OWN_WARNINGS.replace("WARN", four), "-W", usual, "-p", "no:randomly")
+    assert "4 passed" in done.stdout, done.stdout
+
+
 def test_a_marked_test_has_a_process_of_its_own_whose_death_is_told(root: Path, tmp_path: Path) -> None:
     done = run_tests(root, tmp_path / "it", OWN_PROCESS)
     assert "the process of this test ended with SIGSEGV" in done.stdout

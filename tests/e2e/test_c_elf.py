@@ -109,6 +109,8 @@ KINDS = {
     "mold": (KERNEL + INDIRECT, ["-fuse-ld=mold"]),
 }
 if platform.machine() == "x86_64":
+    SIZES = '__asm__(".data\\n.quad data@size\\n.long zeros@size\\n.text");'
+    KINDS["sizes"] = (KERNEL + SIZES, ["-Wl,-z,now"])
     KINDS["descriptors"] = (KERNEL + MODEL.format("global-dynamic") + THREAD, ["-mtls-dialect=gnu2"])
 # MBLOB_TEST_DAMAGE=all: every field with every value, and ten thousand times several (some minutes).
 ALL = os.environ.get("MBLOB_TEST_DAMAGE") == "all"
@@ -341,6 +343,15 @@ def test_a_call_is_relocated_by_a_type_that_can_be_bound_late(
     library.write_bytes(data)
     assert "of no known kind" in open_error(built, library)
     with pytest.raises(FormatError, match="of no known kind"):
+        mblob.verify(library)
+
+
+@x86_64
+def test_the_size_of_a_symbol_of_nobody(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    source = 'void *__tvm_module_ctx; __asm__(".weak nobodys\\n.data\\n.quad nobodys@size\\n.text");'
+    library = cc(source, tmp_path / "f.so")
+    assert re.search("type 33, .* it takes the size of the weak symbol 'nobodys'", open_error(built, library))
+    with pytest.raises(FormatError, match="it takes the size of the weak symbol 'nobodys'"):
         mblob.verify(library)
 
 

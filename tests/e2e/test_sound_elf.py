@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import platform
+import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import mblob
+from mblob.elf import ElfFile
 from tests.e2e.programs import ROOT, run
-from tests.e2e.test_c_elf import python_refuses
+from tests.e2e.test_c_elf import open_error, python_refuses, relocation
 
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="these are forms of x86-64")
 
@@ -39,6 +44,16 @@ SOUND = {
         " int f(int x) { return x; }",
         [],
     ),
+    "sizes of symbols": (
+        "int data[7]; __thread int local[5]; extern int rand(void); extern char sizes[];"
+        ' __asm__(".data\\n.globl sizes\\nsizes: .quad data@size, local@size + 1\\n.long rand@size\\n.text");'
+        " int f(int x) { return x + sizes[0]; }",
+        [],
+    ),
+    "a descriptor of a variable of another library": (
+        "extern __thread int elsewhere; int f(int x) { return x + elsewhere; }",
+        ["-mtls-dialect=gnu2", "-Wl,-z,lazy", "-L.", "-lelsewhere"],
+    ),
 }
 
 
@@ -48,12 +63,51 @@ def test_what_compilers_and_linkers_write_is_accepted_by_both(
     tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], kind: str
 ) -> None:
     source, flags = SOUND[kind]
+    if "-L." in flags:
+        cc("__thread int elsewhere = 5;", tmp_path / "libelsewhere.so")
+        flags = [flag.replace("-L.", f"-L{tmp_path}") for flag in flags] + ["-Wl,-rpath,$ORIGIN"]
     for flag in flags:
         if flag.startswith("-fuse-ld="):
             require(flag.replace("-fuse-ld=", "ld."))
     library = cc(source, tmp_path / "sound.so", *flags)
     assert not python_refuses(library.read_bytes())
     mblob.load_module(library).symbol("f")
+
+
+@x86_64
+def test_an_address_without_a_symbol_is_the_librarys(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    """The dynamic linker adds the library's base, as in a relative relocation; both readers look where it leads."""
+    source = "void *__tvm_module_ctx; int data[4] = {1, 2, 3, 4}, *pointer = data; int f(void) { return *pointer; }"
+    library = cc(source, tmp_path / "f.so")
+    data = bytearray(library.read_bytes())
+    at, _ = relocation(data, 1)  # R_X86_64_64
+    symbol = next(s for s in ElfFile(memoryview(bytes(data))).dynsym if s.name == "data")
+    struct.pack_into("<IIQ", data, at + 8, 1, 0, symbol.st_value + 8)
+    (tmp_path / "base.so").write_bytes(data)
+    assert not python_refuses(bytes(data))
+    assert ctypes.CDLL(str(tmp_path / "base.so")).f() == 3
+    mblob.load_module(tmp_path / "base.so").symbol("f")
+    struct.pack_into("<Q", data, at + 16, 1 << 40)
+    library.write_bytes(data)
+    assert "it points outside the library, to 0x10000000000" in open_error(built, library)
+    with pytest.raises(mblob.FormatError, match="it points outside the library, to 0x10000000000"):
+        mblob.verify(library)
+
+
+def test_a_read_only_dynamic_section_is_for_glibc_2_35_and_later(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str]
+) -> None:
+    require("ld.lld")
+    source = "void *__tvm_module_ctx; int x = 3, *p = &x; int f(void) { return *p; }"
+    library = cc(source, tmp_path / "f.so", "-fuse-ld=lld", "-Wl,-z,rodynamic")
+    assert not python_refuses(library.read_bytes())
+    old = cc('const char *gnu_get_libc_version(void) { return "2.34"; }', tmp_path / "old.so")
+    command = [built / "plain" / "golden_host", tmp_path, "f.so"]
+    done = subprocess.run(command, env={**os.environ, "LD_PRELOAD": str(old)}, capture_output=True, text=True)
+    assert "dynamic linkers write into it; link without -z rodynamic" in done.stderr
+    if (os.confstr("CS_GNU_LIBC_VERSION") or "").split() >= ["glibc", "2.35"]:
+        assert mblob.load_module(library).symbol("f")
+        assert "read_only_dynamic" in {d["code"] for d in mblob.open(library).diagnostics}
 
 
 # -- what linkers write ----------------------------------------------------------------------------------------

@@ -210,7 +210,8 @@ def test_streams_and_offsets_through_the_c_api(scale_path: str, opencl_device: m
     check(api.TVMModLoadFromFile(scale_path.encode(), b"so", ctypes.byref(module)))
     check(api.TVMModGetFunction(module, b"scale", 1, ctypes.byref(function)))
     x = mblob.array(floats(256), opencl_device)
-    part = Tensor(x.address, 4, 0, 1, 2, 32, 1, ctypes.addressof(ctypes.c_int64(100)), None, 4 * 64)
+    shape = ctypes.c_int64(100)
+    part = Tensor(x.address, 4, 0, 1, 2, 32, 1, ctypes.addressof(shape), None, 4 * 64)
 
     def scale(factor: float) -> int:
         values = (Value * 5)(*(Value() for _ in range(5)))

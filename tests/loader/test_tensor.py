@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import subprocess
 import sys
 import weakref
@@ -129,6 +130,35 @@ def test_types_of_ml_dtypes_go_to_numpy_and_back(dtype: str) -> None:
     assert tensor.dtype == dtype
     assert tensor.numpy().dtype == source.dtype
     assert tensor.numpy().astype("f8").tolist() == [0.5, 1, 2, 4]
+
+
+TAKE_ARRAYS = {
+    "array": mblob.array,
+    "copyfrom": lambda array: mblob.empty((3,)).copyfrom(array),
+    "save_param_dict": lambda array: mblob.save_param_dict({"w": array}),
+    "const_loader_module": lambda array: mblob.const_loader_module({"w": array}, {"f": ["w"]}),
+    "a call": lambda array: mblob.get_global_func("runtime.Array")(array),
+}
+
+
+@pytest.mark.parametrize("face", TAKE_ARRAYS)
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn", "datetime64[s]", "<U3", ">i4", "object"])
+def test_an_array_of_other_elements_is_refused_by_its_dtype(face: str, dtype: str) -> None:
+    source = np.zeros(3, getattr(ml_dtypes, dtype, dtype))
+    expected = "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64.* in native byte order"
+    found = re.escape(str(source.dtype))
+    with pytest.raises((TypeError, mblob.MblobError), match=f"{expected}, found {found}; convert it with astype"):
+        TAKE_ARRAYS[face](source)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e8m0fnu"])
+def test_types_of_ml_dtypes_are_weights_of_numpy_and_of_tensors(dtype: str) -> None:
+    source = np.array([0.5, 1, 2, 4]).astype(getattr(ml_dtypes, dtype))
+    saved = mblob.save_param_dict({"w": source})
+    assert mblob.load_param_dict(saved)["w"].numpy().tobytes() == source.tobytes()
+    assert mblob.load_param_dict(saved)["w"].dtype == dtype
+    assert mblob.save_param_dict({"w": mblob.array(source)}) == saved
+    assert mblob.save_param_dict({"w": np.repeat(source, 2)[::2]}) == saved
 
 
 def test_numpy_takes_types_without_a_buffer_format() -> None:

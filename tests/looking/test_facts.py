@@ -208,6 +208,14 @@ def test_a_blob_in_writable_memory(cc: Callable[..., Path], tmp_path: Path) -> N
     assert codes(tmp_path / "m.o") == ["writable_blob"]
 
 
+def test_a_read_only_dynamic_section_is_told(
+    cc: Callable[..., Path], tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    require("ld.lld")
+    path = cc(DEVC, tmp_path / "m.so", "-Wl,-Bsymbolic", "-fuse-ld=lld", "-Wl,-z,rodynamic")
+    assert codes(path) == ["read_only_dynamic"]
+
+
 def test_relocations_in_code(cc: Callable[..., Path], tmp_path: Path, require: Callable[[str], str]) -> None:
     assembler = tmp_path / "t.s"
     assembler.write_text('.text\n.globl f\nf: ret\n.quad f\n.section .note.GNU-stack,"",%progbits\n')

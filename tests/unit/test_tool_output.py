@@ -97,7 +97,9 @@ def test_a_tool_that_only_repeats_another_is_not_shown(case: str) -> None:
 MISSING = [
     ("gcc", "-fuse-ld=lld", r"ld\.lld"),
     ("gcc", "-fuse-ld=gold", r"ld\.gold"),
-    ("clang", "-fuse-ld=nope", "-fuse-ld=nope"),
+    ("clang", "-fuse-ld=nope", r"-fuse-ld=nope needs ld\.nope, which is not installed"),
+    ("clang", "-fuse-ld=/nope/ld", "-fuse-ld=/nope/ld needs /nope/ld, which"),
+    ("clang", "--ld-path=/nope/ld", "--ld-path=/nope/ld needs /nope/ld, which"),
     *(
         (compiler, options, name)
         for compiler in ("gcc", "clang")

@@ -151,8 +151,9 @@ typedef struct mblob_device_api {
   int (*stream_create)(int device_id, void **out);
   int (*stream_free)(int device_id, void *stream);
   int (*set_stream)(int device_id, void *stream); /* for the calling thread; NULL: the default one */
-  int (*synchronize)(int device_id, void *stream);
-  int (*stream_wait)(int device_id, void *stream, void *other); /* work given to `stream` from now on waits for `other` */
+  int (*synchronize)(int device_id, void *stream); /* NULL: the thread's own */
+  /* Work given to `stream` from now on waits for `other`. NULL is the default one, whichever the thread chose. */
+  int (*stream_wait)(int device_id, void *stream, void *other);
 } mblob_device_api;
 
 /* Another calling convention than TVMValue and type codes, for whole libraries: that of TVM 0.21 and later. */

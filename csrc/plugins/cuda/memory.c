@@ -218,8 +218,8 @@ static int stream_wait(int device_id, void *stream, void *other) {
   const struct cuda_driver *driver = scope.driver;
   CUresult error = driver->event_create(&event, CU_EVENT_DISABLE_TIMING);
   if (!error) {
-    error = driver->event_record(event, stream_or_own(device_id, other));
-    if (!error) error = driver->stream_wait(stream_or_own(device_id, stream), event, 0);
+    error = driver->event_record(event, other);
+    if (!error) error = driver->stream_wait(stream, event, 0);
     CUresult last = driver->event_destroy(event); /* lives on inside the driver until the wait is over */
     if (!error) error = last;
   }

@@ -61,11 +61,7 @@ static int create_error_with(const struct mb_text *kind, const struct mb_text *m
   if (!out) return null_argument("TVMFFIErrorCreate");
   *out = mb_error_new(text_at(kind), text_at(message), text_at(backtrace));
   if (!*out) return mb_error_raise_last();
-  struct mb_error_cell *cell = mb_object_cell(ERA, *out);
-  cell->cause = cause;
-  cell->context = context;
-  if (cause) mb_object_retain(ERA, cause);
-  if (context) mb_object_retain(ERA, context);
+  mb_error_share(*out, cause, context);
   return 0;
 }
 

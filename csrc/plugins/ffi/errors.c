@@ -46,6 +46,33 @@ void *mb_error_new(struct mb_text kind, struct mb_text message, struct mb_text b
   return object;
 }
 
+/* Causes that nobody else has end in a loop: each released by the one before would need a piece of stack. */
+static void release_shared(void *owner) {
+  struct mb_error_cell *cell = owner;
+  void *cause = cell->cause;
+  mb_object_release(ERA, cell->context);
+  cell->cause = cell->context = NULL;
+  while (cause && mb_object_is_own(ERA, cause) && mb_object_record(cause)->release == release_shared && mb_object_is_sole(cause)) {
+    cell = mb_object_cell(ERA, cause);
+    void *next = cell->cause;
+    cell->cause = NULL;
+    mb_object_release(ERA, cause);
+    cause = next;
+  }
+  mb_object_release(ERA, cause);
+}
+
+void mb_error_share(void *error, void *cause, void *context) {
+  struct mb_error_cell *cell = mb_object_cell(ERA, error);
+  struct mb_record *record = mb_object_record(error);
+  cell->cause = cause;
+  cell->context = context;
+  if (cause) mb_object_retain(ERA, cause);
+  if (context) mb_object_retain(ERA, context);
+  record->owner = cell;
+  record->release = release_shared;
+}
+
 /* ---- one per thread -------------------------------------------------------------------------- */
 
 static void drop(void *unused) {

@@ -6,6 +6,9 @@
 
 /* An error object; NULL when memory is out (recorded). */
 void *mb_error_new(struct mb_text kind, struct mb_text message, struct mb_text backtrace);
+/* Give an error made here, which has none yet, a cause (an error) and a context (an object): it takes references of its own. Each
+ * may be NULL. */
+void mb_error_share(void *error, void *cause, void *context);
 /* Leave an error for the caller; the reference is taken over. NULL takes back what was left. */
 void mb_error_raise(void *error);
 /* What was left, with its reference, or NULL. */

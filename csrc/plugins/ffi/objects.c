@@ -74,6 +74,11 @@ void mb_object_retain(enum mb_era era, void *object) {
     atomic_fetch_add_explicit(&old->references, 1, memory_order_relaxed);
 }
 
+bool mb_object_is_sole(void *object) {
+  struct header *header = object;
+  return atomic_load_explicit(&header->references, memory_order_acquire) == BOTH_ONE;
+}
+
 /* All strong references together hold one weak one, which goes with the last of them. */
 static void release_new(struct header *header) {
   uint64_t before = atomic_fetch_sub_explicit(&header->references, 1, memory_order_acq_rel);

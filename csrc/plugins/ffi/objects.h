@@ -30,6 +30,8 @@ struct mb_record *mb_object_record(void *object);
 bool mb_object_is_own(enum mb_era era, const void *object);
 int32_t mb_object_type(enum mb_era era, const void *object);
 void *mb_object_cell(enum mb_era era, const void *object);
+/* Whether an object of 0.22 has one reference, and no weak one. */
+bool mb_object_is_sole(void *object);
 void mb_object_retain(enum mb_era era, void *object);
 void mb_object_release(enum mb_era era, void *object);
 

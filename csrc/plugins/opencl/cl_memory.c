@@ -149,14 +149,18 @@ static int stream_of(const struct mb_cl_device *d, void *stream, struct mb_cl_ha
                  *out ? ", but of another device" : "; it may have been freed");
 }
 
-int mb_cl_queue(const struct mb_cl_device *d, void *stream, cl_command_queue *out) {
+/* NULL is the device's default queue. */
+static int queue_of(const struct mb_cl_device *d, void *stream, cl_command_queue *out) {
   struct mb_cl_handle *handle = NULL;
   *out = d->queue;
-  if (!stream) stream = chosen[d->id];
   if (!stream) return MBLOB_OK;
   int status = stream_of(d, stream, &handle);
   if (!status) *out = handle->object;
   return status;
+}
+
+int mb_cl_queue(const struct mb_cl_device *d, void *stream, cl_command_queue *out) {
+  return queue_of(d, stream ? stream : chosen[d->id], out);
 }
 
 static int stream_create(int device_id, void **out) {
@@ -212,8 +216,8 @@ static int stream_wait(int device_id, void *stream, void *other) {
   cl_command_queue waits = NULL, first = NULL;
   cl_event reached = NULL;
   int status = mb_cl_open(device_id, &d);
-  if (!status) status = mb_cl_queue(d, stream, &waits);
-  if (!status) status = mb_cl_queue(d, other, &first);
+  if (!status) status = queue_of(d, stream, &waits);
+  if (!status) status = queue_of(d, other, &first);
   if (status || waits == first) return status;
   cl_int code = mb_cl.clEnqueueMarkerWithWaitList(first, 0, NULL, &reached);
   if (!code) code = mb_cl.clFlush(first); /* or the other queue might wait for what was never sent */

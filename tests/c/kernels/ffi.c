@@ -143,6 +143,8 @@ extern void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **par
 extern void TVMFFIErrorSetRaised(void *error);
 extern void TVMFFIErrorMoveFromRaised(void **out);
 extern int TVMFFIErrorCreate(const struct mb_text *kind, const struct mb_text *message, const struct mb_text *trace, void **out);
+extern int TVMFFIErrorCreateWithCauseAndExtraContext(const struct mb_text *kind, const struct mb_text *message,
+                                                     const struct mb_text *trace, void *cause, void *context, void **out);
 extern int TVMFFIAnyViewToOwnedAny(const any *view, any *out);
 extern int TVMFFIStringFromByteArray(const struct mb_text *text, any *out);
 extern int TVMFFIBytesFromByteArray(const struct mb_text *text, any *out);
@@ -208,6 +210,30 @@ KERNEL(fails_with_object) {
   return -1;
 }
 
+static int deleted;
+
+static void count_deletion(void *self) {
+  (void)self;
+  deleted++;
+}
+
+/* An error with a chain of causes, each with a context: nobody but the error has them when it is left. */
+KERNEL(fails_with_causes) {
+  UNUSED;
+  const struct mb_text kind = {"my.Error", 8}, message = {"a message", 9}, none = {"", 0};
+  void *error = NULL;
+  for (int64_t i = 0; i < args[0].u.i64; i++) {
+    void *cause = error, *context = NULL;
+    if (TVMFFIObjectCreateOpaque(NULL, 200, count_deletion, &context)) return -1;
+    if (TVMFFIErrorCreateWithCauseAndExtraContext(&kind, &message, &none, cause, context, &error)) return -1;
+    if (cause) TVMFFIObjectDecRef(cause);
+    TVMFFIObjectDecRef(context);
+  }
+  TVMFFIErrorSetRaised(error);
+  TVMFFIObjectDecRef(error);
+  return -1;
+}
+
 /* Calls and swallows the error; the number of bytes of its message. */
 KERNEL(swallows) {
   UNUSED;
@@ -226,13 +252,6 @@ KERNEL(call) {
   any copy[8];
   memcpy(copy, args, (size_t)n * sizeof(any));
   return TVMFFIFunctionCall(args[0].u.pointer, copy + 1, n - 1, result);
-}
-
-static int deleted;
-
-static void count_deletion(void *self) {
-  (void)self;
-  deleted++;
 }
 
 static int plus(void *self, const any *args, int32_t n, any *result) {
