@@ -81,10 +81,16 @@ void f_{v}({scalar} *in, {scalar} *out) {{
     return text, expected
 
 
+EVERY = [(t, n) for t in ("float", "int8_t", "uint32_t", "double", "half") for n in (2, 3, 4, 8, 16)]
+SOME = [("float", 4), ("int8_t", 3), ("uint32_t", 2), ("double", 8)]
+
+
+@pytest.mark.parametrize("cases", [pytest.param(EVERY, marks=pytest.mark.slow), SOME], ids=["every", "some"])
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_several_lanes_are_places(tmp_path: Path, require: Require, compiler: str) -> None:
+def test_several_lanes_are_places(
+    tmp_path: Path, require: Require, compiler: str, cases: list[tuple[str, int]]
+) -> None:
     require(compiler)
-    cases = [(t, n) for t in ("float", "int8_t", "uint32_t", "double", "half") for n in (2, 3, 4, 8, 16)]
     texts = {case: programs(*case) for case in cases}
     source = "#include <stdint.h>\n" + "".join(text for text, _ in texts.values())
     lib = built(tmp_path, source, cc=compiler, fmt="cc" if "++" in compiler else "c", options="-O1 -Wall -Werror")
