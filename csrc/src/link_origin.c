@@ -12,7 +12,7 @@
 
 /* `path` with `folder` in place of $ORIGIN and ${ORIGIN}, on the heap. */
 static char *expanded(const char *path, const char *folder) {
-  static const char *const forms[] = {"${ORIGIN}", "$ORIGIN"};
+  static const char forms[][12] = {"${ORIGIN}", "$ORIGIN"};
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
