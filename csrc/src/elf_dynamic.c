@@ -271,10 +271,12 @@ int mb_elf_read_dynamic(struct mb_elf *elf) {
   elf->dynamic_count = end;
   if (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_PIE)
     return mb_fail_format("elf_header", 16, MB_UNKNOWN, "an executable; link it with -shared");
-  if (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOOPEN)
-    return mb_elf_bad("it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen");
   int status = read_tables(elf);
   if (!status) status = check_tags(elf);
   if (!status) status = mb_elf_check_versions(elf);
-  return status ? status : mb_elf_check_relocations(elf);
+  if (!status) status = mb_elf_check_relocations(elf);
+  /* Sound, but not for us. */
+  if (!status && (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOOPEN))
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen");
+  return status;
 }

@@ -18,7 +18,7 @@ import mblob
 from mblob.elf import ElfFile
 from mblob.elf_loading import check_linking
 from mblob.elf_records import DT_GNU_HASH, DT_SYMTAB, DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERSYM, PF_X, Segment
-from mblob.errors import FormatError
+from mblob.errors import FormatError, IncompatibleError
 from mblob.image import open_image
 from mblob.mapping import map_file
 from tests.e2e.elf_damage import Change, several, single, text
@@ -148,6 +148,9 @@ def python_refuses(data: bytes) -> bool:
         check_linking(image)
     except FormatError as error:
         assert error.code in ("not_elf", "elf_header", "elf_truncated", "elf_dynamic")
+        return True
+    except IncompatibleError as error:
+        assert "DF_1_NOOPEN" in str(error)
         return True
     return False
 
