@@ -74,6 +74,7 @@ from mblob.errors import FormatError, IncompatibleError
 # Machines whose functions have their code's address; those of others (ppc64, parisc) may have a descriptor's.
 _CODE_ADDRESSES = ("x86_64", "i386", "aarch64", "arm", "riscv", "s390x", "loongarch", "m68k", "sparc", "sparc64", "ppc")
 _TLS_LIMIT, _TLS_ALIGN_LIMIT = 1 << 28, 1 << 20  # bytes of one thread
+_TAG_LIMIT = 1 << 12  # the largest libraries have some 40, and one for each library that they need
 _ARRAYS = (
     (DT_INIT_ARRAY, DT_INIT_ARRAYSZ, "constructors"), (DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ, "constructors"),
     (DT_FINI_ARRAY, DT_FINI_ARRAYSZ, "destructors"),
@@ -227,8 +228,11 @@ def _check_dynamic(elf: ElfFile) -> None:
         raise bad(elf, "there is none")
     if elf.offset_of(segment.p_vaddr, segment.p_filesz, "dynamic section") != segment.p_offset:
         raise bad(elf, "its address and its place in the file disagree")
-    if sum(map(len, elf.dynamic.values())) == segment.p_filesz // (elf.bits // 4):
+    count = sum(map(len, elf.dynamic.values()))
+    if count == segment.p_filesz // (elf.bits // 4):
         raise bad(elf, "it has no end")
+    if count > _TAG_LIMIT:
+        raise bad(elf, f"it has {count} tags, the limit is {_TAG_LIMIT}")
 
 
 def _check_tags(elf: ElfFile, symbols: Symbols) -> None:
