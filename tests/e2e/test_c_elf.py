@@ -27,7 +27,6 @@ from mblob.elf_records import (
     DT_VERNEED,
     DT_VERSYM,
     PF_X,
-    PT_DYNAMIC,
     Segment,
 )
 from mblob.errors import FormatError, IncompatibleError
@@ -68,9 +67,7 @@ SAYS = ("accepted", "refused", "opened", "died", "crashed")
 
 # The second is loaded from a copy in which its undefined symbols are bound.
 @pytest.mark.parametrize(("name", "tables"), [("plain", 4), ("c_target", 2)])
-def test_flipped_bits_of_elf_headers_and_tables_do_not_end_the_process(
-    built: Path, name: str, tables: int
-) -> None:
+def test_flipped_bits_of_elf_headers_and_tables_do_not_end_the_process(built: Path, name: str, tables: int) -> None:
     library = built / "lib" / f"{name}.so"
     data = library.read_bytes()
     ranges = [range(64 + 56 * int.from_bytes(data[56:58], "little"))]
@@ -194,7 +191,9 @@ def test_a_library_has_a_limited_number_of_tags(
     present, needed = sum(map(len, elf.dynamic.values())), elf.dynamic[DT_NEEDED][0]
     at = next(s.p_offset for s in elf.segments if s.p_type == PT_DYNAMIC)
     for i in range(present, count):
-        data[at + 16 * i : at + 16 * (i + 1)] = struct.pack("<2Q", *((tag, needed) if tag == DT_NEEDED else (tag + i, 0)))
+        data[at + 16 * i : at + 16 * (i + 1)] = struct.pack(
+            "<2Q", *((tag, needed) if tag == DT_NEEDED else (tag + i, 0))
+        )
     library.write_bytes(data)
     assert python_refuses(bytes(data)) == refused
     with pytest.raises(FormatError, match=f"{count} tags, the limit is 4096") if refused else nullcontext():
@@ -268,9 +267,7 @@ def segments(data: bytes) -> list[tuple[int, list[int]]]:
 
 
 def offset_of(data: bytes, vaddr: int) -> int:
-    return next(
-        s[2] + vaddr - s[3] for _, s in segments(data) if s[0] == PT_LOAD and s[3] <= vaddr < s[3] + s[5]
-    )
+    return next(s[2] + vaddr - s[3] for _, s in segments(data) if s[0] == PT_LOAD and s[3] <= vaddr < s[3] + s[5])
 
 
 def dynamic(data: bytes) -> dict[int, int]:
@@ -467,9 +464,7 @@ def test_a_constructor_outside_the_code_is_refused(
         struct.pack_into("<Q", data, offset_of(data, entry), text)
     else:
         start = offset_of(data, tags[7])  # DT_RELA, DT_RELASZ
-        at = next(
-            i for i in range(start, start + tags[8], 24) if struct.unpack_from("<Q", data, i)[0] == entry
-        )
+        at = next(i for i in range(start, start + tags[8], 24) if struct.unpack_from("<Q", data, i)[0] == entry)
         struct.pack_into("<Q", data, at + 16, text)
     library.write_bytes(data)
     assert "code" in open_error(built, library)
@@ -485,9 +480,7 @@ def test_a_constructor_that_is_a_symbol_of_data_is_refused(
 
 
 @x86_64
-def test_packed_relocations_outside_the_data_are_refused(
-    built: Path, tmp_path: Path, cc: Callable[..., Path]
-) -> None:
+def test_packed_relocations_outside_the_data_are_refused(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
     library = cc("int f(void) { return 0; }", tmp_path / "f.so", "-Wl,-z,pack-relative-relocs")
     data = bytearray(library.read_bytes())
     tags = dynamic(data)

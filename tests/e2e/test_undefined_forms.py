@@ -96,7 +96,7 @@ def test_cxx_with_exceptions_threads_and_early_constructors(tmp_path: Path, requ
 
 
 def test_one_that_refuses_dlopen_is_refused_by_name(tmp_path: Path) -> None:
-    """It is a sound file: the loader and `verify` say the same of it, with the exit code of what cannot be loaded here."""
+    """It is a sound file, and the loader and `verify` say the same of it."""
     library = compile_library(tmp_path / "k.so", "-Wl,-z,nodlopen")
     sentence = r"k.so: it says that dlopen may not open it \(DF_1_NOOPEN\); link it without -z nodlopen$"
     for refuse in (mblob.load_module, mblob.verify):

@@ -168,9 +168,7 @@ def test_many_writers_of_one_place_leave_one_whole_file(load: Any, tmp_path: Pat
         except BaseException as error:
             errors.append(error)
 
-    threads = [
-        threading.Thread(target=write, args=(executable(load(vm_programs.arithmetic())),)) for _ in range(4)
-    ]
+    threads = [threading.Thread(target=write, args=(executable(load(vm_programs.arithmetic())),)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
