@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from mblob.elf import ElfFile
 from mblob.elf_loading import check_linking
 from mblob.elf_records import (
     DT_GNU_HASH,
-    DT_NEEDED,
     DT_SYMTAB,
     DT_VERDEF,
     DT_VERDEFNUM,
@@ -176,28 +174,6 @@ def test_verify_refuses_what_the_loader_refuses(built: Path, library: Path) -> N
         for at, value in change:
             changed[at : at + len(value)] = value
         assert python_refuses(bytes(changed)) == said.startswith("refused"), name
-
-
-@pytest.mark.parametrize("tag", [0x60000100, DT_NEEDED], ids=["unknown", "needed"])
-@pytest.mark.parametrize(("count", "refused"), [(4096, False), (4097, True), (200_000, True)])
-def test_a_library_has_a_limited_number_of_tags(
-    cc: Callable[..., Path], tmp_path: Path, tag: int, count: int, refused: bool
-) -> None:
-    """Each is held against the others."""
-    flags = [f"-Wl,--spare-dynamic-tags={count}", "-Wl,--no-as-needed", "-lm"]
-    library = cc(KERNEL, tmp_path / "kernel.so", *flags)
-    data = bytearray(library.read_bytes())
-    elf = ElfFile(memoryview(bytes(data)))
-    present, needed = sum(map(len, elf.dynamic.values())), elf.dynamic[DT_NEEDED][0]
-    at = next(s.p_offset for s in elf.segments if s.p_type == PT_DYNAMIC)
-    for i in range(present, count):
-        data[at + 16 * i : at + 16 * (i + 1)] = struct.pack(
-            "<2Q", *((tag, needed) if tag == DT_NEEDED else (tag + i, 0))
-        )
-    library.write_bytes(data)
-    assert python_refuses(bytes(data)) == refused
-    with pytest.raises(FormatError, match=f"{count} tags, the limit is 4096") if refused else nullcontext():
-        mblob.load_module(library)
 
 
 def is_the_codes_own(name: str, said: str, code: list[Segment]) -> bool:
