@@ -69,11 +69,12 @@ from mblob.elf_relocations import check_relocations
 from mblob.elf_symbols import KNOWN_MACHINES, Symbols, bad, is_loaded
 from mblob.elf_tables import PAGE
 from mblob.elf_versions import HIDDEN
-from mblob.errors import FormatError
+from mblob.errors import FormatError, IncompatibleError
 
 # Machines whose functions have their code's address; those of others (ppc64, parisc) may have a descriptor's.
 _CODE_ADDRESSES = ("x86_64", "i386", "aarch64", "arm", "riscv", "s390x", "loongarch", "m68k", "sparc", "sparc64", "ppc")
 _TLS_LIMIT, _TLS_ALIGN_LIMIT = 1 << 28, 1 << 20  # bytes of one thread
+_TAG_LIMIT = 1 << 12  # the largest libraries have some 40, and one for each library that they need
 _ARRAYS = (
     (DT_INIT_ARRAY, DT_INIT_ARRAYSZ, "constructors"), (DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ, "constructors"),
     (DT_FINI_ARRAY, DT_FINI_ARRAYSZ, "destructors"),
@@ -97,6 +98,7 @@ def check_linking(elf: ElfFile) -> None:
 
     Raises:
         FormatError: "elf_header", "elf_dynamic", "elf_truncated".
+        IncompatibleError: it is sound, and says that nobody may open it.
     """
     if elf.e_type != ET_DYN or is_program(elf):
         raise _fail(elf, "an executable, or of another type than a shared library; link it with -shared")
@@ -117,6 +119,9 @@ def check_linking(elf: ElfFile) -> None:
     _check_tags(elf, symbols)
     symbols.highest_version = _check_versions(elf, symbols)
     check_relocations(elf, symbols)
+    if elf.dynamic.get(DT_FLAGS_1, [0])[0] & DF_1_NOOPEN:
+        text = "it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen"
+        raise IncompatibleError(f"{elf.name}: {text}")
 
 
 def _fail(elf: ElfFile, text: str) -> FormatError:
@@ -224,10 +229,11 @@ def _check_dynamic(elf: ElfFile) -> None:
         raise bad(elf, "there is none")
     if elf.offset_of(segment.p_vaddr, segment.p_filesz, "dynamic section") != segment.p_offset:
         raise bad(elf, "its address and its place in the file disagree")
-    if sum(map(len, elf.dynamic.values())) == segment.p_filesz // (elf.bits // 4):
+    count = sum(map(len, elf.dynamic.values()))
+    if count == segment.p_filesz // (elf.bits // 4):
         raise bad(elf, "it has no end")
-    if any(flags & DF_1_NOOPEN for flags in elf.dynamic.get(DT_FLAGS_1, ())[:1]):
-        raise bad(elf, "it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen")
+    if count > _TAG_LIMIT:
+        raise bad(elf, f"it has {count} tags, the limit is {_TAG_LIMIT}")
 
 
 def _check_tags(elf: ElfFile, symbols: Symbols) -> None:

@@ -120,7 +120,7 @@ def verify(
         OSError: a file cannot be read.
         FormatError: the library is damaged, or it is no model library ("not_elf", "no_blob").
         DigestError: bytes differ from their digest.
-        IncompatibleError: a library of `against` is for another machine.
+        IncompatibleError: a library of `against` is for another machine, or dlopen may not open the library.
     """
     from mblob.library import Library
 

@@ -78,7 +78,7 @@ int TVMBackendRegisterEnvCAPI(const char *name, void *ptr) {
   if (MB_IS_NULL(name)) return -1;
   /* Hooks of the host language. This runtime calls back into a host only through functions that the host
    * made, so it has no use for them, but libraries and hosts may offer them. */
-  static const char *const known[] = {"PyErr_CheckSignals", "Py_IncRef", "Py_DecRef", "PyGILState_Ensure",
+  static const char known[][24] = {"PyErr_CheckSignals", "Py_IncRef", "Py_DecRef", "PyGILState_Ensure",
                                       "PyGILState_Release"};
   for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
     if (strcmp(name, known[i]) == 0) return 0;

@@ -60,15 +60,6 @@ int mb_blob_read_form(const uint8_t *bytes, uint64_t size, enum mb_form form, bo
   return status;
 }
 
-int mb_blob_read(const uint8_t *bytes, uint64_t size, bool index_expected, int verify, struct mb_blob *out) {
-  return mb_blob_read_form(bytes, size, MB_CLASSIC, index_expected, verify, false, out);
-}
-
-int mb_blob_read_known(const uint8_t *bytes, uint64_t size, bool index_expected, int verify,
-                       struct mb_blob *out) {
-  return mb_blob_read_form(bytes, size, MB_CLASSIC, index_expected, verify, true, out);
-}
-
 void mb_blob_free(struct mb_blob *blob) {
   free(blob->entries);
   free(blob->row_memory);

@@ -50,13 +50,9 @@ struct mb_blob {
 };
 
 /* Read the blob in `size` bytes at `bytes` (the symbol's st_size). `index_expected`: the library's note says
- * that there is an index. `verify` is a mblob_verify. On failure `out` is empty. */
-int mb_blob_read(const uint8_t *bytes, uint64_t size, bool index_expected, int verify, struct mb_blob *out);
-/* The same; but a type key that nobody knows, in a blob without an index, ends it: what stands before is
- * given, with the first module importing all others, because the tree is behind what cannot be read. */
-int mb_blob_read_known(const uint8_t *bytes, uint64_t size, bool index_expected, int verify,
-                       struct mb_blob *out);
-/* Either, of any form. */
+ * that there is an index. `verify` is a mblob_verify. On failure `out` is empty. `known_part`: a type key that nobody
+ * knows, in a blob without an index, ends it: what stands before is given, with the first module importing all others,
+ * because the tree is behind what cannot be read. */
 int mb_blob_read_form(const uint8_t *bytes, uint64_t size, enum mb_form form, bool index_expected, int verify, bool known_part,
                       struct mb_blob *out);
 void mb_blob_free(struct mb_blob *blob);

@@ -27,7 +27,7 @@ static const struct mb_class *const classes[] = {
 };
 
 static const struct {
-  const char *name;
+  char name[32];
   TVMPackedCFunc call;
 } functions[] = {
     {"runtime.ADT", mb_vm_adt},
@@ -65,7 +65,7 @@ static void register_all(void) {
   }
   const struct mb_method *const tables[] = {mb_module_functions, mb_object_functions, mb_thread_functions};
   for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
-    for (const struct mb_method *m = tables[i]; m->name; m++) {
+    for (const struct mb_method *m = tables[i]; m->call; m++) {
       if (mb_method_bind(m, NULL, &function)) return;
       register_one(m->name, function);
     }

@@ -205,7 +205,7 @@ static bool fits(const struct word *word, int64_t value) {
 
 /* Whether the signature says that parameter `i` is an integer of 64 bits without a sign. */
 static bool takes_uint64(const struct call *c, size_t i) {
-  static const char *const types[] = {"uint64_t", "unsigned long long", "unsigned long", "size_t", "uintptr_t"};
+  static const char types[][20] = {"uint64_t", "unsigned long long", "unsigned long", "size_t", "uintptr_t"};
   const char *p = c->signature;
   while (i-- > 0 && p) p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
   if (!p) return false;

@@ -18,7 +18,7 @@ enum {
 };
 
 static const struct {
-  const char *key;
+  char key[20];
   uint32_t index;
 } types[] = {
     {"runtime.Object", ROOT_TYPE},   {"runtime.Module", MODULE_TYPE},      {"runtime.NDArray", 2},

@@ -274,8 +274,8 @@ static int get_const_var_ndarray(void *object, struct mb_call *call) {
   return mb_parameters_return(&loader->arrays, "constant", call);
 }
 
-static const struct mb_method methods[] = {{"get_const_var_ndarray", get_const_var_ndarray}, {NULL, NULL}};
-static const struct mb_method no_methods[] = {{NULL, NULL}};
+static const struct mb_method methods[] = {{"get_const_var_ndarray", get_const_var_ndarray}, {"", NULL}};
+static const struct mb_method no_methods[] = {{"", NULL}};
 
 const struct mb_class mb_const_loader_class = {.type_key = "const_loader",
                                                .methods = methods,

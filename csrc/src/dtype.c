@@ -5,7 +5,7 @@
 #include "error.h"
 
 static const struct {
-  const char *name;
+  char name[8];
   uint8_t code;
 } NAMES[] = {
     {"int", kDLInt}, {"uint", kDLUInt}, {"float", kDLFloat}, {"bfloat", kDLBfloat}, {"complex", kDLComplex}};
@@ -151,7 +151,7 @@ bool mb_dtype_check(int code, int bits, int lanes) {
 
 bool mb_dtype_parse_stored(const char *text, size_t size, DLDataType *out) {
   static const struct {
-    const char *name;
+    char name[8];
     DLDataType dtype;
   } stored[] = {{"", {kDLOpaqueHandle, 0, 0}},         {"void", {kDLOpaqueHandle, 0, 0}},
                 {"handle", {kDLOpaqueHandle, 64, 1}},  {"int", {kDLInt, 32, 1}},

@@ -16,6 +16,9 @@
 #define DT_TLSDESC_GOT 0x6ffffef7
 #endif
 
+/* Each is held against the others. The largest libraries have some 40, and one for each library that they need. */
+#define TAG_LIMIT (1u << 12)
+
 int mb_elf_bad(const char *format, ...) {
   char text[256];
   va_list args;
@@ -268,13 +271,16 @@ int mb_elf_read_dynamic(struct mb_elf *elf) {
   uint64_t end = 0;
   while (end < elf->dynamic_count && mb_elf_tag_at(elf, end).d_tag != DT_NULL) end++;
   if (end == elf->dynamic_count) return mb_elf_bad("it has no end");
+  if (end > TAG_LIMIT) return mb_elf_bad("it has %llu tags, the limit is %u", (ull)end, TAG_LIMIT);
   elf->dynamic_count = end;
   if (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_PIE)
     return mb_fail_format("elf_header", 16, MB_UNKNOWN, "an executable; link it with -shared");
-  if (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOOPEN)
-    return mb_elf_bad("it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen");
   int status = read_tables(elf);
   if (!status) status = check_tags(elf);
   if (!status) status = mb_elf_check_versions(elf);
-  return status ? status : mb_elf_check_relocations(elf);
+  if (!status) status = mb_elf_check_relocations(elf);
+  /* Sound, but not for us. */
+  if (!status && (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOOPEN))
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen");
+  return status;
 }

@@ -42,8 +42,8 @@
 #endif
 
 static const struct {
-  unsigned number;
-  const char *name;
+  uint16_t number;
+  char name[10];
 } machines[] = {{EM_386, "i386"},    {EM_ARM, "arm"},     {EM_X86_64, "x86_64"}, {EM_AARCH64, "aarch64"},
                 {EM_RISCV, "riscv"}, {EM_PPC64, "ppc64"}, {EM_PPC, "ppc"},       {EM_S390, "s390x"},
                 {EM_MIPS, "mips"},   {258, "loongarch"},  {164, "hexagon"},      {EM_BPF, "bpf"}};

@@ -2,29 +2,22 @@
  * glibc stops the process where they do not fit together. */
 #include "elf_file.h"
 #include "error.h"
+#include "map.h"
 
 #define INDEX_MASK (MB_ELF_HIDDEN - 1)
 #define FIRST_INDEX 2u     /* 0 is local, 1 global */
+#define NAME_LIMIT (1u << 16)   /* bytes of a file's name */
 #define RECORD_LIMIT (1u << 14) /* of both tables together: many records may lead to the same ones */
 
 static const char *string_at(const struct mb_elf *elf, uint64_t at) {
   return at < elf->strings_size ? elf->strings + at : NULL;
 }
 
-/* A needed library, as its file name is written in DT_NEEDED. */
-static bool is_needed(const struct mb_elf *elf, const char *name) {
-  for (uint64_t i = 0; i < elf->dynamic_count; i++) {
-    ElfW(Dyn) d = mb_elf_tag_at(elf, i);
-    const char *needed = d.d_tag == DT_NEEDED ? string_at(elf, d.d_un.d_val) : NULL;
-    if (needed && strcmp(needed, name) == 0) return true;
-  }
-  return false;
-}
-
 struct reader {
   const struct mb_elf *elf;
   unsigned left; /* records that may still be read, so a chain that goes in circles ends */
   unsigned highest;
+  struct mb_map needed; /* libraries, by their file names as DT_NEEDED has them */
 };
 
 static int read_record(struct reader *r, uint64_t vaddr, void *out, size_t size) {
@@ -32,6 +25,23 @@ static int read_record(struct reader *r, uint64_t vaddr, void *out, size_t size)
   if (!r->left--) return mb_elf_bad("there are too many versions");
   if (!mb_elf_offset(r->elf, vaddr, size, &at)) return mb_elf_bad("the versions lie outside the file");
   memcpy(out, r->elf->data + at, size);
+  return MBLOB_OK;
+}
+
+/* Many places may name the same long text, so texts of any length would be read over and over. */
+static const char *file_at(const struct mb_elf *elf, uint64_t at) {
+  const char *name = string_at(elf, at);
+  return name && strnlen(name, NAME_LIMIT) < NAME_LIMIT ? name : NULL;
+}
+
+static int read_needed(struct reader *r) {
+  for (uint64_t i = 0; i < r->elf->dynamic_count; i++) {
+    ElfW(Dyn) d = mb_elf_tag_at(r->elf, i);
+    if (d.d_tag != DT_NEEDED) continue;
+    const char *name = file_at(r->elf, d.d_un.d_val);
+    if (!name) return mb_elf_bad("the name of a needed library has no end within %u bytes", NAME_LIMIT);
+    if (!mb_map_put(&r->needed, name, r)) return MBLOB_E_MEMORY;
+  }
   return MBLOB_OK;
 }
 
@@ -57,19 +67,20 @@ static int check_needed_versions(struct reader *r, uint64_t vaddr, unsigned coun
 static int check_needed(struct reader *r) {
   uint64_t vaddr = 0, count = mb_elf_tag_or_zero(r->elf, DT_VERNEEDNUM);
   if (!mb_elf_tag(r->elf, DT_VERNEED, &vaddr)) return MBLOB_OK;
-  for (uint64_t i = 0; i < count; i++) {
+  int status = read_needed(r);
+  for (uint64_t i = 0; i < count && !status; i++) {
     ElfW(Verneed) need;
-    int status = read_record(r, vaddr, &need, sizeof(need));
+    status = read_record(r, vaddr, &need, sizeof(need));
     if (status) return status;
-    const char *file = string_at(r->elf, need.vn_file);
-    if (need.vn_version != VER_NEED_CURRENT || !file || !is_needed(r->elf, file))
+    const char *file = file_at(r->elf, need.vn_file);
+    if (need.vn_version != VER_NEED_CURRENT || !file || !mb_map_get(&r->needed, file))
       return mb_elf_bad("versions are needed of a library that is not needed");
     status = check_needed_versions(r, vaddr + need.vn_aux, need.vn_cnt);
     if (status) return status;
     if ((need.vn_next == 0) != (i == count - 1)) return mb_elf_bad("versions are miscounted");
     vaddr += need.vn_next;
   }
-  return count ? MBLOB_OK : mb_elf_bad("versions are miscounted");
+  return status || count ? status : mb_elf_bad("versions are miscounted");
 }
 
 bool mb_elf_needs_versions(const struct mb_elf *elf, bool (*of)(const char *file)) {
@@ -122,6 +133,7 @@ int mb_elf_check_versions(struct mb_elf *elf) {
   uint64_t vaddr = 0, at = 0, ignored = 0;
   struct reader r = {.elf = elf, .left = RECORD_LIMIT, .highest = FIRST_INDEX - 1};
   int status = check_needed(&r);
+  mb_map_free(&r.needed);
   if (!status) status = check_defined(&r);
   elf->highest_version = r.highest;
   if (status || !mb_elf_tag(elf, DT_VERSYM, &vaddr)) return status;

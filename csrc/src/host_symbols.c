@@ -85,7 +85,7 @@ void *mb_host_symbol(const char *name) {
 }
 
 const char *mb_slot_name(size_t i) {
-  static const char *const names[MB_SLOTS_AND_CONTEXTS] = {
+  static const char names[MB_SLOTS_AND_CONTEXTS][36] = {
       "__TVMFuncCall",
       "__TVMAPISetLastError",
       "__TVMBackendGetFuncFromEnv",

@@ -90,16 +90,6 @@ bool mb_json_uint(struct mb_json *j, uint64_t *out) {
   return true;
 }
 
-bool mb_json_int(struct mb_json *j, int64_t *out) {
-  bool negative = mb_json_peek(j) == '-';
-  if (negative) ++j->pos;
-  uint64_t value;
-  if (!mb_json_uint(j, &value)) return false;
-  if (value > (uint64_t)INT64_MAX) return mb_json_fail(j, "a number outside 64 bits");
-  *out = negative ? -(int64_t)value : (int64_t)value;
-  return true;
-}
-
 /* A number or a literal; what it means does not matter here. */
 static bool skip_word(struct mb_json *j) {
   const char *start = j->pos;

@@ -35,7 +35,6 @@ bool mb_json_next_element(struct mb_json *j);
 /* Read a value. The slice of a string is its text between the quotes, escapes and all. */
 bool mb_json_string(struct mb_json *j, struct mb_slice *out);
 bool mb_json_uint(struct mb_json *j, uint64_t *out);
-bool mb_json_int(struct mb_json *j, int64_t *out);
 /* Pass over any value. */
 bool mb_json_skip(struct mb_json *j);
 /* Nothing but white space is left. */

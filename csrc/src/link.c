@@ -98,7 +98,7 @@ static int prepare(struct mb_library *library) {
 /* What is undefined is an error now, not the end of a call. A library that gives addresses of its own to
  * tables of the process stays in memory, as these do. */
 static int flags_for(const struct mb_library *library) {
-  static const char *const tables[] = {"TVMBackendRegisterSystemLibSymbol", "TVMFFIEnvModRegisterSystemLibSymbol",
+  static const char tables[][36] = {"TVMBackendRegisterSystemLibSymbol", "TVMFFIEnvModRegisterSystemLibSymbol",
                                        "TVMFuncRegisterGlobal"};
   int flags = RTLD_NOW | RTLD_LOCAL;
   for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)

@@ -12,7 +12,7 @@
 
 /* `path` with `folder` in place of $ORIGIN and ${ORIGIN}, on the heap. */
 static char *expanded(const char *path, const char *folder) {
-  static const char *const forms[] = {"${ORIGIN}", "$ORIGIN"};
+  static const char forms[][12] = {"${ORIGIN}", "$ORIGIN"};
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
@@ -72,7 +72,7 @@ static int move_paths(const struct mb_elf *elf, int fd, const char *folder, cons
     char *path = expanded(elf->strings + d.d_un.d_val, folder);
     if (!path) return mb_fail_memory(0);
     /* The linker adds the place of the strings to this, and asks for no bounds. */
-    d.d_un.d_val = added->p_vaddr + (ElfW(Addr))ftell(segment) - mb_elf_tag_or_zero(elf, DT_STRTAB);
+    d.d_un.d_val = added->p_vaddr + (ElfW(Addr))ftello(segment) - mb_elf_tag_or_zero(elf, DT_STRTAB);
     (void)fwrite(path, 1, strlen(path) + 1, segment);
     free(path);
     int status =

@@ -16,21 +16,17 @@ static struct registry {
   size_t count;
 } first, last;
 
-/* Who provides a key that has no loader here. */
-static const struct {
-  const char *keys, *hint;
-} hints[] = {
-    {"cuda", "it needs the CUDA driver and a loader for its kernels"},
-    {"hip,hsaco", "it needs ROCm and a loader for its kernels"},
-    {"opencl", "it needs an OpenCL driver and a loader for its kernels"},
-    {"metal,coreml,bnns_json", "it runs on Apple systems only"},
-    {"vulkan,webgpu,opengl", "it needs a graphics driver and a loader for its shaders"},
-    {"dnnl_json", "it needs oneDNN and a loader for its graphs"},
-    {"tensorrt,msc_tensorrt,cublas_json,cudnn_json",
-     "it needs libraries of NVIDIA and a loader for its graphs"},
-    {"arm_compute_lib,ethos-n,nnapi", "it needs libraries of the Arm or Android platform"},
-    {"relax.Executable,relax.VMExecutable", "it is run by an executor of TVM"},
-};
+/* Who provides a key that has no loader here: keys, and what is said of them, in turn. */
+static const char hints[] =
+    "cuda\0" "it needs the CUDA driver and a loader for its kernels\0"
+    "hip,hsaco\0" "it needs ROCm and a loader for its kernels\0"
+    "opencl\0" "it needs an OpenCL driver and a loader for its kernels\0"
+    "metal,coreml,bnns_json\0" "it runs on Apple systems only\0"
+    "vulkan,webgpu,opengl\0" "it needs a graphics driver and a loader for its shaders\0"
+    "dnnl_json\0" "it needs oneDNN and a loader for its graphs\0"
+    "tensorrt,msc_tensorrt,cublas_json,cudnn_json\0" "it needs libraries of NVIDIA and a loader for its graphs\0"
+    "arm_compute_lib,ethos-n,nnapi\0" "it needs libraries of the Arm or Android platform\0"
+    "relax.Executable,relax.VMExecutable\0" "it is run by an executor of TVM\0";
 
 static bool in_list(const char *key, const char *list) {
   size_t size = strlen(key);
@@ -179,8 +175,10 @@ bool mb_module_needs_loader(const mblob_module *module) {
 
 static int missing(const mblob_module *module) {
   const char *who = "nothing in this process knows the key";
-  for (size_t i = 0; i < sizeof(hints) / sizeof(*hints); i++)
-    if (in_list(module->type_key, hints[i].keys)) who = hints[i].hint;
+  for (const char *keys = hints, *hint; *keys; keys = hint + strlen(hint) + 1) {
+    hint = keys + strlen(keys) + 1;
+    if (in_list(module->type_key, keys)) who = hint;
+  }
   char *list = available(module), *hint = NULL;
   size_t size = 0;
   FILE *text = open_memstream(&hint, &size);

@@ -186,8 +186,8 @@ struct listing {
 
 /* Names of compilers, TVM and mblob, and those of C++, as mblob/exported.py has them. */
 static bool is_helper(const char *name) {
-  static const char *const prefixes[] = {"__tvm_", "__TVM", "__mblob_", "_Z"};
-  static const char *const names[] = {"_init",        "_fini",          "__extendhfsf2",
+  static const char prefixes[][12] = {"__tvm_", "__TVM", "__mblob_", "_Z"};
+  static const char names[][16] = {"_init",        "_fini",          "__extendhfsf2",
                                       "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee"};
   for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
     if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) return true;

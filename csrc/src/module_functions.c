@@ -177,5 +177,5 @@ const struct mb_method mb_module_functions[] = {
     {"runtime.RuntimeEnabled", runtime_enabled},
     {"runtime.GetDeviceAttr", device_attribute},
     {"__tvm_set_device", set_device},
-    {NULL, NULL},
+    {"", NULL},
 };

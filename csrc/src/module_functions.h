@@ -4,7 +4,7 @@
 
 #include "native.h"
 
-/* Ends with a name that is NULL; no object is needed. */
+/* Ends with one without a call; no object is needed. */
 extern const struct mb_method mb_module_functions[];
 
 #endif

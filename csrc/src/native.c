@@ -33,7 +33,7 @@ static int call_bound(TVMValue *args, int *codes, int count, TVMRetValueHandle r
 
 /* Methods that write to the tensors they are given, all from argument 1 on; argument 0 says of what. */
 static bool writes_arguments(const char *method) {
-  static const char *const writers[] = {"get_input", "get_output", "debug_get_output", "set_outputs", "set_output_zero_copy"};
+  static const char writers[][24] = {"get_input", "get_output", "debug_get_output", "set_outputs", "set_output_zero_copy"};
   for (size_t i = 0; i < sizeof(writers) / sizeof(*writers); i++)
     if (strcmp(writers[i], method) == 0) return true;
   return false;
@@ -76,7 +76,7 @@ static int open_native(void *context, const mblob_module_info *info, void **self
 static int find_native(void *self, const char *name, mblob_function **out) {
   const struct native *native = self;
   *out = NULL;
-  for (const struct mb_method *m = native->class->methods; m->name; m++)
+  for (const struct mb_method *m = native->class->methods; m->call; m++)
     if (strcmp(m->name, name) == 0) return mb_method_bind(m, native->object, out);
   return native->class->function ? native->class->function(native->object, name, out) : MBLOB_OK;
 }
@@ -123,7 +123,7 @@ void mb_known_names(const mblob_module *module, void (*visit)(void *context, con
   if (use->loader.function != find_native) return;
   const struct native *native = use->self;
   if (native->class->extra_name) visit(context, native->class->extra_name(native->object));
-  for (const struct mb_method *m = native->class->methods; m->name; m++) visit(context, m->name);
+  for (const struct mb_method *m = native->class->methods; m->call; m++) visit(context, m->name);
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -175,17 +175,6 @@ int mb_call_int(const struct mb_call *call, int i, int64_t *out) {
   int code = code_of(call, i);
   if (code != kTVMArgInt && code != kTVMArgBool) return wrong(call, i, "an integer");
   *out = call->args[i].v_int64;
-  return MBLOB_OK;
-}
-
-int mb_call_float(const struct mb_call *call, int i, double *out) {
-  int code = code_of(call, i);
-  if (code == kTVMArgFloat)
-    *out = call->args[i].v_float64;
-  else if (code == kTVMArgInt)
-    *out = (double)call->args[i].v_int64;
-  else
-    return wrong(call, i, "a number");
   return MBLOB_OK;
 }
 

@@ -19,14 +19,14 @@ struct mb_call {
 };
 
 struct mb_method {
-  const char *name;
+  char name[32]; /* in place: a pointer would need a relocation, which is larger */
   /* Returns a mblob_status; the error is recorded, the method's name is put in front. */
   int (*call)(void *object, struct mb_call *call);
 };
 
 struct mb_class {
   const char *type_key;
-  const struct mb_method *methods; /* ends with a name that is NULL */
+  const struct mb_method *methods; /* ends with one without a call */
   /* Make the object of a module that a file holds; NULL if files hold none. `info` lives as long as it. */
   int (*open)(const mblob_module_info *info, void **object);
   /* A function whose name is not in `methods`: MBLOB_OK with *out NULL if there is none. May be NULL. */
@@ -52,7 +52,6 @@ int mb_method_bind(const struct mb_method *method, void *object, mblob_function 
 
 int mb_call_expect(const struct mb_call *call, int at_least, int at_most);
 int mb_call_int(const struct mb_call *call, int i, int64_t *out);
-int mb_call_float(const struct mb_call *call, int i, double *out); /* integers are converted */
 int mb_call_text(const struct mb_call *call, int i, const char **out);
 /* Text or bytes, not copied. */
 int mb_call_bytes(const struct mb_call *call, int i, const void **data, size_t *size);

@@ -177,7 +177,7 @@ static int make_string(void *unused, struct mb_call *call) {
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-static const char *const type_names[] = {
+static const char type_names[][16] = {
     [MB_STRING_TYPE] = "a String", [MB_ARRAY_TYPE] = "an Array", [MB_MAP_TYPE] = "a Map", [MB_SHAPE_TYPE] = "a ShapeTuple"};
 
 /* Argument 0 as an object of that type, of a call with `count` arguments. */
@@ -287,5 +287,5 @@ const struct mb_method mb_object_functions[] = {
     {"runtime.String", make_string},
     {"runtime.GetShapeTupleElem", shape_item},
     {"runtime.GetShapeTupleSize", shape_size},
-    {NULL, NULL},
+    {"", NULL},
 };

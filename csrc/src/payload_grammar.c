@@ -1,106 +1,58 @@
 /* What the payload of each type key looks like (docs/format.md, section 3), declared as data.
  *
  * Payloads carry no length; without an index they are walked to find where they end. */
+#include <stdio.h>
+#include <string.h>
+
 #include "blob.h"
 #include "error.h"
 #include "ndarray.h"
 
-#define MAX_FIELDS 7
-
 enum field {
-  END,
-  STRING,
-  STRINGS, /* vector<string> */
-  I32,
-  FUNCTIONS,        /* unordered_map<string, {string name, vector<DLDataType>, vector<string> tags}> */
-  STRING_PAIRS,     /* map<string, string> */
-  SHADERS,          /* map<string, {u32 flag, vector<u32> words}> */
-  NAMED_ARRAYS,     /* u64 n, vector<string> names, n NDArray */
-  CONSTANTS,        /* vector<string> names, u64 n, n NDArray */
-  SYMBOL_CONSTANTS, /* vector<string> symbols, u64 n, n vector<string> */
-  ETHOS_NETWORKS
+  STRING = 's',
+  STRINGS = 'v', /* vector<string> */
+  I32 = 'i',
+  FUNCTIONS = 'f',        /* unordered_map<string, {string name, vector<DLDataType>, vector<string> tags}> */
+  STRING_PAIRS = 'm',     /* map<string, string> */
+  SHADERS = 'h',          /* map<string, {u32 flag, vector<u32> words}> */
+  NAMED_ARRAYS = 'n',     /* u64 n, vector<string> names, n NDArray */
+  CONSTANTS = 'c',        /* vector<string> names, u64 n, n NDArray */
+  SYMBOL_CONSTANTS = 'y', /* vector<string> symbols, u64 n, n vector<string> */
+  ETHOS_NETWORKS = 'e'
 };
 
-struct payload_grammar {
-  enum field fields[MAX_FIELDS + 1];
-};
+/* Texts of words: type keys, and the fields of their payload, a letter each. TVM releases wrote two forms under some keys: then the
+ * first strings that have these fields, and the fields that any other has. */
+static const char of_both_dialects[] =
+    "cuda,hip,hsaco,hexagon sfs\0"
+    "webgpu sfs wgsl,webgpu fm\0"
+    "dnnl_json,tensorrt,arm_compute_lib,bnns_json,clml,cublas_json,cudnn_json,hipblas_json,nnapi,msc_tensorrt ssv\0"
+    "const_loader cy\0"
+    "relax.VMExecutable s\0"
+    "coreml ss\0"
+    "c ssvv\0"
+    "static_library sv\0";
 
-static const struct payload_grammar source = {{STRING, FUNCTIONS, STRING}};
-static const struct payload_grammar metal_kernels = {{STRING, STRING_PAIRS, FUNCTIONS, STRING}};
-static const struct payload_grammar spirv = {{FUNCTIONS, SHADERS}};
-static const struct payload_grammar vulkan = {{STRING, FUNCTIONS, SHADERS}};
-static const struct payload_grammar webgpu = {{FUNCTIONS, STRING_PAIRS}};
-static const struct payload_grammar json = {{STRING, STRING, STRINGS}};
-static const struct payload_grammar constants = {{CONSTANTS, SYMBOL_CONSTANTS}};
-static const struct payload_grammar graph = {{STRING, NAMED_ARRAYS, STRING}};
-static const struct payload_grammar aot = {{NAMED_ARRAYS, STRING}};
-static const struct payload_grammar one_string = {{STRING}};
-static const struct payload_grammar two_strings = {{STRING, STRING}};
-static const struct payload_grammar three_strings = {{STRING, STRING, STRING}};
-static const struct payload_grammar mrvl_hw = {{STRING, STRING, STRING, I32, I32, I32}};
-static const struct payload_grammar vitis_ai = {{STRING, STRING, STRING, STRINGS}};
-static const struct payload_grammar c_source = {{STRING, STRING, STRINGS, STRINGS}};
-static const struct payload_grammar static_library = {{STRING, STRINGS}};
-static const struct payload_grammar ethos_n = {{ETHOS_NETWORKS}};
-static const struct payload_grammar nothing = {{END}};
-static const struct payload_grammar shaders = {{STRING, FUNCTIONS, STRING_PAIRS}};
+static const char of_classic[] =
+    "opengl sfs\0"
+    "opencl sfs cl,clbin,xclbin,awsxclbin,aocx fh\0"
+    "metal sfs metal,metallib smfs\0"
+    "vulkan sfh vulkan sfs\0"
+    "metadata cy\0"
+    "metadata_module \0" /* nothing */
+    "GraphExecutorFactory,GraphRuntimeFactory sns\0"
+    "AotExecutorFactory ns\0"
+    "VMExecutable,relax.Executable,examplejson s\0"
+    "torch ss\0"
+    "VitisAIRuntime sssv\0"
+    "mrvl_sim sss\0"
+    "mrvl_hw sssiii\0"
+    "ethos-n e\0";
 
-/* A key has one grammar, or two that TVM releases wrote under the same key: then `formats`, a comma separated
- * list, holds the first strings that select `grammar`; any other selects `otherwise`. */
-static const struct key_grammar {
-  const char *key;
-  const struct payload_grammar *grammar;
-  const char *formats;
-  const struct payload_grammar *otherwise;
-} key_grammars[] = {
-    /* of both dialects */
-    {"cuda", &source, NULL, NULL},
-    {"hip", &source, NULL, NULL},
-    {"hsaco", &source, NULL, NULL},
-    {"hexagon", &source, NULL, NULL},
-    {"webgpu", &source, "wgsl,webgpu", &webgpu},
-    {"dnnl_json", &json, NULL, NULL},
-    {"tensorrt", &json, NULL, NULL},
-    {"arm_compute_lib", &json, NULL, NULL},
-    {"bnns_json", &json, NULL, NULL},
-    {"clml", &json, NULL, NULL},
-    {"cublas_json", &json, NULL, NULL},
-    {"cudnn_json", &json, NULL, NULL},
-    {"hipblas_json", &json, NULL, NULL},
-    {"nnapi", &json, NULL, NULL},
-    {"msc_tensorrt", &json, NULL, NULL},
-    {"const_loader", &constants, NULL, NULL},
-    {"relax.VMExecutable", &one_string, NULL, NULL},
-    {"coreml", &two_strings, NULL, NULL},
-    {"c", &c_source, NULL, NULL},
-    {"static_library", &static_library, NULL, NULL},
-    /* of the classic one */
-    {"opengl", &source, NULL, NULL},
-    {"opencl", &source, "cl,clbin,xclbin,awsxclbin,aocx", &spirv},
-    {"metal", &source, "metal,metallib", &metal_kernels},
-    {"vulkan", &vulkan, "vulkan", &source},
-    {"metadata", &constants, NULL, NULL},
-    {"metadata_module", &nothing, NULL, NULL},
-    {"GraphExecutorFactory", &graph, NULL, NULL},
-    {"GraphRuntimeFactory", &graph, NULL, NULL},
-    {"AotExecutorFactory", &aot, NULL, NULL},
-    {"VMExecutable", &one_string, NULL, NULL},
-    {"relax.Executable", &one_string, NULL, NULL},
-    {"torch", &two_strings, NULL, NULL},
-    {"VitisAIRuntime", &vitis_ai, NULL, NULL},
-    {"mrvl_sim", &three_strings, NULL, NULL},
-    {"mrvl_hw", &mrvl_hw, NULL, NULL},
-    {"ethos-n", &ethos_n, NULL, NULL},
-    {"examplejson", &one_string, NULL, NULL},
-};
-
-/* In the ffi dialect these are otherwise, and of the others only those of both exist. */
-static const struct key_grammar ffi_grammars[] = {
-    {"opencl", &source, NULL, NULL},
-    {"metal", &shaders, "metal,metallib", &metal_kernels},
-    {"vulkan", &shaders, NULL, NULL},
-};
-#define KEYS_OF_BOTH 20
+static const char of_ffi[] =
+    "opencl sfs\0"
+    "metal sfm metal,metallib smfs\0"
+    "vulkan sfm\0";
 
 /* ---- fields ------------------------------------------------------------------------------------- */
 
@@ -213,7 +165,6 @@ static bool skip_field(struct mb_cursor *c, enum field field, enum mb_form form)
     case CONSTANTS: return skip_constants(c);
     case SYMBOL_CONSTANTS: return skip_symbol_constants(c);
     case ETHOS_NETWORKS: return skip_ethos_networks(c);
-    case END: break;
   }
   return true;
 }
@@ -221,12 +172,11 @@ static bool skip_field(struct mb_cursor *c, enum field field, enum mb_form form)
 /* ---- keys --------------------------------------------------------------------------------------- */
 
 static bool in_list(struct mb_slice s, const char *list) {
-  while (*list) {
-    size_t size = strcspn(list, ",");
+  for (;; list++) {
+    size_t size = strcspn(list, ", ");
     if (s.size == size && memcmp(s.data, list, size) == 0) return true;
-    list += size + (list[size] == ',');
+    if (*(list += size) != ',') return false;
   }
-  return false;
 }
 
 /* The first string of a payload, without an error if there is none. */
@@ -238,32 +188,39 @@ static struct mb_slice first_string(const struct mb_cursor *c) {
   return s;
 }
 
-static const struct key_grammar *grammar_in(const struct key_grammar *keys, size_t count, struct mb_slice key) {
-  for (size_t k = 0; k < count; k++)
-    if (mb_slice_is(key, keys[k].key)) return &keys[k];
+/* What stands behind the key in such a text, NULL if it is not there. */
+static const char *grammar_in(const char *text, struct mb_slice key) {
+  for (; *text; text += strlen(text) + 1)
+    if (in_list(key, text)) return strchr(text, ' ') + 1;
   return NULL;
 }
 
-static const struct key_grammar *grammar_of(struct mb_slice key, enum mb_form form) {
-  if (form == MB_CLASSIC) return grammar_in(key_grammars, sizeof(key_grammars) / sizeof(*key_grammars), key);
-  const struct key_grammar *own = grammar_in(ffi_grammars, sizeof(ffi_grammars) / sizeof(*ffi_grammars), key);
-  return own ? own : grammar_in(key_grammars, KEYS_OF_BOTH, key);
+static const char *grammar_of(struct mb_slice key, enum mb_form form) {
+  const char *own = grammar_in(form == MB_CLASSIC ? of_classic : of_ffi, key);
+  return own ? own : grammar_in(of_both_dialects, key);
 }
 
 bool mb_payload_is_known(struct mb_slice key, enum mb_form form) { return grammar_of(key, form) != NULL; }
 
+/* The key as an error says it. */
+static const char *shown(struct mb_slice key, char text[65]) {
+  (void)snprintf(text, 65, "%.*s", (int)(key.size < 64 ? key.size : 64), (const char *)key.data);
+  return text;
+}
+
 int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_form form) {
-  const struct key_grammar *known = grammar_of(key, form);
-  if (!known)
+  const char *fields = grammar_of(key, form);
+  char text[65];
+  if (!fields)
     return mb_fail_format("unknown_key", (int64_t)c->pos, c->entry,
-                          "type key '%.*s' has no known payload grammar and there is no index: "
+                          "type key '%s' has no known payload grammar and there is no index: "
                           "what follows cannot be read",
-                          (int)(key.size < 64 ? key.size : 64), (const char *)key.data);
-  const struct payload_grammar *grammar = known->grammar;
-  if (known->formats && !in_list(first_string(c), known->formats)) grammar = known->otherwise;
-  for (size_t i = 0; grammar->fields[i] != END; i++)
-    if (!skip_field(c, grammar->fields[i], form)) {
-      mb_error_prefix(known->key);
+                          shown(key, text));
+  const char *formats = strchr(fields, ' ');
+  if (formats && !in_list(first_string(c), formats + 1)) fields = strchr(formats + 1, ' ') + 1;
+  for (; *fields && *fields != ' '; fields++)
+    if (!skip_field(c, (enum field)*fields, form)) {
+      mb_error_prefix(shown(key, text));
       return mblob_last_error_info()->status;
     }
   return MBLOB_OK;

@@ -11,7 +11,7 @@
 /* Every dtype of the format, as mblob/safetensors.py has them. A bool takes a byte; elements of 4 and 6 bits
  * are packed without gaps. */
 static const struct {
-  const char *name;
+  char name[12];
   DLDataType type;
 } TYPES[] = {
     {"BOOL", {kDLUInt, 1, 1}},

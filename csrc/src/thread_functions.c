@@ -28,4 +28,4 @@ static int num_threads(void *object, struct mb_call *call) {
 }
 
 const struct mb_method mb_thread_functions[] = {
-    {"runtime.config_threadpool", config_threadpool}, {"runtime.NumThreads", num_threads}, {NULL, NULL}};
+    {"runtime.config_threadpool", config_threadpool}, {"runtime.NumThreads", num_threads}, {"", NULL}};

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         FormatError, DigestError, OSError: as of `mblob.verify`.
-        IncompatibleError: a symbol or a library is missing.
+        IncompatibleError: a symbol or a library is missing; or as of `mblob.verify`.
     """
     from mblob.errors import MblobError
     from mblob.verification import verify

@@ -3,7 +3,10 @@
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64 /* files of 64-bit inode numbers, where `long` has 32 */
 #include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "opencl_host.h"
 
@@ -316,6 +319,22 @@ static void programs_are_compiled_once(void) {
   forget_cache();
 }
 
+static void a_process_that_is_killed_leaves_no_file(void) {
+  forget_cache();
+  const pid_t child = fork();
+  if (!child) {
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){16, 16}); /* bytes; the write of more ends the process */
+    (void)compilations();
+    _exit(0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+  CHECK(compilations() == 1);
+  (void)cached_file(); /* one */
+  forget_cache();
+}
+
 static void what_differs_from_its_declaration_is_not_kept(void) {
   forget_cache();
   setenv("FAKE_CL_FORGETS", "1", 1);
@@ -373,6 +392,7 @@ int main(int argc, char **argv) {
   APART(programs_that_drivers_wrote);
   APART(spirv_where_the_device_takes_it);
   APART(programs_are_compiled_once);
+  APART(a_process_that_is_killed_leaves_no_file);
   APART(what_differs_from_its_declaration_is_not_kept);
   APART(types_of_the_source_are_asked_for_once);
   APART(where_the_cache_is);

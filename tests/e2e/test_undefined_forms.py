@@ -96,6 +96,15 @@ def test_cxx_with_exceptions_threads_and_early_constructors(tmp_path: Path, requ
 
 
 def test_one_that_refuses_dlopen_is_refused_by_name(tmp_path: Path) -> None:
+    """It is a sound file, and the loader and `verify` say the same of it."""
     library = compile_library(tmp_path / "k.so", "-Wl,-z,nodlopen")
-    with pytest.raises(mblob.FormatError, match=r"dlopen may not open it \(DF_1_NOOPEN\); link it without -z nodlopen"):
-        mblob.load_module(library)
+    sentence = r"k.so: it says that dlopen may not open it \(DF_1_NOOPEN\); link it without -z nodlopen$"
+    for refuse in (mblob.load_module, mblob.verify):
+        with pytest.raises(mblob.IncompatibleError, match=sentence) as error:
+            refuse(library)
+        assert error.value.exit_code == 6
+    with library.open("r+b") as file:  # damage counts first
+        file.truncate(library.stat().st_size - 100)
+    for refuse in (mblob.load_module, mblob.verify):
+        with pytest.raises(mblob.FormatError):
+            refuse(library)

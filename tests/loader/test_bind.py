@@ -124,7 +124,7 @@ def test_what_is_wrong_with_an_array_is_told_each_time(checked: mblob.Module, ti
     warned, _ = np.broadcast_arrays(a, b[None])  # numpy gives it out read-only, though its flag says writeable
     wrong = [
         ((a.astype("d"), b, c), TypeError, r"add4: argument 0: expected an array of float32, found float64"),
-        ((a, b.astype(">f4"), c), TypeError, r"add4: argument 1: .*big-endian"),
+        ((a, b.astype(">f4"), c), TypeError, r"add4: argument 1: .*in native byte order, found >f4"),
         ((a, np.zeros(8, "f")[::2], c), ValueError, "add4: argument 1: the array is not contiguous"),
         ((a, b, c[::-1]), ValueError, "add4: argument 2: the array is not contiguous"),
         ((a, b, readonly), ValueError, "add4: argument 2: the array is read-only"),

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +90,91 @@ def test_what_fails_changes_nothing(load: Any, tmp_path: Path) -> None:
         (tmp_path / "folder").mkdir()
         exe.move_late_bound_consts(tmp_path / "folder", 0)
     assert exe.save()[0] == before
-    assert [p.name for p in tmp_path.iterdir() if p.suffix == ".tmp"] == []
+    assert [p.name for p in tmp_path.iterdir() if p.suffix in (".tmp", ".new")] == []
+
+
+MOVE = """
+import resource, signal, sys, mblob
+exe = mblob.vm.Executable(mblob.load_module(sys.argv[1]))
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+if int(sys.argv[3]):
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)  # the write of more ends the process
+exe.move_late_bound_consts(sys.argv[2], 1024)
+"""
+
+
+REFUSE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#define REFUSE(open)                                                                      \\
+  int open(const char *path, int flags, ...) {                                            \\
+    va_list args;                                                                         \\
+    va_start(args, flags);                                                                \\
+    const unsigned mode = va_arg(args, unsigned);                                         \\
+    va_end(args);                                                                         \\
+    if ((flags & O_TMPFILE) == O_TMPFILE) return errno = EOPNOTSUPP, -1;                  \\
+    return ((int (*)(const char *, int, ...))dlsym(RTLD_NEXT, #open))(path, flags, mode); \\
+  }
+REFUSE(open)
+REFUSE(open64)
+"""
+
+
+def move(library: Path, place: Path, limit: int = 0, **environment: str) -> int:
+    command = [sys.executable, "-c", MOVE, str(library), str(place), str(limit)]
+    return subprocess.run(command, env={**os.environ, **environment}, check=False).returncode
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_no_file(golden: Path, tmp_path: Path) -> None:
+    place = tmp_path / "weights"
+    assert move(golden / "vm_mlp.so", place, 4096) == -signal.SIGXFSZ
+    assert list(tmp_path.iterdir()) == []
+    place.write_bytes(b"before")
+    assert move(golden / "vm_mlp.so", place, 4096) == -signal.SIGXFSZ
+    assert list(tmp_path.iterdir()) == [place]
+    assert place.read_bytes() == b"before"
+    (tmp_path / "weights.new").write_bytes(b"of one that was killed while it named the file")
+    assert move(golden / "vm_mlp.so", place) == 0
+    assert list(tmp_path.iterdir()) == [place]
+    assert "const_3" in mblob.load_param_dict(place.read_bytes())
+
+
+def test_a_file_system_without_nameless_files_gets_the_same_file(
+    golden: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    preload = cc(REFUSE, tmp_path / "refuse.so", "-ldl")
+    for name in ("plain", "refused"):
+        (tmp_path / name).mkdir()
+    assert move(golden / "vm_mlp.so", tmp_path / "plain" / "w") == 0
+    for _ in range(2):
+        assert move(golden / "vm_mlp.so", tmp_path / "refused" / "w", LD_PRELOAD=str(preload)) == 0
+    assert [p.name for p in (tmp_path / "refused").iterdir()] == ["w"]
+    assert (tmp_path / "refused" / "w").read_bytes() == (tmp_path / "plain" / "w").read_bytes()
+    assert (tmp_path / "refused" / "w").stat().st_mode == (tmp_path / "plain" / "w").stat().st_mode
+
+
+def test_many_writers_of_one_place_leave_one_whole_file(load: Any, tmp_path: Path) -> None:
+    place, errors = tmp_path / "consts", []
+
+    def write(exe: mblob.vm.Executable) -> None:
+        try:
+            for _ in range(100):
+                exe.move_late_bound_consts(place, W.nbytes)
+                assert "const_0" in mblob.load_param_dict(place.read_bytes())
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(executable(load(vm_programs.arithmetic())),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("consts")] == ["consts"]
 
 
 @pytest.mark.parametrize("release", ["0.7.0", "0.8.0"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from mblob.elf_records import (
     DT_HASH,
     DT_INIT,
     DT_INIT_ARRAYSZ,
+    DT_NEEDED,
     DT_REL,
     DT_RELA,
     DT_RELASZ,
@@ -104,6 +106,25 @@ def test_a_hash_table_that_runs_in_circles_is_read_once(library: bytearray) -> N
         struct.pack_into("<I", library, chain + 4 * i, (i + 1) % symbols or 1)
     with pytest.raises(FormatError, match="does not lead to"):
         check_linking(ElfFile(memoryview(bytes(library))))
+
+
+@pytest.mark.parametrize("tag", [0x60000100, DT_NEEDED], ids=["unknown", "needed"])
+@pytest.mark.parametrize(("count", "refused"), [(4096, False), (4097, True), (200_000, True)])
+def test_a_library_has_a_limited_number_of_tags(cc, tmp_path: Path, tag: int, count: int, refused: bool) -> None:
+    """Each is held against the others, by `verify` and by the loader."""
+    path = cc(SOURCE, tmp_path / "m.so", f"-Wl,--spare-dynamic-tags={count}", "-Wl,--no-as-needed", "-lm")
+    data = bytearray(path.read_bytes())
+    elf = ElfFile(memoryview(bytes(data)))
+    present, needed = sum(map(len, elf.dynamic.values())), elf.dynamic[DT_NEEDED][0]
+    at = next(s.p_offset for s in elf.segments if s.p_type == PT_DYNAMIC)
+    for i in range(present, count):
+        data[at + 16 * i : at + 16 * (i + 1)] = struct.pack(
+            "<2Q", *((tag, needed) if tag == DT_NEEDED else (tag + i, 0))
+        )
+    path.write_bytes(data)
+    for look in (mblob.verify, mblob.load_module):
+        with pytest.raises(FormatError, match=f"{count} tags, the limit is 4096") if refused else nullcontext():
+            look(path)
 
 
 @pytest.mark.parametrize("flag", ["-fuse-ld=gold", "-fuse-ld=lld", "-fuse-ld=mold", "-Wl,--hash-style=sysv", "-s"])

@@ -62,11 +62,12 @@ static bool read_dims(struct reader *r, struct dn_tensor *tensor) {
   if (!mb_json_begin_array(&r->j)) return false;
   tensor->rank = 0;
   while (mb_json_next_element(&r->j)) {
-    int64_t extent;
-    if (!mb_json_int(&r->j, &extent)) return false;
+    uint64_t extent = 0; /* of a negative one, too */
+    if (mb_json_peek(&r->j) != '-' && !mb_json_uint(&r->j, &extent)) return false;
     if (tensor->rank == DN_MAX_RANK) return mb_json_fail(&r->j, "a shape of more than 12 dimensions");
     if (extent < 1) return mb_json_fail(&r->j, "a dimension below 1: shapes must be known");
-    tensor->dims[tensor->rank++] = extent;
+    if (extent > INT64_MAX) return mb_json_fail(&r->j, "a number outside 64 bits");
+    tensor->dims[tensor->rank++] = (int64_t)extent;
   }
   if (!r->j.error && !tensor->rank) tensor->dims[tensor->rank++] = 1;
   return !r->j.error;

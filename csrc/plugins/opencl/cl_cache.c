@@ -12,6 +12,7 @@
 
 #include "bytes.h"
 #include "digest.h"
+#include "whole_file.h"
 
 /* A file: 8 bytes `mblobcl1`, the key, SHA-256 of the program, the program. */
 static const char magic[8] = {'m', 'b', 'l', 'o', 'b', 'c', 'l', '1'};
@@ -108,29 +109,14 @@ bool mb_cl_cache_load(const struct mb_cl_key *key, uint8_t **out, size_t *size) 
 
 /* ---- writing ---------------------------------------------------------------------------------- */
 
-static bool write_all(int fd, const uint8_t *from, size_t size) {
-  while (size) {
-    const ssize_t n = write(fd, from, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    from += n;
-    size -= (size_t)n;
-  }
-  return true;
-}
-
 void mb_cl_cache_store(const struct mb_cl_key *key, const uint8_t *data, size_t size) {
-  char path[4096], fresh[4096 + 16];
+  char path[4096];
   uint8_t header[HEADER];
   if (!size || !path_of(key, path, sizeof(path))) return;
   make_folders(path);
-  (void)snprintf(fresh, sizeof(fresh), "%s.XXXXXX", path);
-  const int fd = mkostemp(fresh, O_CLOEXEC); /* mode 0600 */
-  if (fd < 0) return;
   memcpy(header, magic, 8);
   memcpy(header + 8, key->digest, 32);
   mb_sha256(data, size, header + 40);
-  bool good = write_all(fd, header, sizeof(header)) && write_all(fd, data, size);
-  good = close(fd) == 0 && good;
-  if (!good || rename(fresh, path) != 0) (void)unlink(fresh);
+  const struct mb_slice parts[] = {{header, sizeof(header)}, {data, size}};
+  (void)mb_whole_file_put(path, 0600, parts, 2);
 }

@@ -320,7 +320,7 @@ static const struct mb_method methods[] = {{"set_input", set_input},
                                            {"get_input_name", get_input_name},
                                            {"get_input_info", get_input_info},
                                            {"get_output_info", get_output_info},
-                                           {NULL, NULL}};
+                                           {"", NULL}};
 
 static const struct mb_class executor_class = {
     .type_key = "AotExecutor", .methods = methods, .close = close_executor};

@@ -107,7 +107,7 @@ static int list_module_names(void *object, struct mb_call *call) {
 static const struct mb_method create_method = {"AotExecutorFactory", create_executor};
 
 static const struct mb_method methods[] = {
-    {"remove_params", remove_params}, {"list_module_names", list_module_names}, {NULL, NULL}};
+    {"remove_params", remove_params}, {"list_module_names", list_module_names}, {"", NULL}};
 
 static const char *extra_name(void *object) {
   const struct factory *f = object;

@@ -102,7 +102,7 @@ static int find(DLDevice device, const mblob_device_api **out) {
 bool mb_device_is_target(const char *target) {
   const mblob_device_api *api = NULL;
   size_t size = strcspn(target, " ");
-  static const char *const host[] = {"cpu", "llvm", "c"};
+  static const char host[][8] = {"cpu", "llvm", "c"};
   for (size_t i = 0; i < sizeof(host) / sizeof(*host); i++)
     if (strlen(host[i]) == size && memcmp(target, host[i], size) == 0) return true;
   for (int type = kDLCUDA; type < KINDS; type++) {

@@ -94,7 +94,7 @@ int mb_tensor_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dt
 }
 
 const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]) {
-  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+  static const char names[][8] = {"int", "uint", "float", "handle", "bfloat", "complex"};
   const char *small = mb_dtype_small_float(dtype);
   if (dtype.code == kDLUInt && dtype.bits == 1 && dtype.lanes == 1) return "bool";
   if (dtype.code == kDLOpaqueHandle && dtype.lanes <= 1) return dtype.bits ? "handle" : "void";

@@ -221,4 +221,4 @@ const struct mb_method mb_graph_debug_methods[] = {{"execute_node", execute_node
                                                    {"run_individual", run_individual},
                                                    {"run_individual_node", run_individual_node},
                                                    {"profile", profile},
-                                                   {NULL, NULL}};
+                                                   {"", NULL}};

@@ -125,7 +125,7 @@ static int remove_params(void *object, struct mb_call *call);
 static const struct mb_method methods[] = {
     {"debug_create", debug_create},     {"cuda_graph_create", cuda_graph_create},
     {"get_graph_json", get_graph_json}, {"get_graph_params", get_graph_params},
-    {"remove_params", remove_params},   {NULL, NULL}};
+    {"remove_params", remove_params},   {"", NULL}};
 
 static const char *extra_name(void *object) {
   const struct factory *f = object;

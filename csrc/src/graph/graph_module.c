@@ -7,7 +7,7 @@
 #include "graph/debug.h"
 
 static int find_common(void *object, const char *name, mblob_function **out) {
-  for (const struct mb_method *m = mb_graph_methods; m->name; m++)
+  for (const struct mb_method *m = mb_graph_methods; m->call; m++)
     if (strcmp(m->name, name) == 0) return mb_method_bind(m, object, out);
   return MBLOB_OK;
 }

@@ -9,7 +9,7 @@
 extern const struct mb_class mb_graph_factory_class;         /* key GraphExecutorFactory */
 extern const struct mb_class mb_graph_runtime_factory_class; /* key GraphRuntimeFactory, TVM 0.7 */
 
-/* What every executor has; ends with a name that is NULL. The object is a mb_graph_executor. */
+/* What every executor has; ends with one without a call. The object is a mb_graph_executor. */
 extern const struct mb_method mb_graph_methods[];
 
 /* A module over a new executor; with `debug` one that also has the methods of debug.c. */

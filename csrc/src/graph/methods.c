@@ -301,4 +301,4 @@ const struct mb_method mb_graph_methods[] = {{"set_input", set_input},
                                              {"run_from_inputs", run_from_inputs},
                                              {"load_params", load_params},
                                              {"share_params", share_params},
-                                             {NULL, NULL}};
+                                             {"", NULL}};

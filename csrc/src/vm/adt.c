@@ -142,7 +142,7 @@ static int get_field(void *object, struct mb_call *call) {
 }
 
 static const struct mb_method methods[] = {
-    {"get_tag", get_tag}, {"get_size", get_size}, {"get_field", get_field}, {NULL, NULL}};
+    {"get_tag", get_tag}, {"get_size", get_size}, {"get_field", get_field}, {"", NULL}};
 
 static const struct mb_class adt_class = {.type_key = "runtime.ADT", .methods = methods, .close = close_adt};
 

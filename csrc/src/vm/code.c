@@ -93,7 +93,7 @@ static const char *form_of(enum vm_opcode opcode, const int64_t *numbers, size_t
   const struct vm_opcode_info *info = &vm_opcodes[opcode];
   const char *forms[] = {info->fields, info->older[0], info->older[1]};
   for (size_t i = 0; i < 3; i++) {
-    if (!forms[i]) continue;
+    if (i && !*forms[i]) continue;
     size_t size = vm_form_size(forms[i]);
     if (count < size) continue;
     if (vm_form_has_list(forms[i]) ? numbers[vm_form_place(forms[i], VM_COUNT)] == (int64_t)(count - size)

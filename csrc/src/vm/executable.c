@@ -212,7 +212,7 @@ static const struct mb_method methods[] = {{"vm_load_executable", vm_load_execut
                                            {"get_virtual_devices", get_virtual_devices},
                                            {"get_function_names", get_function_names},
                                            {"get_primitive_names", get_primitive_names},
-                                           {NULL, NULL}};
+                                           {"", NULL}};
 
 const struct mb_class mb_vm_executable_class = {
     .type_key = "VMExecutable", .methods = methods, .open = open_executable, .close = close_executable};

@@ -84,7 +84,7 @@ int vm_machine_alone(void *machine, struct mb_call *call, vm_machine_body body);
   static int name(void *object, struct mb_call *call) { return vm_machine_alone(object, call, name##_body); } \
   static int name##_body(struct vm_machine *m, struct mb_call *call)
 
-/* methods.c: what machines can be asked, under TVM's names; ends with a name that is NULL. */
+/* methods.c: what machines can be asked, under TVM's names; ends with one without a call. */
 extern const struct mb_method vm_machine_methods[];
 
 /* ---- inputs.c -------------------------------------------------------------------------------- */

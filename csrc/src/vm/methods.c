@@ -194,4 +194,4 @@ const struct mb_method vm_machine_methods[] = {{"init", init},
                                                {"get_num_outputs", get_num_outputs},
                                                {"profile", profile},
                                                {"set_limits", set_limits},
-                                               {NULL, NULL}};
+                                               {"", NULL}};

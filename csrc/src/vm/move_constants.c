@@ -1,16 +1,15 @@
 /* Constants that leave the code of a program: their data goes to a dictionary, and what `save` gives only names them.
  * The program itself keeps them, so that its machines run on. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "error.h"
 #include "executor/parameter_bytes.h"
 #include "executor/tensors.h"
 #include "vm/executable.h"
+#include "whole_file.h"
 
 /* What a move makes, before anything changes. */
 struct move {
@@ -94,18 +93,10 @@ static void take_code(struct vm_executable *exec, struct move *m) {
   m->places = NULL;
 }
 
-/* The whole file or none of it: written beside its place and renamed. */
 static int write_file(const struct move *m, const char *path) {
-  char *beside = NULL;
-  if (asprintf(&beside, "%s.%d.tmp", path, (int)getpid()) < 0) return mb_fail_memory(0);
-  FILE *out = fopen(beside, "wbe");
-  bool good = out && fwrite(m->bytes, 1, m->byte_count, out) == m->byte_count;
-  int number = errno;
-  if (out && fclose(out) && good) good = false, number = errno;
-  if (good && rename(beside, path)) good = false, number = errno;
-  if (out && !good) (void)unlink(beside);
-  free(beside);
-  return good ? MBLOB_OK : mb_fail_errno(number, "%s", path);
+  const struct mb_slice all = {(const uint8_t *)m->bytes, m->byte_count};
+  const int number = mb_whole_file_put(path, 0666, &all, 1);
+  return number ? mb_fail_errno(number, "%s", path) : MBLOB_OK;
 }
 
 /* `path` NULL: the bytes are the result of the call. */

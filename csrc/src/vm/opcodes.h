@@ -52,10 +52,9 @@ enum vm_field {
 };
 
 struct vm_opcode_info {
-  const char *name;
-  const char *fields; /* of the latest form, in which the interpreter gets them */
-  const char
-      *older[2]; /* earlier forms, told apart by their number of fields; a field that a form lacks is 0 */
+  char name[16];
+  char fields[8];   /* of the latest form, in which the interpreter gets them */
+  char older[2][6]; /* earlier forms, told apart by their number of fields; a field that a form lacks is 0 */
 };
 
 extern const struct vm_opcode_info vm_opcodes[VM_OPCODE_COUNT];

@@ -18,7 +18,7 @@
 
 static const struct layout {
   int minor; /* of the first 0.x release */
-  const char *release;
+  char release[12];
   bool devices, scopes; /* a list of devices; with memory scopes */
   bool tags;            /* constants may be bound late */
   bool const_devices, attributes, param_devices;
