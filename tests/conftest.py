@@ -48,6 +48,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     outcome: Any = yield
@@ -188,7 +192,7 @@ def root() -> Path:
 
 def _install(folder: Path) -> None:
     for prefix, compat in (("prefix", 0), ("compat", 1)):
-        words = [f"BUILD={folder}/build", f"PREFIX={folder / prefix}", f"COMPAT={compat}"]
+        words = [f"PREFIX={folder / prefix}", f"COMPAT={compat}"]  # of csrc/build, as `make demo` has it
         done = subprocess.run(
             ["make", "-s", "-j2", "-C", str(ROOT / "csrc"), "install", *words], capture_output=True, text=True
         )

@@ -1,13 +1,14 @@
 """Which tier a test belongs to: quick (`make test`), slow (`make test-all`) or nightly.
 
-A test is quick unless it is marked `slow` or `nightly`. One rule stands here and not at the tests: where a parameter is
-another compiler, another linker or another machine than the usual one, the test is slow. `quick` keeps a test where it
-is.
+A test is quick unless it is marked `slow` or `nightly`. Two rules stand here and not at the tests:
+
+* Where a parameter is another compiler, linker or machine than the usual one, the test is slow; `quick` keeps it.
+* Of a test that is marked `sample(n)` n variants are quick, evenly spread, the same in each run; the others are slow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -32,3 +33,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         chosen = getattr(item, "callspec", None)
         if chosen and names_another_tool([*chosen.params.values()]) and not item.get_closest_marker("quick"):
             item.add_marker(pytest.mark.slow)
+    sampled: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sample") and not item.get_closest_marker("slow"):
+            sampled[item.nodeid.partition("[")[0]].append(item)
+    for variants in sampled.values():
+        mark = variants[0].get_closest_marker("sample")
+        count = min(mark.args[0], len(variants)) if mark else 0
+        variants.sort(key=lambda item: [*item.callspec.indices.items()])  # type: ignore[attr-defined]
+        kept = {i * len(variants) // count for i in range(count)}
+        for i in {*range(len(variants))} - kept:
+            variants[i].add_marker(pytest.mark.slow)

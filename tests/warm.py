@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +123,8 @@ def _become(words: list[str], cwd: str, env: dict[str, str], places: list[str]) 
         fd = os.open(place, os.O_RDWR)
         os.dup2(fd, number)
         os.close(fd)
-    sys.stdin = open(0, encoding="utf-8")
-    sys.stdout = open(1, "w", encoding="utf-8")
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)
+    sys.stdin, sys.stdout = open(0, encoding="utf-8"), open(1, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)

@@ -19,7 +19,7 @@ struct mb_call {
 };
 
 struct mb_method {
-  char name[32]; /* in place: a pointer would need a relocation, which is larger */
+  char name[36]; /* in place: a pointer would need a relocation, which is larger */
   /* Returns a mblob_status; the error is recorded, the method's name is put in front. */
   int (*call)(void *object, struct mb_call *call);
 };

@@ -19,7 +19,8 @@ void vadd(const float *a, const float *b, float *c, int64_t n) {
 """
 PROTOTYPE = "void vadd(const float *a, const float *b, float *c, int64_t n)"
 
-IMPORTED = ("numpy", "mblob.cli.command_line", "mblob.cli.build", "mblob.cli.inspect", "mblob.cli.run", "packager.export")
+VERBS = ("mblob.cli.build", "mblob.cli.inspect", "mblob.cli.run", "mblob.cli.verify")
+IMPORTED = ("numpy", "mblob.cli.command_line", *VERBS, "packager.export")
 
 Pack = Callable[..., "subprocess.CompletedProcess[str]"]
 

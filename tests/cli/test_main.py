@@ -178,7 +178,7 @@ def test_a_full_disk_under_stdout_is_exit_code_5(deploy: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["inspect", "doctor"])
+@pytest.mark.parametrize("verb", ["inspect", pytest.param("doctor", marks=pytest.mark.slow)])
 def test_a_closed_stdout_is_exit_code_5(deploy: Path, verb: str) -> None:
     words = [verb] if verb == "doctor" else [verb, str(deploy)]
     command = shlex.join([sys.executable, "-m", "mblob.cli.main", *words])

@@ -231,6 +231,7 @@ assert len(imported) >= 4 and not any(imported), imported
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["e4m3_float8", "e5m2_float8", "bfloat16"])
 @pytest.mark.parametrize("installed", [True, False])
 def test_types_that_numpy_files_have_not_are_bits(pack, tmp_path: Path, dtype: str, installed: bool) -> None:

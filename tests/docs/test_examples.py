@@ -169,6 +169,7 @@ def images(root: Path) -> Path:
     return root / "examples" / "digits" / "test_images.npy"
 
 
+@pytest.mark.slow
 def test_valgrind_reports_nothing_on_the_digits(
     root: Path, build: Build, digits: Path, images: Path, require
 ) -> None:
@@ -184,6 +185,7 @@ def test_valgrind_reports_nothing_on_the_digits(
     )
 
 
+@pytest.mark.slow
 def test_valgrind_reports_nothing_on_the_cxx_host(root: Path, build: Build, deploy: Path, require) -> None:
     valgrind = require("valgrind")
     run(

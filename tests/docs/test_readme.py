@@ -22,7 +22,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def output(blocks, root: Path, require, tmp_path_factory: pytest.TempPathFactory) -> str:
+def output(blocks, root: Path, require, installed: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """What the README's commands print.
 
     Blocks marked `clone` run in the repository, the others in a new folder that holds the files shown so far.

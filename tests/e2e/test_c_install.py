@@ -68,6 +68,16 @@ def test_the_library_exports_its_api_and_nothing_else(installed: Path) -> None:
     assert {"mblob_open", "TVMModLoadFromFile", "TVMBackendParallelLaunch"} <= names
 
 
+def test_no_text_of_a_table_lacks_room_for_its_end(require: Callable[[str], str]) -> None:
+    """C drops the NUL of a text that fills its array, without a word; gcc tells what C++ thinks of it."""
+    own = [ROOT / "csrc" / name for name in ("include", "src", "plugins/common")]
+    sources = [p for name in ("src", "plugins") for p in (ROOT / "csrc" / name).rglob("*.c")]
+    words = ["-std=gnu11", "-DMBLOB_HOST", "-D_FILE_OFFSET_BITS=64", *(f"-I{p}" for p in own), "-fsyntax-only"]
+    done = subprocess.run([require("gcc"), *words, "-Wc++-compat", *map(str, sources)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if "too long" in line] == []
+
+
 # -- headers -------------------------------------------------------------------------------------------------------
 
 

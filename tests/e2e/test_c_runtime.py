@@ -250,6 +250,7 @@ def test_every_lie_in_the_graph_of_a_model_of_tvm_is_refused_or_runs(
     run(program, golden / "mlp_llvm.so", tmp_path / "graph.json")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("threads", ["1", "2", "7"])
 def test_parallel_loops_run_with_any_number_of_threads(built: Path, golden: Path, threads: str) -> None:
     run(built / "plain" / "golden_host", golden, env={**os.environ, "TVM_NUM_THREADS": threads})

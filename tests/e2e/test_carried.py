@@ -54,6 +54,7 @@ def export(path: Path, *, data: bool = True, **options: object) -> Path:
     return path
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("embed", ["grow", "object", "append", "c"])
 @pytest.mark.parametrize("data", [True, False], ids=["data", "no data"])
 def test_in_python(tmp_path: Path, embed: str, data: bool) -> None:
@@ -91,6 +92,7 @@ def test_in_c(installed: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
     assert run(tmp_path / "host", cwd=tmp_path / "empty", env={}).stdout == "0 27\n"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("suffix", [".o", ".a"])
 @pytest.mark.parametrize("flags", [(), SANITIZE], ids=["plain", "sanitized"])
 def test_linked_into_a_program(installed: Path, tmp_path: Path, suffix: str, flags: tuple[str, ...]) -> None:

@@ -108,6 +108,7 @@ def compiler(require: Callable[[str], str]) -> None:
     require("g++")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("form", ["sources", "objects", "archive"])
 def test_two_libraries_with_two_versions(tmp_path: Path, root: Path, form: str) -> None:
     libraries = []
@@ -126,6 +127,7 @@ def test_two_libraries_with_two_versions(tmp_path: Path, root: Path, form: str) 
     assert str(tmp_path / "1.so") not in Path("/proc/self/maps").read_text()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("form", ["sources", "objects", "archive"])
 def test_two_in_one_library_beside_kernels_in_cxx(tmp_path: Path, root: Path, form: str) -> None:
     host = mblob.csource_module(KERNEL, "cc", functions=["int host(void)"])
@@ -139,6 +141,7 @@ def test_two_in_one_library_beside_kernels_in_cxx(tmp_path: Path, root: Path, fo
         assert (found, lib["host"]()) == ([answer(1, calls), answer(2, calls)], 39 + calls)
 
 
+@pytest.mark.slow
 def test_two_versions_in_one_program(tmp_path: Path, root: Path) -> None:
     for number in (1, 2):
         module = mblob.blob_module("key", b"", data=False)
@@ -170,6 +173,7 @@ int main(void) {
     assert done.stdout.split() == [str(answer(1, 1)), str(answer(2, 1))]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("form", ["source", "object", "archive", "addon"])
 def test_kernels_in_cxx_share_nothing_with_other_libraries(tmp_path: Path, form: str) -> None:
     """Statics of inline functions are one for the whole process as compilers leave them, and keep it mapped."""

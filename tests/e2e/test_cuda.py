@@ -107,6 +107,7 @@ def test_ptxas_takes_the_kernels(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("fmt", ["ptx", "cubin", "fatbin"])
 def test_code_of_nvcc_passes_the_checks_of_the_plug_in(fmt: str, double: Path, tmp_path: Path) -> None:
     if not shutil.which("nvcc"):

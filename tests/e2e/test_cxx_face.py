@@ -44,12 +44,14 @@ def test_the_face_is_complete() -> None:
     assert {"module", "packed_func", "ndarray", "registry", "device_api", "logging", "string"} <= names
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("header", FACE)
 def test_each_header_stands_alone(require: Require, header: str) -> None:
     source = f"#include <{header}>\nint nothing;\n"
     run(require("c++"), "-xc++", "-std=c++17", *STRICT, "-I", INCLUDE, "-fsyntax-only", "-", input=source)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
 @pytest.mark.parametrize("mode", ["-fPIE", "-fPIC", "-DMBLOB_HOST"])
@@ -125,6 +127,7 @@ LOGGING = "-DDMLC_USE_LOGGING_LIBRARY=<tvm/runtime/logging.h>"
 GUIDE = ("-std=c++17", "-O2", "-fPIC", LOGGING, "-Wall", "-Wextra", "-Werror")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("compiler", "link"), [("g++", "-Wl,--as-needed"), ("clang++", "-Wl,--no-as-needed")])
 def test_the_deploy_program_builds_with_the_flags_of_tvms_guides(
     require: Require, compat: Path, addone: Path, tmp_path: Path, compiler: str, link: str
@@ -182,6 +185,7 @@ target_link_libraries(deploy PRIVATE ${TVM_RUNTIME} ${CMAKE_DL_LIBS})
 """
 
 
+@pytest.mark.slow
 def test_a_cmake_project_finds_tvms_names(require: Require, compat: Path, addone: Path, tmp_path: Path) -> None:
     cmake = require("cmake")
     (tmp_path / "CMakeLists.txt").write_text(CMAKE)
@@ -248,6 +252,7 @@ int main(int, char **argv) {
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["aot_mlp.so", "mlp_llvm.so"])
 def test_executors_of_tvm_run_from_cxx(
     require: Require, compat: Path, golden: Path, tmp_path: Path, name: str
@@ -292,6 +297,7 @@ TVM_REGISTER_GLOBAL("plugin.adder").set_body_typed([](int a) {
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("compiler", "linked"), [("g++", True), ("clang++", True), ("g++", False)])
 def test_python_and_a_cxx_plugin_call_each_other(
     require: Require, installed: Path, tmp_path: Path, compiler: str, linked: bool

@@ -155,6 +155,7 @@ def test_adapters_are_linked_by_an_fcompile_of_the_callers(tmp_path: Path) -> No
     ffi_host("tvm_ffi", "adapted", tmp_path / "foreign.so")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("prefix", ["", "p_"])
 @pytest.mark.parametrize("suffix", ["o", "a"])
 def test_system_libraries_announce_themselves(tmp_path: Path, prefix: str, suffix: str) -> None:
@@ -188,6 +189,7 @@ def test_what_tvm_0_14_exported_runs_in_tvm_of_today(tmp_path: Path, golden: Pat
     ffi_host("tvm", "golden", tmp_path)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("target", ["c", "llvm"])
 def test_what_tvm_exported_goes_to_classic_and_back(of_tvm: Path, tmp_path: Path, target: str) -> None:
     mblob.convert(of_tvm / f"{target}.so", tmp_path / "classic.so", dialect="classic")
@@ -196,6 +198,7 @@ def test_what_tvm_exported_goes_to_classic_and_back(of_tvm: Path, tmp_path: Path
         ffi_host(which, "own_kernels", tmp_path / "back.so")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("suffix", ["tar", "so"])
 @pytest.mark.parametrize("target", ["c", "llvm"])
 def test_what_tvm_exported_is_converted_and_runs_here(of_tvm: Path, tmp_path: Path, target: str, suffix: str) -> None:

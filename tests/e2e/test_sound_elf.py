@@ -16,7 +16,8 @@ import pytest
 import mblob
 from mblob.elf import ElfFile
 from tests.e2e.programs import ROOT, run
-from tests.e2e.test_c_elf import open_error, python_refuses, relocation
+from tests.e2e.test_c_elf import open_error, python_refuses
+from tests.e2e.test_refused_elf import relocation
 
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="these are forms of x86-64")
 
@@ -120,6 +121,7 @@ LINKERS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("flags", LINKERS.values(), ids=LINKERS)
 def test_sound_libraries_of_all_linkers_open(
     built: Path, tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], flags: list[str]

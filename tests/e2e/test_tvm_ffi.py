@@ -91,6 +91,8 @@ def libraries(package: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return folder / "c.so", folder / "cpp.so"
 
 
+@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("order", ["mblob,tvm_ffi", "tvm_ffi,mblob"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_they_understand_each_other(libraries: tuple[Path, Path], program: str, order: str) -> None:
@@ -99,6 +101,7 @@ def test_they_understand_each_other(libraries: tuple[Path, Path], program: str, 
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_library_of_cpp_says_what_it_needs(libraries: tuple[Path, Path]) -> None:
     path = str(libraries[1])
     program = f"import mblob\ntry: mblob.load_module({path!r})\nexcept mblob.IncompatibleError as e: print(e)"

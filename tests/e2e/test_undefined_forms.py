@@ -31,6 +31,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("flags", FORMS.values(), ids=FORMS)
 def test_forms_of_a_link(tmp_path: Path, flags: list[str]) -> None:
     host(compile_library(tmp_path / "k.so", *flags))

@@ -198,6 +198,7 @@ print(len(os.listdir("/proc/self/task")) - before + 1)
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("environment", "given", "rows", "threads"),
     [

@@ -366,6 +366,7 @@ def test_importing_above_a_module_of_a_file_is_checked_for_cycles(library: Path)
         lib.imported_modules[0].import_module(lib)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("missing", ["data", "stub"])
 def test_a_miss_in_a_tree_of_many_modules_takes_linear_time(
     tree_library: Callable[..., Path], tmp_path: Path, missing: str, count_calls: Callable[[Callable[[], object]], int]

@@ -240,6 +240,7 @@ def test_streams_and_offsets_through_the_c_api(scale_path: str, opencl_device: m
     check(api.TVMModFree(module))
 
 
+@pytest.mark.slow
 def test_threads_build_different_kernels_at_once(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
     sources = {f"scale{i}": SCALE.replace("scale", f"scale{i}") for i in range(8)}
     module = pack_opencl(sources, *((name, SCALE_TYPES, X) for name in sources))
@@ -307,6 +308,7 @@ def test_tensors_of_no_elements(opencl_device: mblob.Device) -> None:
     assert empty.numpy().shape == (0, 3)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("parameters", "declared", "found"),
     [

@@ -52,6 +52,7 @@ def test_programs_are_kept_between_processes(scale_path: str, tmp_path: Path) ->
     assert not (tmp_path / "off").exists()
 
 
+@pytest.mark.slow
 def test_several_devices(scale_path: str) -> None:
     """PoCL makes of one processor as many devices as it is asked for."""
     script = f"""
@@ -128,6 +129,7 @@ def test_what_is_alive_at_the_end_does_not_disturb_it(scale_path: str, tmp_path:
     assert python(script, MBLOB_CACHE="0", POCL_CACHE_DIR=str(tmp_path / "pocl")) == ""
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("first", ["carries", "memory", "plain"])
 def test_copies_of_the_plugin_work_together(scale_path: str, tmp_path: Path, first: str) -> None:
     carries = tmp_path / "carries.so"

@@ -34,8 +34,8 @@ def elf(
     )  # fmt: skip
     form = order + ("IIQQQQQQ" if wide else "8I")
     for t, flags, offset, address, size in segments:
-        fields = (t, flags, offset, address, 0, size, size, 8) if wide else (t, offset, address, 0, size, size, flags, 8)
-        out += struct.pack(form, *fields)
+        rest = (offset, address, 0, size, size)
+        out += struct.pack(form, *((t, flags, *rest, 8) if wide else (t, *rest, flags, 8)))
     return bytes(out) + body + b"".join(struct.pack(order + ("IIQQQQIIQQ" if wide else "10I"), *s) for s in sections)
 
 
@@ -225,8 +225,9 @@ print(json.dumps(done))
 """
 
 
-# Every ninth of the many ELF files, and all of them in the slow tier.
-FAMILIES = [("elf", 9), pytest.param("elf", 1, marks=pytest.mark.slow), ("mach-o", 1), ("pe", 1), ("archives", 1)]
+# In the quick tier not all of the many ELF files, and of these and of archives none that is large.
+FAMILIES = [("elf", 9), ("mach-o", 1), ("pe", 1), ("archives", 2)]
+FAMILIES += [pytest.param(family, 1, marks=pytest.mark.slow) for family in ("elf", "archives")]
 
 
 @pytest.mark.parametrize(("family", "step"), FAMILIES)
@@ -242,7 +243,7 @@ def test_every_verb_says_one_line(
     else:
         clang = request.getfixturevalue("clang")
         files = list(of_archives(clang("int f(void) { return 1; }", tmp_path / "k.o", "x86_64-linux-gnu").read_bytes()))
-    files = files[::step]
+    files = [f for f in files if step == 1 or len(f[1]) < 4 << 20][::step]
     folder = tmp_path / "files"
     folder.mkdir()
     for i, (_, data) in enumerate(files):

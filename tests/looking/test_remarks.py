@@ -87,6 +87,7 @@ def codes(path: Path) -> set[str]:
         return {d["code"] for d in lib.diagnostics}
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dialect", BLOBS)
 @pytest.mark.parametrize("case", CASES)
 def test_remarks(cc, tmp_path: Path, dialect: str, case: str) -> None:

@@ -307,6 +307,7 @@ def test_a_predicate_that_fails_is_named_with_the_node() -> None:
         mblob.partition_graph(graph, None, None, {"one": lambda o: o.integer("axis")}, codegens=GENERATORS)
 
 
+@pytest.mark.slow
 def test_large_graphs_take_steps_in_proportion() -> None:
     """What is counted are steps of searches, not seconds: twice the graph is about twice the work."""
     counts = [_steps_of_merge(n) for n in (400, 800)]

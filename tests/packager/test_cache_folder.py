@@ -27,6 +27,7 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("harm", [cut, flip, lambda p: p.write_bytes(b""), lambda p: (p.unlink(), p.mkdir())])
 def test_damaged_objects_are_compiled_again(tmp_path: Path, folder: Path, harm: Callable[[Path], object]) -> None:
     tool = Tool(tmp_path, "cc")
@@ -131,6 +132,7 @@ def test_what_nobody_finished_is_removed(tmp_path: Path) -> None:
     assert cache.size()[0] == 2
 
 
+@pytest.mark.slow
 def test_many_packs_at_once(tmp_path: Path, folder: Path) -> None:
     script = (
         "import ctypes, sys, mblob\n"

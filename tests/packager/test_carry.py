@@ -50,6 +50,7 @@ def archive(path: Path, *objects: Path) -> Path:
 # -- what is in the library -----------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("embed", ["grow", "object", "append", "c"])
 def test_a_source_is_carried(tree: mblob.Module, toy: Path, tmp_path: Path, embed: str) -> None:
     tree.export_library(tmp_path / "x.so", carry=[toy], embed=embed)
@@ -62,6 +63,7 @@ def test_a_source_is_carried(tree: mblob.Module, toy: Path, tmp_path: Path, embe
     assert ctypes.c_uint32.in_dll(opened, SYMBOL).value == plugin_table.ABI
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "options",
     [["-s"], ["-Wl,--gc-sections", "-ffunction-sections", "-fdata-sections"], ["-fvisibility=hidden"],

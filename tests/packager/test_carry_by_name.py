@@ -36,6 +36,7 @@ def shipped(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tree
 
 
+@pytest.mark.slow
 def test_plug_ins_that_come_with_mblob_go_by_name(tree: mblob.Module, shipped: Path, tmp_path: Path) -> None:
     tree.export_library(tmp_path / "plain.so")
     tree.export_library(tmp_path / "x.so", carry=["one", "two"])

@@ -89,6 +89,7 @@ def calls(path: Path) -> None:
     assert lib[entry](5) == 10
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "options", [[], ["-Wl,-z,now"], ["-fuse-ld=gold"], ["-fuse-ld=lld"], ["-Wl,--hash-style=sysv"]]
 )
@@ -143,6 +144,7 @@ def test_plain_functions_modules_and_the_table_come_along(tmp_path: Path, embed:
         lib["vadd"](x, x, y, 5)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["host_llvm", "host_c", "host_parallel", "opencl_llvm", "dag", "dnnl_c_lib"])
 def test_what_tvm_0_14_exported_becomes_a_library_of_today(tmp_path: Path, golden: Path, name: str) -> None:
     mblob.convert(golden / f"{name}.so", tmp_path / "x.so", dialect="ffi")
@@ -165,6 +167,7 @@ def test_what_tvm_0_14_exported_becomes_a_library_of_today(tmp_path: Path, golde
         assert str(wanted.value) in str(found.value)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "command", [["objcopy", "--strip-debug"], ["strip"], ["objcopy", "--strip-all"], ["patchelf"], ["swap"]]
 )
@@ -211,6 +214,7 @@ int count(value *args, int *codes, int n, value *ret, int *code, void *resource)
 """
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "initial", ["int counter = 40", "char lead = 1; static __thread int counter = 40", "int counter"]
 )

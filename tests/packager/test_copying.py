@@ -86,6 +86,7 @@ def test_large_weights_are_copied_by_reference(tmp_path: Path, taken: list[int])
     assert payload_of(tmp_path / "x.so") == path.read_bytes()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM])
 def test_without_copy_file_range_it_is_read_and_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, loop: str
@@ -121,6 +122,7 @@ def test_a_file_system_whose_copy_file_range_copies_nothing(tmp_path: Path, monk
     assert payload_of(tmp_path / "x.so") == (tmp_path / "w.safetensors").read_bytes()
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 @pytest.mark.parametrize("call", ["copy_file_range", "write", "copy", "reserve"])
 def test_no_room_is_an_error_of_the_output(
@@ -213,6 +215,7 @@ def test_writes_are_short_and_end_at_whole_steps(tmp_path: Path, monkeypatch: py
 # -- inputs that change -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("digest", ["crc32", "none"])
 @pytest.mark.parametrize("change", ["grows", "shrinks", "is written", "is replaced"])
 def test_a_payload_that_changes_meanwhile(
@@ -268,6 +271,7 @@ def build_id(path: Path) -> bytes:
     return next(desc for owner, kind, desc, _ in elf.notes() if owner == b"GNU" and kind == 3)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("index", [True, False])
 @pytest.mark.parametrize("digest", ["crc32", "sha256", "none"])
 @pytest.mark.parametrize("at", [0, 1_234_567, len(DATA) - 1])

@@ -424,6 +424,7 @@ ALL = {
 }
 
 
+@pytest.mark.sample(1)
 @needs_nvcc
 @pytest.mark.parametrize(
     ("fmt", "arch", "start"),
@@ -436,6 +437,7 @@ def test_nvcc_compiles_here(tmp_path: Path, fmt: str, arch: Any, start: bytes) -
     assert bytes(decode_payload("cuda", module.payload)["data"]).lstrip().startswith(start)
 
 
+@pytest.mark.sample(1)
 @needs_nvcc
 @pytest.mark.parametrize(("fmt", "arch"), [("ptx", "sm_90"), ("cubin", "sm_90"), ("fatbin", ["sm_80", "sm_90"])])
 def test_kernels_are_those_of_the_code(fmt: str, arch: Any) -> None:

@@ -67,6 +67,7 @@ ODD_LINKS = [
 ]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("options", ODD_LINKS)
 def test_grow_works_whatever_the_link_looks_like(
     tmp_path: Path, tree: mblob.Module, require: Require, options: str
@@ -99,6 +100,7 @@ def test_grow_refuses_mold_by_name(tmp_path: Path, tree: mblob.Module, require: 
 TOOLS = ["strip", "strip -g", "objcopy", "objcopy --strip-debug", "patchelf --set-rpath /nowhere"]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("embed", ["grow", "append", "object"])
 @pytest.mark.parametrize("command", TOOLS)
 def test_the_library_survives_the_usual_tools(

@@ -221,6 +221,7 @@ def chain(count: int, built: str) -> list[mblob.Module]:
     return modules
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("built", ["from the top", "from the bottom"])
 def test_a_long_chain_takes_linear_time(
     tmp_path: Path, built: str, count_calls: Callable[[Callable[[], object]], int]

@@ -47,6 +47,7 @@ SCRIPT = textwrap.dedent(
 )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("number", "stride", "more"),
     [

@@ -187,6 +187,7 @@ TEXT_HAS_MORE = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", TEXT_HAS_MORE)
 def test_a_text_that_is_not_all_is_always_compiled(tmp_path: Path, tool: Tool, folder: Path, case: str) -> None:
     (tmp_path / "data").write_text("# nothing\n")

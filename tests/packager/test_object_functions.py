@@ -143,6 +143,7 @@ def test_functions_that_tvm_compiled_are_packed_whatever_their_types(tmp_path: P
     assert mblob.load_module(tmp_path / "x.so").implements_function("f")
 
 
+@pytest.mark.slow
 def test_damaged_debug_information_raises_nothing(tmp_path: Path) -> None:
     for flags in ([], ["-gz=zlib"]):
         content = compiled(tmp_path, "p", VADD_C, "-g", *flags).read_bytes()

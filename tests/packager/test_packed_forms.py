@@ -44,6 +44,7 @@ def test_the_table_lists_both_forms(vadd_lib: PackedLibrary) -> None:
     assert rows == [("vadd", "vadd", "plain", 0, types), ("vadd", "vadd__packed", "packed", 0, types)]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("b", "message"),
     [
@@ -106,6 +107,7 @@ def test_empty_tensors_may_have_no_data(vadd_lib: PackedLibrary) -> None:
     assert vadd_lib.call("vadd__packed", empty, empty, empty, 0)[0] == 0
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("type_name", "good", "bad"),
     [

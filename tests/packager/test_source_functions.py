@@ -98,6 +98,7 @@ def test_a_library_without_plain_functions_has_no_table(tmp_path: Path) -> None:
         assert (lib.functions, lib.function_table, lib.elf.find("__mblob_functions")) == (["f"], [], None)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
 def test_the_debug_information_of_ours_is_not_linked(
     tmp_path: Path, require: Callable[[str], str], linker: str
@@ -153,6 +154,7 @@ def test_without_debug_information_a_library_is_packed_all_the_same(tmp_path: Pa
 # -- prototypes -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("source", "prototype", "message"),
     [
@@ -188,6 +190,7 @@ def test_a_prototype_that_contradicts_the_source(
     assert (tmp_path / "x.so").read_bytes() == b"old"
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("source", "prototype"),
     [

@@ -132,6 +132,7 @@ def installed(require: Callable[[str], str], prefix: str = "") -> dict[str, list
     return tools
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "name",
     ["aot_mlp", "dag", "dnnl_c_lib", "dnnl_llvm_factory", "mlp_c", "mlp_llvm", "opencl_llvm", "vm_mlp", "ffi/relax_c",
@@ -142,6 +143,7 @@ def test_libraries_of_tvm(golden: Path, tmp_path: Path, require, name: str) -> N
     check_tools(tmp_path / "a.so", installed(require))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("size", [5000, 1 << 20])
 def test_a_payload_of_tvm_grew(golden: Path, tmp_path: Path, require, size: int) -> None:
     with mblob.open(golden / "dnnl_c_lib.so") as lib:
@@ -154,6 +156,7 @@ def test_a_payload_of_tvm_grew(golden: Path, tmp_path: Path, require, size: int)
     check_tools(tmp_path / "a.so", installed(require))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "size",
     [None, 5000, 1 << 20, pytest.param(70 << 20, marks=pytest.mark.slow)],
@@ -169,6 +172,7 @@ def test_libraries_of_each_linker(tmp_path: Path, require, linker: str, size: in
     check_tools(tmp_path / "a.so", tools)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("option", ["-Wl,--build-id=none", "-Wl,--hash-style=sysv", "-Wl,--hash-style=both", "-s"])
 @pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
 def test_other_things_in_front(tmp_path: Path, require, linker: str, option: str) -> None:
@@ -195,6 +199,7 @@ def test_other_machines(tmp_path: Path, require, machine: str, triplet: str, siz
     check_tools(tmp_path / "a.so", tools, *runner)
 
 
+@pytest.mark.slow
 def test_32_bits(tmp_path: Path, require) -> None:
     """Code of arm is not read, so that only what ends the last segment grows there; headers are as anywhere."""
     compiler = require("arm-linux-gnueabihf-gcc")

@@ -50,6 +50,8 @@ def missing(path: Path, *against: Path) -> set[str]:
     return {r.name for r in resolve(read(path), str(path), against).unresolved}
 
 
+@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_verify_resolves_is_what_the_loader_binds(cc, tmp_path: Path, kind: str) -> None:
     names = all_names()

@@ -6,8 +6,6 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import mblob
 
 # One for each language is enough to see a mistake; all of them are the slow tier's.

@@ -89,6 +89,7 @@ def test_vectors_that_do_not_fit_are_refused_with_their_line(code: str, message:
         rewrite(code, "x.c")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("opening", "closing"),
     [

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import mblob
-from tests.vector_c.building import COMPILERS
 from tests.vector_c.features import DTYPES, WIDTHS, features, source
 
 GUARD = 0xA5
@@ -116,6 +115,7 @@ def test_every_operation_on_some_vectors_is_numpys_when_optimized(
             check(library, scalar, n)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("compiler", "fmt"), BUILDS)
 def test_what_was_converted_is_compared_and_chosen(tmp_path: Path, require: Require, compiler: str, fmt: str) -> None:
     """With the options that are usual: optimizers fold these three, and gcc 12 failed where float became double."""

@@ -131,6 +131,7 @@ void f(float *p) <%
     assert values.tolist() == [2, 2, 3, 4]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("vector", ["", "float2 unused(float2 v) { return v; }\n"])
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_one_buffer_may_hold_several_types(tmp_path: Path, require: Require, compiler: str, vector: str) -> None:

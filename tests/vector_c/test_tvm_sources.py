@@ -151,6 +151,7 @@ CONTEXTS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("era", CONTEXTS)
 def test_tvms_host_code_has_the_context_whether_it_defines_one_or_forgets_it(

@@ -1,0 +1,287 @@
+"""What the dynamic linker would not survive, one kind a test: the loader names it, and so does `verify`."""
+
+from __future__ import annotations
+
+import platform
+import re
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mblob
+from mblob.elf import ElfFile
+from mblob.elf_records import DT_GNU_HASH, DT_SYMTAB, DT_VERSYM
+from mblob.errors import FormatError
+from tests.e2e.programs import run
+from tests.e2e.test_c_elf import KERNEL, damaged, open_error, python_refuses
+
+PT_LOAD, PT_DYNAMIC, PT_GNU_RELRO, PF_W = 1, 2, 0x6474E552, 2
+R_X86_64_64, R_X86_64_RELATIVE = 1, 8
+x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="no golden relocations for this machine")
+
+
+def segments(data: bytes) -> list[tuple[int, list[int]]]:
+    """Offset and fields of each 64-bit program header: type, flags, offset, vaddr, paddr, filesz, memsz, align."""
+    start, count = struct.unpack_from("<32xQ16xH", data)
+    return [(at, list(struct.unpack_from("<IIQQQQQQ", data, at))) for at in range(start, start + 56 * count, 56)]
+
+
+def offset_of(data: bytes, vaddr: int) -> int:
+    return next(s[2] + vaddr - s[3] for _, s in segments(data) if s[0] == PT_LOAD and s[3] <= vaddr < s[3] + s[5])
+
+
+def dynamic(data: bytes) -> dict[int, int]:
+    at, size = next((s[2], s[5]) for _, s in segments(data) if s[0] == PT_DYNAMIC)
+    return dict(struct.unpack_from("<QQ", data, at + i) for i in range(0, size, 16))
+
+
+def relocation(data: bytes, number: int) -> tuple[int, int]:
+    """Offset and index of the first relocation of DT_RELA and DT_JMPREL of a type."""
+    tags = dynamic(data)
+    for table, size in ((7, 8), (23, 2)):
+        start = offset_of(data, tags[table]) if table in tags else 0
+        for at in range(start, start + tags.get(size, 0), 24):
+            if struct.unpack_from("<I", data, at + 8)[0] == number:
+                return at, (at - start) // 24
+    raise AssertionError(f"no relocation of type {number}")
+
+
+# Where in a GLOB_DAT or JUMP_SLOT relocation, what, and the error of opening it and of `verify`.
+RELOCATIONS = {
+    "nothing for a symbol far away": ({8: 0, 12: 0xFFFFFFFF}, "names no symbol|names symbol"),
+    "a place in a thread's memory": ({8: 18}, "thread-local"),
+    "a thread's block": ({8: 16}, "thread-local"),
+    "a descriptor": ({8: 36}, "thread-local|lies outside the data"),
+    "a copy": ({8: 5}, "only executables do"),
+    "no known type": ({8: 77}, "type 77, at .*no known type"),
+}
+
+
+@x86_64
+@pytest.mark.parametrize("call", [False, True])
+@pytest.mark.parametrize("case", RELOCATIONS)
+def test_a_relocation_that_lies_is_refused_by_both(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], case: str, call: bool
+) -> None:
+    source = "#include <stdlib.h>\nvoid *__tvm_module_ctx; extern char **environ; char **e(void) { return environ; }"
+    source += " int f(void) { return rand(); }"
+    library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy")
+    data = bytearray(library.read_bytes())
+    at, _ = relocation(data, 7 if call else 6)
+    for start, value in RELOCATIONS[case][0].items():
+        struct.pack_into("<I", data, at + start, value)
+    library.write_bytes(data)
+    expected = RELOCATIONS[case][1] + ("|of no known kind" if call else "")
+    assert re.search(expected, open_error(built, library))
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+def last_symbol(elf: ElfFile) -> int:
+    return elf.offset_of(elf.dynamic[DT_SYMTAB][0], 1, "symbols") + 24 * len(elf.dynsym)
+
+
+def last_hash(elf: ElfFile) -> int:
+    """The chain word of the last symbol."""
+    at = elf.offset_of(elf.dynamic[DT_GNU_HASH][0], 1, "hash table")
+    buckets, first, words = elf.unpack("3I", at, "hash table")
+    return at + 16 + 8 * words + 4 * (buckets + len(elf.dynsym) - first)
+
+
+# What is wrong, where, what is there, and what both readers name.
+NAMED: dict[str, tuple[Callable[[ElfFile], int], bytes, str]] = {
+    "a symbol far away": (lambda e: last_symbol(e) + 8, b"\0\0\0\0\0\0\0\x10", "the symbol '{}'|the function '{}'"),
+    "a symbol of no type": (lambda e: last_symbol(e) + 4, b"\x1b", "the exported symbol '{}'"),
+    "a hash": (last_hash, b"\1\0\0\0", "does not lead to the symbol '{}'"),
+    "a version": (lambda e: e.offset_of(e.dynamic[DT_VERSYM][0], 1, "") + 2 * len(e.dynsym), b"\x4d\0",
+                  "the symbol '{}' has version 77"),
+    "the program headers": (lambda e: e.e_phoff + 8, b"\x41", r"\(PT_PHDR\) does not point to the program headers"),
+}  # fmt: skip
+
+
+@x86_64
+@pytest.mark.parametrize("case", NAMED)
+def test_both_readers_name_the_culprit(built: Path, tmp_path: Path, cc: Callable[..., Path], case: str) -> None:
+    source = KERNEL + "int random_number(void) { return rand(); }"  # of a version
+    source += 'const char loader[] __attribute__((section(".interp"))) = "/lib/none";'  # so there is PT_PHDR
+    library = cc(source, tmp_path / "f.so", "-Wl,--hash-style=gnu")
+    data = bytearray(library.read_bytes())
+    elf = ElfFile(memoryview(bytes(data)))
+    place, value, text = NAMED[case]
+    at = place(elf)
+    data[at : at + len(value)] = value
+    library.write_bytes(data)
+    expected = text.replace("{}", elf.dynsym[-1].name)
+    assert re.search(expected, open_error(built, library))
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+@x86_64
+def test_a_call_is_relocated_by_a_type_that_can_be_bound_late(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    """A place in a thread's memory, of a function of the dynamic linker: that one has no thread storage to divide."""
+    source = "void *__tvm_module_ctx; __thread int counter = 3; int count(void) { return ++counter; }"
+    library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy", "-fPIC", "-ftls-model=global-dynamic")
+    data = bytearray(library.read_bytes())
+    at, _ = relocation(data, 7)
+    symbol = offset_of(data, dynamic(data)[6]) + 24 * struct.unpack_from("<I", data, at + 12)[0]
+    data[symbol + 4] = 0x16  # STB_GLOBAL, STT_TLS
+    struct.pack_into("<I", data, at + 8, 18)  # R_X86_64_TPOFF64
+    library.write_bytes(data)
+    assert "of no known kind" in open_error(built, library)
+    with pytest.raises(FormatError, match="of no known kind"):
+        mblob.verify(library)
+
+
+@x86_64
+def test_the_size_of_a_symbol_of_nobody(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    source = 'void *__tvm_module_ctx; __asm__(".weak nobodys\\n.data\\n.quad nobodys@size\\n.text");'
+    library = cc(source, tmp_path / "f.so")
+    assert re.search("type 33, .* it takes the size of the weak symbol 'nobodys'", open_error(built, library))
+    with pytest.raises(FormatError, match="it takes the size of the weak symbol 'nobodys'"):
+        mblob.verify(library)
+
+
+@pytest.mark.parametrize("option", ["--auxiliary", "--filter"])
+def test_a_filter_is_refused_by_name(built: Path, tmp_path: Path, cc: Callable[..., Path], option: str) -> None:
+    library = cc("void *__tvm_module_ctx;", tmp_path / "f.so", f"-Wl,{option},libm.so.6")
+    found = f"DT_{option[2:].upper()}"
+    assert found in open_error(built, library)
+    with pytest.raises(FormatError, match=found):
+        mblob.verify(library)
+
+
+@x86_64
+@pytest.mark.parametrize("size", [8, 2])  # DT_RELASZ, DT_PLTRELSZ
+def test_sizes_of_tables_near_two_to_the_64_are_one_error(tmp_path: Path, cc: Callable[..., Path], size: int) -> None:
+    source = "#include <stdlib.h>\nvoid *__tvm_module_ctx; int f(void) { return rand(); }"
+    library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy")
+    data = bytearray(library.read_bytes())
+    start, length = next((s[2], s[5]) for _, s in segments(data) if s[0] == PT_DYNAMIC)
+    at = next(i for i in range(start, start + length, 16) if struct.unpack_from("<Q", data, i)[0] == size)
+    struct.pack_into("<Q", data, at + 8, 0xFFFFFFFFFFFFF000)
+    library.write_bytes(data)
+    with pytest.raises(FormatError):
+        mblob.verify(library)
+
+
+def test_a_library_that_exports_nothing_is_sound(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    """No hash table counts its undefined symbols; relocations name them."""
+    source = "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { srand(1); }"
+    library = cc(source, tmp_path / "f.so")
+    assert damaged(built, library, "load", [[]]) == ["opened"]
+    assert not python_refuses(library.read_bytes())
+
+
+def test_a_library_that_needs_versions_of_a_runtime_that_is_not_there_is_refused(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    (tmp_path / "map").write_text("TVM_1 { *; };")
+    flags = (f"-Wl,--version-script={tmp_path}/map", "-Wl,-soname,libtvm_runtime.so")
+    runtime = cc("int TVMNobodys(void) { return 1; }", tmp_path / "libtvm_runtime.so", *flags)
+    (tmp_path / "lib").mkdir()
+    source = "int TVMNobodys(void) __attribute__((weak)); int f(void) { return TVMNobodys(); }"
+    library = cc(source, tmp_path / "lib" / "f.so", f"-L{tmp_path}", "-Wl,--no-as-needed", "-ltvm_runtime")
+    runtime.unlink()
+    assert "libtvm_runtime.so" in open_error(built, library)
+
+
+def test_a_dynamic_section_that_cannot_be_written_is_refused(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    library = cc("int f(void) { return 1; }", tmp_path / "f.so", "-nostdlib", "-Wl,-z,norelro")
+    data = bytearray(library.read_bytes())
+    for at, s in segments(data):
+        if s[0] == PT_LOAD and s[1] & PF_W:
+            struct.pack_into("<I", data, at + 4, s[1] & ~PF_W)
+    library.write_bytes(data)
+    assert "writable" in open_error(built, library)
+
+
+@pytest.mark.parametrize("bit", [13, 15, 20, 40, 62])
+def test_read_only_data_that_goes_on_behind_the_data_is_refused(built: Path, tmp_path: Path, bit: int) -> None:
+    data = bytearray((built / "lib" / "keyed.so").read_bytes())
+    at, relro = next((at, s) for at, s in segments(data) if s[0] == PT_GNU_RELRO)
+    struct.pack_into("<Q", data, at + 40, relro[6] ^ 1 << bit)
+    (tmp_path / "relro.so").write_bytes(data)
+    assert "read-only" in open_error(built, tmp_path / "relro.so")
+
+
+@pytest.mark.parametrize("field", [16, 40])  # p_vaddr, p_memsz
+def test_a_slot_that_becomes_read_only_is_refused(built: Path, tmp_path: Path, golden: Path, field: int) -> None:
+    data = bytearray((golden / "dag.so").read_bytes())
+    at, _ = next((at, s) for at, s in segments(data) if s[0] == PT_GNU_RELRO)
+    data[at + field + 1] ^= 0x10  # one page more, or later
+    (tmp_path / "relro.so").write_bytes(data)
+    assert "read-only" in open_error(built, tmp_path / "relro.so")
+
+
+@x86_64
+@pytest.mark.parametrize("table", ["init", "fini"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_constructor_outside_the_code_is_refused(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], table: str, packed: bool
+) -> None:
+    flags = ["-Wl,-z,pack-relative-relocs"] if packed else []
+    library = cc("int x; int *f(void) { return &x; }", tmp_path / "f.so", *flags)
+    data = bytearray(library.read_bytes())
+    tags = dynamic(data)
+    entry, text = tags[25 if table == "init" else 26], tags[6]  # DT_INIT_ARRAY, DT_FINI_ARRAY; DT_SYMTAB
+    if packed:
+        struct.pack_into("<Q", data, offset_of(data, entry), text)
+    else:
+        start = offset_of(data, tags[7])  # DT_RELA, DT_RELASZ
+        at = next(i for i in range(start, start + tags[8], 24) if struct.unpack_from("<Q", data, i)[0] == entry)
+        struct.pack_into("<Q", data, at + 16, text)
+    library.write_bytes(data)
+    assert "code" in open_error(built, library)
+
+
+@x86_64
+def test_a_constructor_that_is_a_symbol_of_data_is_refused(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    source = 'int data[4]; __asm__(".section .init_array,\\"aw\\"\\n.quad data\\n.text");'
+    library = cc(source, tmp_path / "f.so")
+    assert "a constructor lies outside the code" in open_error(built, library)
+
+
+@x86_64
+def test_packed_relocations_outside_the_data_are_refused(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    library = cc("int f(void) { return 0; }", tmp_path / "f.so", "-Wl,-z,pack-relative-relocs")
+    data = bytearray(library.read_bytes())
+    tags = dynamic(data)
+    struct.pack_into("<Q", data, offset_of(data, tags[36]), tags[6])  # DT_RELR; DT_SYMTAB is read-only
+    library.write_bytes(data)
+    assert "a relocation lies outside the data" in open_error(built, library)
+
+
+@pytest.mark.parametrize("flags", [["-pie"], ["-no-pie"]], ids=["pie", "fixed"])
+def test_an_executable_is_told_how_to_become_a_library(
+    built: Path, tmp_path: Path, require: Callable[[str], str], flags: list[str]
+) -> None:
+    (tmp_path / "main.c").write_text("int main(void) { return 0; }")
+    run(require("cc"), *flags, "-fPIE", tmp_path / "main.c", "-o", tmp_path / "main.so")
+    assert "an executable; link it with -shared [elf_header]" in open_error(built, tmp_path / "main.so").replace(
+        " (at byte 16)", ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        ("double erfc(double); double f(double x) { return erfc(x); }", "link it with -lm"),
+        ("int nobodys(int); int f(int x) { return nobodys(x); }", "link the library with what defines it"),
+        ("int TVMNobodys(void); int f(void) { return TVMNobodys(); }", "a function of TVM's runtime"),
+    ],
+)
+def test_a_function_that_nobody_provides_is_named_with_a_remedy(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], call: str, remedy: str
+) -> None:
+    error = open_error(built, cc(call, tmp_path / "f.so"))
+    assert "undefined symbol: " in error
+    assert remedy in error
