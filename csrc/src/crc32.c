@@ -34,7 +34,9 @@ static uint32_t by_tables(uint32_t crc, const uint8_t *p, uint64_t size) {
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
 #include <immintrin.h>
+#include <stdatomic.h>
 
 #define FOLD(x, k, next) \
   _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11)), next)
@@ -66,7 +68,18 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t by_folding(uint32_t crc
   return by_tables(0, rest, sizeof(rest));
 }
 
-int mb_crc32_is_fast(void) { return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"); }
+/* Asked once: a virtual machine may take long to answer. __builtin_cpu_supports would bring 5 kB of libgcc. */
+int mb_crc32_is_fast(void) {
+  static atomic_int known; /* 1: no, 2: yes */
+  int answer = atomic_load_explicit(&known, memory_order_relaxed);
+  if (!answer) {
+    unsigned a, b, c = 0, d;
+    const unsigned needed = bit_PCLMUL | bit_SSE4_1;
+    answer = 1 + (__get_cpuid(1, &a, &b, &c, &d) && (c & needed) == needed);
+    atomic_store_explicit(&known, answer, memory_order_relaxed);
+  }
+  return answer == 2;
+}
 #elif defined(__aarch64__) && defined(__linux__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #include <sys/auxv.h>
 

@@ -121,6 +121,7 @@ COMPLETED = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shell", SHELLS)
 def test_tab_completes_a_typed_line(typed, shell: str) -> None:
     found = typed(shell, [f"mblob-pack {line}" for line in COMPLETED])

@@ -132,6 +132,7 @@ def test_the_host_of_tvms_guides_adds_and_leaks_nothing(
     run(valgrind, "--quiet", "--error-exitcode=99", "--leak-check=full", program, addone)
 
 
+@pytest.mark.slow
 def test_the_host_of_tvms_guides_says_what_is_wrong(root: Path, build: Build, deploy: Path) -> None:
     program = build(root / "examples/tvm_deploy/main.cpp")
     for argument, text in (("nope.so", "nope.so"), (deploy, "the library has no function addone")):

@@ -112,6 +112,7 @@ def addone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
+@pytest.mark.slow
 def test_the_deploy_program_links_with_tvms_name(
     require: Require, compat: Path, addone: Path, tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def test_the_deploy_program_builds_with_the_flags_of_tvms_guides(
     assert run(tmp_path / "deploy", addone, env=in_prefix(compat)).stdout == "10\n"
 
 
+@pytest.mark.slow
 def test_a_host_in_a_shared_library_needs_no_macro(
     require: Require, compat: Path, addone: Path, tmp_path: Path
 ) -> None:
@@ -390,6 +392,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_cannot_be_offered_says_so_to_the_compiler(
     require: Require, compat: Path, tmp_path: Path, what: str

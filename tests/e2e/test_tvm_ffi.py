@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.programs import ROOT, run
 
+pytestmark = pytest.mark.slow
 PROGRAMS = ["cpp_library", "cpp_values", "functions_in", "functions_out", "tensors", "both_open_one_file"]
 CPP = r"""
 #define TVM_FFI_DLL_EXPORT_INCLUDE_METADATA 1
@@ -91,8 +92,6 @@ def libraries(package: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return folder / "c.so", folder / "cpp.so"
 
 
-@pytest.mark.sample(3)
-@pytest.mark.sample(6)
 @pytest.mark.parametrize("order", ["mblob,tvm_ffi", "tvm_ffi,mblob"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_they_understand_each_other(libraries: tuple[Path, Path], program: str, order: str) -> None:
@@ -101,7 +100,6 @@ def test_they_understand_each_other(libraries: tuple[Path, Path], program: str, 
     assert done.stderr == ""
 
 
-@pytest.mark.slow
 def test_a_library_of_cpp_says_what_it_needs(libraries: tuple[Path, Path]) -> None:
     path = str(libraries[1])
     program = f"import mblob\ntry: mblob.load_module({path!r})\nexcept mblob.IncompatibleError as e: print(e)"

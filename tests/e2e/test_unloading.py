@@ -26,6 +26,7 @@ def plugin(folder: Path, include: Path, *runtime: object) -> Path:
     return folder / "plugin.so"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("checker", ["none", "valgrind"])
 def test_threads_outlive_a_library_that_contains_the_runtime(
     installed: Path, built: Path, tmp_path: Path, require: Callable[[str], str], checker: str
