@@ -66,7 +66,7 @@ demo: env runtime ## pack the digits network, run it from Python and from C, com
 runtime:
 	@$(MAKE) --no-print-directory -s -C csrc
 
-test: env ## the quick tests: some 10 minutes on two cores; WORKERS=4 for four
+test: env ## the quick tests: 5 to 6 minutes on two cores; WORKERS=4 for four
 	@$(PYTEST)
 
 test-all: env ## the slow tests, which make test leaves out

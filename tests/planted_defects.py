@@ -149,27 +149,24 @@ def run_tests(tree: Path, words: list[str]) -> tuple[bool, str]:
 
 
 def ask(tree: Path, d: Defect, tier: list[str]) -> dict[str, object]:
-    """Plant a defect, build, look who finds it, and put everything back."""
+    """Plant a defect, build, look who finds it, and put the source back; the next build is without it."""
     source = tree / d.file
     good = source.read_text()
     started = time.monotonic()
     python = str(tree / ".venv" / "bin" / "python")
-    compiled = source.suffix in (".c", ".h")
     row: dict[str, object] = {"file": d.file, "what": d.what}
     try:
         source.write_text(good.replace(d.old, d.new))
-        built = subprocess.run(["make", "env"], cwd=tree, capture_output=True, text=True) if compiled else None
-        if built is not None and built.returncode:
+        if subprocess.run(["make", "env"], cwd=tree, capture_output=True).returncode:
             return {**row, "found": True, "by": "the build"}
         near = [p for p in d.near if (tree / p).exists()]
-        passed, by = run_tests(tree, [python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tier[1:], *near])
+        words = [python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tier[1:]]
+        passed, by = run_tests(tree, [*words, *near])
         if passed:
-            passed, by = run_tests(tree, [python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tier[1:]])
+            passed, by = run_tests(tree, words)
         return {**row, "found": not passed, "by": "" if passed else by, "seconds": round(time.monotonic() - started)}
     finally:
         source.write_text(good)
-        if compiled:
-            subprocess.run(["make", "env"], cwd=tree, capture_output=True, check=True)
 
 
 def main() -> int:
@@ -194,6 +191,7 @@ def main() -> int:
         if args.report:
             with args.report.open("a") as file:
                 file.write(json.dumps(row) + "\n")
+    subprocess.run(["make", "env"], cwd=args.tree, capture_output=True, check=True)
     print(f"{missed} missed")
     return bool(missed)
 
