@@ -236,7 +236,7 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
     element = getattr(source, "dtype", None)
     name = getattr(element, "name", "")
     bits = _bits_type(name)
-    if bits:  # ml_dtypes: no buffer protocol
+    if bits and hasattr(source, "view"):  # ml_dtypes: no buffer protocol
         return as_tensor(source.view(bits), what=what).view(name)
     try:
         view = memoryview(source)
@@ -247,6 +247,8 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
             return as_tensor(_of_lists(source, what), what=what)
         if isinstance(exc, ValueError) and element is not None:  # numpy's: the buffer protocol has no letter for it
             raise TypeError(f"{what}{no_numbers(element)}") from None
+        if isinstance(exc, ValueError):  # of a buffer that was released or closed
+            raise TypeError(f"{what}{type(source).__name__} gives no numbers: {exc}") from None
         raise TypeError(f"{what}expected an array, found {type(source).__name__}") from None
     dtype = _call.dtype_of_format(view.format, view.itemsize)
     if dtype is None:

@@ -111,15 +111,17 @@ def as_record(value: Any) -> ArrayRecord:
     if isinstance(value, ArrayRecord):
         return value
     element = getattr(value, "dtype", None)
-    dtype = _without_letter(str(element))
+    dtype = _without_letter(str(element)) if hasattr(value, "view") else None
     try:
         view = memoryview(value.view(f"uint{dtype.bits}") if dtype else value)
     except BufferError as exc:  # a tensor's, which says what is wrong with it
         raise TypeError(str(exc)) from None
     except TypeError:
         raise TypeError(f"expected an array with the buffer protocol, found {type(value).__name__}") from None
-    except ValueError:  # numpy's
-        raise no_numbers(element) from None
+    except ValueError as exc:
+        if element is None:  # of a buffer that was released or closed
+            raise TypeError(f"{type(value).__name__} gives no numbers: {exc}") from None
+        raise no_numbers(element) from None  # numpy's
     try:
         dtype = dtype or DataType.from_format(view.format, view.itemsize)
     except TypeError:

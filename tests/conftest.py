@@ -191,8 +191,10 @@ def root() -> Path:
 
 
 def _install(folder: Path) -> None:
+    other = any(os.environ.get(v) for v in ("CC", "AR", "CFLAGS", "CPPFLAGS", "LDFLAGS"))
+    build = folder / "build" if other else ROOT / "csrc" / "build"  # as `make demo` has it
     for prefix, compat in (("prefix", 0), ("compat", 1)):
-        words = [f"PREFIX={folder / prefix}", f"COMPAT={compat}"]  # of csrc/build, as `make demo` has it
+        words = [f"PREFIX={folder / prefix}", f"COMPAT={compat}", f"BUILD={build}"]
         done = subprocess.run(
             ["make", "-s", "-j2", "-C", str(ROOT / "csrc"), "install", *words], capture_output=True, text=True
         )

@@ -2,12 +2,14 @@
 
 A test is quick unless it is marked `slow` or `nightly`. Two rules stand here and not at the tests:
 
-* Where a parameter is another compiler, linker or machine than the usual one, the test is slow; `quick` keeps it.
-* Of a test that is marked `sample(n)` n variants are quick, evenly spread, the same in each run; the others are slow.
+* Where a parameter is another compiler, linker or machine than the usual one, the test is slow.
+* Of a test that is marked `sample(n)` n variants are quick, the same in each run; the others are slow. They are chosen
+  one after the other: the next is the one with the most values of parameters that none before it had.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections import defaultdict
 from typing import Any
 
@@ -31,7 +33,7 @@ def names_another_tool(value: Any) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         chosen = getattr(item, "callspec", None)
-        if chosen and names_another_tool([*chosen.params.values()]) and not item.get_closest_marker("quick"):
+        if chosen and names_another_tool([*chosen.params.values()]):
             item.add_marker(pytest.mark.slow)
     sampled: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -39,8 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             sampled[item.nodeid.partition("[")[0]].append(item)
     for variants in sampled.values():
         mark = variants[0].get_closest_marker("sample")
-        count = min(mark.args[0], len(variants)) if mark else 0
-        variants.sort(key=lambda item: [*item.callspec.indices.items()])  # type: ignore[attr-defined]
-        kept = {i * len(variants) // count for i in range(count)}
-        for i in {*range(len(variants))} - kept:
-            variants[i].add_marker(pytest.mark.slow)
+        left = {item.nodeid: {(n, id(v)) for n, v in item.callspec.params.items()} for item in variants}  # type: ignore[attr-defined]
+        seen: set[tuple[str, int]] = set()
+        for _ in range(min(mark.args[0], len(left)) if mark else 0):
+            # The hash spreads those that have as many, whatever order they are written in.
+            best = max(left, key=lambda name: (len(left[name] - seen), zlib.crc32(name.encode())))
+            seen |= left.pop(best)
+        for item in variants:
+            if item.nodeid in left:
+                item.add_marker(pytest.mark.slow)

@@ -36,7 +36,8 @@ class Warm:
         command = [sys.executable, "-m", "tests.warm", *modules]
         pipe = subprocess.PIPE
         self.owner = os.getpid()
-        self.server = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe)
+        # Unbuffered: what select says of the pipe is true of what readline gives.
+        self.server = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, bufsize=0)
         atexit.register(self.end)
 
     def end(self) -> None:
@@ -77,7 +78,6 @@ class Warm:
     def _say(self, request: Any) -> None:
         assert self.server.stdin is not None
         self.server.stdin.write(json.dumps(request).encode() + b"\n")
-        self.server.stdin.flush()
 
     def _hear(self, timeout: float) -> list[int]:
         assert self.server.stdout is not None

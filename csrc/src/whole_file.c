@@ -25,31 +25,29 @@ static bool write_all(int fd, struct parts parts) {
   return true;
 }
 
-/* Give a file without a name that of `path`. Over another file it gets a second one first, which is the same for all that write
- * there: what has it is whole, so whoever finds it may remove it or put it into its place. */
+/* Give a file without a name that of `path`. Over another file it gets a second one first, `beside`, which is the same for all that
+ * write there: what has it is whole, so whoever finds it may remove it or put it into its place. */
 static bool name_it(int fd, const char *path, const char *beside) {
   char self[32];
   (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
-  (void)unlink(beside); /* of one that was killed */
-  bool linked = linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
-  if (linked || errno != EEXIST) return linked;
-  for (int tries = 100; !linked && errno == EEXIST && tries; tries--) {
-    (void)unlink(beside);
-    linked = linkat(AT_FDCWD, self, AT_FDCWD, beside, AT_SYMLINK_FOLLOW) == 0;
+  for (int tries = 100; tries; tries--) {
+    (void)unlink(beside); /* of one that was killed, or of another thread, which tries again */
+    if (linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0) return true;
+    if (errno != EEXIST) return false;
+    const bool linked = linkat(AT_FDCWD, self, AT_FDCWD, beside, AT_SYMLINK_FOLLOW) == 0;
+    const bool renamed = linked && rename(beside, path) == 0;
+    const int number = errno;
+    if (linked) (void)unlink(beside); /* rename leaves it where another thread has given this very file the name `path` */
+    if (renamed) return true;
+    if (number != (linked ? ENOENT : EEXIST)) return false;
   }
-  if (!linked) return false;
-  if (rename(beside, path) == 0 || errno == ENOENT) return true; /* or another did it */
-  (void)unlink(beside);
   return false;
 }
 
-static bool put_nameless(const char *path, const char *beside, mode_t mode, struct parts parts) {
-  const char *slash = strrchr(path, '/');
-  char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-  const int fd = folder ? open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode) : -1;
+static bool put_nameless(const char *folder, const char *path, const char *beside, mode_t mode, struct parts parts) {
+  const int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
   const bool good = fd >= 0 && write_all(fd, parts) && name_it(fd, path, beside);
   if (fd >= 0) (void)close(fd);
-  free(folder);
   return good;
 }
 
@@ -68,15 +66,17 @@ static int put_named(const char *path, const char *beside, mode_t mode, struct p
 
 int mb_whole_file_put(const char *path, mode_t mode, const struct mb_slice *parts, size_t count) {
   const struct parts all = {parts, count};
-  char *beside = NULL, *own = NULL; /* names: of all that write there, and of this thread */
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  const int length = (int)(name - path); /* of the folder with its slash */
+  char *folder = NULL, *beside = NULL, *own = NULL; /* `beside`: of all that write there; `own`: of this thread */
   int number = ENOMEM;
-  if (asprintf(&beside, "%s.new", path) < 0) return number;
-  if (put_nameless(path, beside, mode, all)) {
-    number = 0;
-  } else if (asprintf(&own, "%s.%d-%zx.tmp", path, (int)getpid(), (size_t)&own) >= 0) {
-    number = put_named(path, own, mode, all);
-    free(own);
-  }
+  if (asprintf(&folder, "%.*s", length, path) < 0) folder = NULL;
+  if (asprintf(&beside, "%.*s.%s.mblob-new", length, path, name) < 0) beside = NULL;
+  if (asprintf(&own, "%.*s.%s.mblob-%d-%zx", length, path, name, (int)getpid(), (size_t)&own) < 0) own = NULL;
+  if (folder && beside && own)
+    number = put_nameless(length ? folder : ".", path, beside, mode, all) ? 0 : put_named(path, own, mode, all);
+  free(folder);
   free(beside);
+  free(own);
   return number;
 }

@@ -183,14 +183,14 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
   Py_buffer *view = &slot->u.view;
   if (PyObject_GetBuffer(arg, view, PyBUF_FULL_RO) != 0) {
     if (PyErr_ExceptionMatches(PyExc_MemoryError)) return false;
-    if (PyErr_ExceptionMatches(PyExc_ValueError) && PyObject_HasAttrString(arg, "dtype")) { /* numpy's */
-      PyErr_Clear();
-      return bad_elements(frame, i, arg, NULL);
-    }
+    const bool is_value = PyErr_ExceptionMatches(PyExc_ValueError);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    call_frame_error(frame, i, PyExc_TypeError, "%s gives no numbers: %S; convert it to a native number type",
-                     Py_TYPE(arg)->tp_name, value ? value : Py_None);
+    if (is_value && PyObject_HasAttrString(arg, "dtype")) /* numpy's */
+      (void)bad_elements(frame, i, arg, NULL);
+    else
+      call_frame_error(frame, i, PyExc_TypeError, "%s gives no numbers: %S; convert it to a native number type",
+                       Py_TYPE(arg)->tp_name, value ? value : Py_None);
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(traceback);

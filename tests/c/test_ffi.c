@@ -308,7 +308,7 @@ static void errors_have_kind_and_text(mblob_module *module, bool old) {
 /* However long the chain is: the stack does not grow with it. */
 static void causes_and_contexts_end_with_their_error(mblob_module *module) {
   const int code = kTVMArgInt;
-  for (int64_t count = 1; count <= 100000; count *= 100000) {
+  for (int64_t count = 1; count <= 400000; count *= 400000) {
     const TVMValue arg = {.v_int64 = count};
     const int64_t before = call_ints(module, "deletions", 0, 0);
     CHECK(call(module, "fails_with_causes", &arg, &code, 1, NULL, NULL) == MBLOB_E_KERNEL);

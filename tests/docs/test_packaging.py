@@ -66,7 +66,8 @@ def test_the_source_archive_holds_the_whole_tree(unpacked: Path) -> None:
 def test_a_wheel_of_the_source_archive_packs_and_loads(unpacked: Path, tmp_path: Path) -> None:
     (tmp_path / "dist").mkdir()
     (tmp_path / "site").mkdir()
-    with zipfile.ZipFile(call_backend("build_wheel", unpacked, tmp_path / "dist")) as wheel:
+    source = shutil.copytree(unpacked, tmp_path / unpacked.name)  # which gets a `build`
+    with zipfile.ZipFile(call_backend("build_wheel", Path(source), tmp_path / "dist")) as wheel:
         wheel.extractall(tmp_path / "site")
     tops = {p.name for p in (tmp_path / "site").iterdir()}
     data = f"mblob-{mblob.__version__}.data"

@@ -12,14 +12,10 @@ import pytest
 from tests.e2e.programs import ROOT, run
 from tests.e2e.test_undefined_runtime import compile_library
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow  # starting TVM takes seconds
 
-# Starting TVM takes seconds: one order is enough to see a mistake, the others are the slow tier's.
-ORDERS = ["mblob,tvm", *(pytest.param(o, marks=pytest.mark.slow) for o in ("tvm,mblob", "tvm_ffi,mblob,tvm"))]
-GLOBAL = [
-    "mblob,tvm,global",
-    *(pytest.param(o, marks=pytest.mark.slow) for o in ("global,tvm,mblob", "tvm,global,mblob")),
-]
+ORDERS = ["mblob,tvm", "tvm,mblob", "tvm_ffi,mblob,tvm"]
+GLOBAL = ["mblob,tvm,global", "global,tvm,mblob", "tvm,global,mblob"]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import mmap
 import re
 import threading
 from collections.abc import Callable
@@ -20,6 +21,12 @@ from mblob.functions_table import Row
 def shown(value: object) -> str:
     """A parameter in the name of a test: the same in every process, so without addresses."""
     return re.sub("0x[0-9a-f]+", "0x", str(value))[:30]
+
+
+def closed() -> mmap.mmap:
+    memory = mmap.mmap(-1, 16)
+    memory.close()
+    return memory
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +151,7 @@ def test_wrong_arguments_that_the_kernel_finds_count_as_wrong_use(
         (np.zeros(2, "g"), TypeError, "found float128; convert it with astype$"),
         ([1, 2], TypeError, "found list; make it an array"),
         (object(), TypeError, "found object"),
+        (closed(), TypeError, "mmap gives no numbers: mmap closed or invalid; "),
         (2**63, OverflowError, r"expected an int from -2\*\*63 to 2\*\*63 - 1"),
         ("a\0b", ValueError, "NUL"),
         (np.complex64(1), TypeError, "complex"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import re
 import subprocess
 import sys
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -319,3 +321,31 @@ def test_what_needs_numpy_says_so_where_it_is_missing(statement: str) -> None:
     assert done.stderr.splitlines()[-1].startswith("ImportError: ")
     assert done.stderr.splitlines()[-1].endswith("needs numpy: pip install numpy")
     assert "During handling" not in done.stderr
+
+
+class Foreign:
+    """An array of a framework: DLPack, and a dtype that is a text."""
+
+    dtype = "bfloat16"
+
+    def __dlpack__(self, **_: object) -> object:
+        return mblob.empty((2,), "bfloat16").__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+@pytest.mark.parametrize("use", [mblob.array, lambda v: mblob.save_param_dict({"a": v})], ids=["array", "weights"])
+def test_a_buffer_that_was_closed_says_so_wherever_an_array_is_expected(use: Callable[[Any], object]) -> None:
+    closed, released = mmap.mmap(-1, 16), memoryview(b"ab")
+    closed.close(), released.release()
+    with pytest.raises(TypeError, match=r"mmap gives no numbers: .*closed"):
+        use(closed)
+    with pytest.raises(TypeError, match=r"memoryview gives no numbers: .*released"):
+        use(released)
+
+
+def test_an_array_without_view_is_no_attribute_error() -> None:
+    assert mblob.array(Foreign()).dtype == "bfloat16"
+    with pytest.raises(TypeError, match="expected an array with the buffer protocol, found Foreign"):
+        mblob.save_param_dict({"a": Foreign()})

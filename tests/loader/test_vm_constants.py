@@ -90,7 +90,7 @@ def test_what_fails_changes_nothing(load: Any, tmp_path: Path) -> None:
         (tmp_path / "folder").mkdir()
         exe.move_late_bound_consts(tmp_path / "folder", 0)
     assert exe.save()[0] == before
-    assert [p.name for p in tmp_path.iterdir() if p.suffix in (".tmp", ".new")] == []
+    assert [p.name for p in tmp_path.iterdir() if "mblob-" in p.name] == []
 
 
 MOVE = """
@@ -137,9 +137,10 @@ def test_a_process_that_is_killed_while_it_writes_leaves_no_file(golden: Path, t
     assert move(golden / "vm_mlp.so", place, 4096) == -signal.SIGXFSZ
     assert list(tmp_path.iterdir()) == [place]
     assert place.read_bytes() == b"before"
-    (tmp_path / "weights.new").write_bytes(b"of one that was killed while it named the file")
+    (tmp_path / ".weights.mblob-new").write_bytes(b"of one that was killed while it named the file")
+    (tmp_path / "weights.new").write_bytes(b"of the user")
     assert move(golden / "vm_mlp.so", place) == 0
-    assert list(tmp_path.iterdir()) == [place]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["weights", "weights.new"]
     assert "const_3" in mblob.load_param_dict(place.read_bytes())
 
 

@@ -46,20 +46,35 @@ void *mb_error_new(struct mb_text kind, struct mb_text message, struct mb_text b
   return object;
 }
 
-/* Causes that nobody else has end in a loop: each released by the one before would need a piece of stack. */
-static void release_shared(void *owner) {
-  struct mb_error_cell *cell = owner;
-  void *cause = cell->cause;
-  mb_object_release(ERA, cell->context);
-  cell->cause = cell->context = NULL;
-  while (cause && mb_object_is_own(ERA, cause) && mb_object_record(cause)->release == release_shared && mb_object_is_sole(cause)) {
-    cell = mb_object_cell(ERA, cause);
-    void *next = cell->cause;
-    cell->cause = NULL;
-    mb_object_release(ERA, cause);
-    cause = next;
+static void release_shared(void *owner);
+
+/* Give up a reference to an error. One that nobody else has is put in front of `pending`, by its record's owner. */
+static void *give_up(void *error, void *pending) {
+  if (!error) return pending;
+  if (mb_object_is_own(ERA, error) && mb_object_record(error)->release == release_shared && mb_object_is_sole(error)) {
+    mb_object_record(error)->owner = pending;
+    return error;
   }
-  mb_object_release(ERA, cause);
+  mb_object_release(ERA, error);
+  return pending;
+}
+
+static void *give_up_both(struct mb_error_cell *cell, void *pending) {
+  pending = give_up(cell->cause, give_up(cell->context, pending));
+  cell->cause = cell->context = NULL;
+  return pending;
+}
+
+/* Causes and contexts end in a loop: each released by the one before would need a piece of stack. */
+static void release_shared(void *owner) {
+  for (void *pending = give_up_both(owner, NULL); pending;) {
+    void *error = pending;
+    struct mb_record *record = mb_object_record(error);
+    struct mb_error_cell *cell = mb_object_cell(ERA, error);
+    pending = give_up_both(cell, record->owner);
+    record->owner = cell;
+    mb_object_release(ERA, error);
+  }
 }
 
 void mb_error_share(void *error, void *cause, void *context) {

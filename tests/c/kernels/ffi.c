@@ -217,17 +217,17 @@ static void count_deletion(void *self) {
   deleted++;
 }
 
-/* An error with a chain of causes, each with a context: nobody but the error has them when it is left. */
+/* An error with a chain of errors, in turn its cause and its context, and beside each an object: nobody else has them when it is left. */
 KERNEL(fails_with_causes) {
   UNUSED;
   const struct mb_text kind = {"my.Error", 8}, message = {"a message", 9}, none = {"", 0};
   void *error = NULL;
   for (int64_t i = 0; i < args[0].u.i64; i++) {
-    void *cause = error, *context = NULL;
-    if (TVMFFIObjectCreateOpaque(NULL, 200, count_deletion, &context)) return -1;
-    if (TVMFFIErrorCreateWithCauseAndExtraContext(&kind, &message, &none, cause, context, &error)) return -1;
-    if (cause) TVMFFIObjectDecRef(cause);
-    TVMFFIObjectDecRef(context);
+    void *before = error, *other = NULL;
+    if (TVMFFIObjectCreateOpaque(NULL, 200, count_deletion, &other)) return -1;
+    if (TVMFFIErrorCreateWithCauseAndExtraContext(&kind, &message, &none, i % 2 ? before : other, i % 2 ? other : before, &error)) return -1;
+    if (before) TVMFFIObjectDecRef(before);
+    TVMFFIObjectDecRef(other);
   }
   TVMFFIErrorSetRaised(error);
   TVMFFIObjectDecRef(error);
