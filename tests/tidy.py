@@ -46,7 +46,8 @@ class Tidy:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         # What pip has fetched for `make env` it need not fetch again. PoCL's objects go with the run, and so do the
         # settings that rustup writes when pip asks for Rust's version, as pip does for its User-Agent.
-        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        # (Path's expanduser fails for a user whom the system does not know.)
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
         os.environ.setdefault("PIP_CACHE_DIR", f"{cache}/pip")
         os.environ.setdefault("POCL_CACHE_DIR", str(self.folder / "pocl"))
         os.environ.setdefault("RUSTUP_HOME", str(self.folder / "rustup"))
