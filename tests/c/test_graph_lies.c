@@ -8,7 +8,7 @@
 
 /* Memory that is not there is an error like others. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void); /* of ASan's library */
-const char *__asan_default_options(void) { return "allocator_may_return_null=1:max_allocation_size_mb=4096"; }
+const char *__asan_default_options(void) { return "allocator_may_return_null=1:max_allocation_size_mb=512"; }
 
 static int refused, ran, failed;
 
