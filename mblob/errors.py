@@ -134,6 +134,6 @@ class UnreadableWarning(UserWarning):
 class PortabilityWarning(UserWarning):
     """Something is packed that TVM's executors cannot run as it was given.
 
-    Either the library is written as asked: mblob runs it, and TVM does not. Or mblob changed a graph so that TVM can
-    read it. The text says which.
+    Either the library is written as asked: mblob runs it, and TVM does not. Or nobody runs it as it is. Or mblob
+    changed a graph so that TVM can read it. The text says which.
     """
