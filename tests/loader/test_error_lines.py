@@ -103,6 +103,20 @@ def test_wrong_names_are_escaped_and_bounded(name: str, tmp_path: Path, cc: Call
         assert len(text) < 1000
 
 
+@pytest.mark.parametrize("name", ["c\nd", "y" * 60_000, "größe"], ids=["line", "long", "word"])
+def test_names_of_functions_are_escaped_in_errors_of_calls(name: str) -> None:
+    mblob.register_func(name, lambda x: x)
+    function = mblob.get_global_func(name)
+    with pytest.raises(TypeError) as caught:
+        function(object())
+    assert str(caught.value).startswith(name[:1])
+    assert str(caught.value).isprintable()
+    assert repr(function).isprintable()
+    assert len(str(caught.value)) < 1500
+    assert ("größe" in str(caught.value)) == (name == "größe")
+    assert function.name == name
+
+
 def test_warnings_are_one_line_too() -> None:
     from packager.errors import warn
 
