@@ -73,7 +73,7 @@ def crash(
     cure = f'For TVM, declare {them} with functions= and add packed="name".'
     if lacking:
         mblob = f"mblob cannot run it either: no prototype is given for {_few(lacking)}."
-        cure = 'Declare each with functions=; for TVM, add packed="name".'
+        cure = 'Declare each with functions= (--function); for TVM, add packed="name".'
     return f"TVM's executor {verb} this library: it calls {_few(names)} {called_as}, but {found}. {mblob} {cure}"
 
 

@@ -342,7 +342,7 @@ def test_a_plain_operator_without_a_prototype_runs_nowhere_and_the_warning_says_
     assert said == (
         "GraphExecutorFactory: TVM's executor crashes on this library: it calls 'twice' as a packed function, but"
         " 'twice' is a plain C function. mblob cannot run it either: no prototype is given for 'twice'. Declare"
-        ' each with functions=; for TVM, add packed="name".'
+        ' each with functions= (--function); for TVM, add packed="name".'
     )
     with mblob.open(tmp_path / "m.so") as library:
         assert [d["message"].split(": ", 1)[1] for d in library.diagnostics if d["code"] == "plain_operators"] == [
