@@ -7,6 +7,7 @@ from loader.loaders import loader_key, register_loader
 from loader.runtime import address_of, ffi, lib
 from loader.status import last_error
 from mblob import arguments
+from mblob.errors import one_line
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def register_func(name: str | F, f: F | None = None, override: bool = False) -> 
             return function
         status = bridge.register_global(name, function, bool(override))
         if status == lib.MBLOB_E_ARGUMENT:
-            raise ValueError(f"register_func: {name!r} is registered already; override=True replaces it")
+            raise ValueError(one_line(f"register_func: {name!r} is registered already; override=True replaces it"))
         if status:
             raise last_error()
         return function
@@ -67,7 +68,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> Any:
     if status == lib.MBLOB_E_NOT_FOUND:
         if allow_missing:
             return None
-        raise ValueError(f"no global function {name!r}; register it with mblob.register_func({name!r})")
+        raise ValueError(one_line(f"no global function {name!r}; register it with mblob.register_func({name!r})"))
     if status:
         raise last_error()
     return _call.PackedFunction(address_of(out[0]), name, None)

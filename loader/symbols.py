@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mblob.errors import one_line
 from mblob.module import Module
 
 
@@ -25,4 +26,4 @@ def no_symbol(module: Module, name: str) -> AttributeError:
     names = [n for m in module.walk() for n in m._node.names()]
     close = difflib.get_close_matches(name, names, 3)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return AttributeError(f"module {module.type_key!r} exports no C symbol {name!r}{hint}")
+    return AttributeError(one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}"))

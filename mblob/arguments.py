@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from _operator import index  # what `operator` hands on
 
+from mblob.errors import one_line
+
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from typing import Any
@@ -26,11 +28,11 @@ def name(function: str, argument: str, value: Any, *, empty: bool = False) -> st
     if not value and not empty:
         raise ValueError(f"{function}: {argument}: expected a name, found an empty one")
     if "\0" in value:
-        raise ValueError(f"{function}: {argument}: {value!r} has a NUL in it")
+        raise ValueError(one_line(f"{function}: {argument}: {value!r} has a NUL in it"))
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{function}: {argument}: {value!r} is no Unicode text") from None
+        raise ValueError(one_line(f"{function}: {argument}: {value!r} is no Unicode text")) from None
     return value
 
 

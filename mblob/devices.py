@@ -83,12 +83,14 @@ def device(kind: str | int, device_id: int = 0) -> Device:
     name, colon, number = kind.partition(":")
     if colon:
         if not number.isdecimal():
-            raise ValueError(f"device {kind!r}: expected a number behind the colon, found {number!r}")
+            raise ValueError(f"device {kind[:60]!r}: expected a number behind the colon, found {number[:60]!r}")
         device_id = int(number)
     code = CODES.get(name) or _code_of_plugin(name)
     if not code:
         known = ", ".join(sorted(CODES))
-        raise ValueError(f"device {kind!r} is not known; expected one of {known}, or the name of a plug-in's devices")
+        raise ValueError(
+            f"device {kind[:60]!r} is not known; expected one of {known}, or the name of a plug-in's devices"
+        )
     return Device(code, device_id)
 
 

@@ -234,8 +234,9 @@ def _of_executors(library: Library) -> Iterator[Remark]:
     if library.dialect != "classic":
         return
     plain = [f.name for f in library.host_functions if f.abi == "plain" and f.symbol == f.name]
+    without_form = {*plain} - {f.name for f in library.host_functions if f.abi != "plain"}
     for e in library.entries if plain else ():
-        why = tvm_executor.crash(tvm_executor.called_functions(e.type_key, e.content.facts), plain)
+        why = tvm_executor.crash(tvm_executor.called_functions(e.type_key, e.content.facts), plain, without_form)
         if why is not None:
             yield "plain_operators", f"entry {e.index} ({e.type_key}): {why}"
 

@@ -52,7 +52,7 @@ class DataType(NamedTuple):
         if name not in _ELEMENTS:
             name, _, lanes = text.rpartition("x")
         if name not in _ELEMENTS or not re.fullmatch("[0-9]{1,5}", lanes) or not 0 < int(lanes) < 65536:
-            raise ValueError(f"{text!r} is not a data type; expected one like float32, int8, uint8x4, bool")
+            raise ValueError(f"{text[:60]!r} is not a data type; expected one like float32, int8, uint8x4, bool")
         return cls(*_ELEMENTS[name], int(lanes))
 
     @classmethod

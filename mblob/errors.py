@@ -7,14 +7,41 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_WORD, _HEAD, _TAIL = 1024, 120, 40  # characters of a word that is shown whole, and what is shown of a longer one
+
+
+def one_line(text: str) -> str:
+    """`text` with everything that does not print as an escape, for names from files may hold anything; `a\\nb`.
+
+    Of a word that is longer than any path needs to be, its beginning and its end are kept.
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else _escaped(c) for c in text)
+    if len(text) > _WORD:
+        words = [f"{w[:_HEAD]}...{w[-_TAIL:]}" if len(w) > _WORD else w for w in text.split(" ")]
+        text = " ".join(words)
+    return text if len(text) <= 8 * _WORD else f"{text[: 4 * _WORD]}...{text[-_WORD:]}"
+
+
+def _escaped(c: str) -> str:
+    """A character as Python writes it; of a byte that is no UTF-8 (surrogateescape) that byte."""
+    return f"\\x{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c.encode("unicode_escape").decode("ascii")
+
+
 class MblobError(Exception):
-    """Base of everything mblob raises about the outside world. `exit_code` is what `mblob-pack` exits with."""
+    """Base of everything mblob raises about the outside world. `exit_code` is what `mblob-pack` exits with.
+
+    The message is one line.
+    """
 
     exit_code = 1
 
+    def __init__(self, message: str = "", *more: object) -> None:
+        super().__init__(one_line(message), *more)
+
     def prefix(self, culprit: str) -> None:
         """Put `culprit` and ": " in front of the message, for callers that know which file it is about."""
-        self.args = (f"{culprit}: {self}", *self.args[1:])
+        self.args = (f"{one_line(culprit)}: {self}", *self.args[1:])
 
 
 class FormatError(MblobError, ValueError):
@@ -117,7 +144,10 @@ class ToolchainError(MblobError):
 
 
 class KernelError(MblobError):
-    """A function of a library returned an error; the text is the function's own."""
+    """A function of a library returned an error; the text is the function's own, and may have lines."""
+
+    def __init__(self, message: str = "") -> None:
+        Exception.__init__(self, message)
 
     @property
     def kind(self) -> str:
@@ -134,6 +164,6 @@ class UnreadableWarning(UserWarning):
 class PortabilityWarning(UserWarning):
     """Something is packed that TVM's executors cannot run as it was given.
 
-    Either the library is written as asked: mblob runs it, and TVM does not. Or mblob changed a graph so that TVM can
-    read it. The text says which.
+    Either the library is written as asked: mblob runs it, and TVM does not. Or nobody runs it as it is. Or mblob
+    changed a graph so that TVM can read it. The text says which.
     """

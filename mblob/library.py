@@ -19,7 +19,7 @@ from mblob.elf import ElfFile
 from mblob.elf_records import Symbol
 from mblob.entry_view import EntryView as EntryView
 from mblob.era import Era, era_of
-from mblob.errors import FormatError, MblobError
+from mblob.errors import FormatError, MblobError, one_line
 from mblob.exported import NO_MODEL, HostFunction
 from mblob.ffi_names import FFI_PREFIX
 from mblob.function_names import function_names
@@ -103,7 +103,7 @@ class Library:
             hop(self._data, begin=False)  # payloads are read from one end to the other
         except BaseException as error:
             self.close()
-            if isinstance(error, MblobError) and str(self.path) not in str(error):
+            if isinstance(error, MblobError) and one_line(str(self.path)) not in str(error):
                 error.prefix(str(self.path))
             raise
 
@@ -184,7 +184,7 @@ class Library:
             ValueError: the library is closed.
         """
         if self._data is None:
-            raise ValueError(f"{self.path}: the library is closed")
+            raise ValueError(one_line(f"{self.path}: the library is closed"))
         return self._blob_data if self._blob_data is not None else memoryview(b"")
 
     @property
@@ -204,7 +204,7 @@ class Library:
     def size(self) -> int:
         """Bytes of the file; of a `.tar.gz`, whose offsets count in the unpacked archive, to the end of its members."""
         if self._data is None:
-            raise ValueError(f"{self.path}: the library is closed")
+            raise ValueError(one_line(f"{self.path}: the library is closed"))
         ends = (m.offset + m.size for m in self.members)
         return max(ends, default=len(self._data)) if self.compressed else len(self._data)
 
@@ -373,7 +373,7 @@ class Library:
 
     def __getattr__(self, name: str) -> Any:
         if name in _OPEN:
-            raise ValueError(f"{self.path}: the library is closed")
+            raise ValueError(one_line(f"{self.path}: the library is closed"))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from mblob.errors import FormatError, LoaderMissingError
+from mblob.errors import FormatError, LoaderMissingError, one_line
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ class Node:
         return ()
 
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
-        raise AttributeError(f"{self.type_key}: a plain C function needs an opened library, this module is not one")
+        what = "a plain C function needs an opened library, this module is not one"
+        raise AttributeError(one_line(f"{self.type_key}: {what}"))
 
     def on_import(self, child: Module) -> None:
         """Called before `child` joins the imports."""
@@ -228,7 +229,7 @@ class Module:
             text += f"; did you mean {close[0]!r}?"
         elif not query_imports and self.implements_function(name, True):
             text += "; one of its imports has it: pass query_imports=True"
-        return text
+        return one_line(text)
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """Whether `get_function` would find `name`."""

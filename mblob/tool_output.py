@@ -23,6 +23,9 @@ _PLACE = re.compile(r"[:,]$|^In file included from |^\d* ?\|")
 
 _NO_LINKER = re.compile(r"invalid linker name in (?:argument )?'((?:-fuse-ld|--ld-path)=.+)'$")  # clang's
 
+# gcc's, of a name that it does not know; it knows some of linkers that are not installed.
+_UNKNOWN_LINKER = re.compile(r"unrecognized command[- ]line option ['\u2018\"](-fuse-ld=.*?)['\u2019\"](?:;|$)")
+
 
 def _is_remark(line: str) -> bool:
     label = _LABEL.search(line)
@@ -45,4 +48,9 @@ def first_error(output: str, command: Sequence[str] = ()) -> str:
         how, _, linker = option.partition("=")
         program = linker if how == "--ld-path" or "/" in linker else f"ld.{linker}"
         line = f"{line}: {option} needs {program}, which is not installed"
+    elif unknown := _UNKNOWN_LINKER.search(line):
+        option = unknown[1]
+        name = option.partition("=")[2]
+        what = f"names {name!r}, a linker that this compiler does not know" if name else "names no linker"
+        line = f"{line}: {option} {what}; expected one such as bfd, gold, lld or mold"
     return line

@@ -49,25 +49,51 @@ def called_functions(key: str, facts: Mapping[str, Any]) -> list[str]:
     return [names[f["kind"]] + f["name"] for f in found["functions"] if f["kind"] in names]
 
 
-def crash(called: Sequence[str], plain: Collection[str]) -> str | None:
-    """Why TVM's executor crashes on a library, and what to do; None if it does not for what is known here.
+def crash(
+    called: Sequence[str], plain: Collection[str], without_form: Collection[str] = (), *, announced: bool = False
+) -> str | None:
+    """Why TVM's executor cannot run a library, and what to do; None if it can for what is known here.
 
     Args:
         called: functions that it looks up.
         plain: functions whose symbol is that of a plain C function.
+        without_form: those of them that have no packed form, which mblob's executor would call.
+        announced: of a system library, which announces packed forms alone.
     """
-    names = sorted(set(called) & set(plain))
+    names = sorted(set(called) & set(without_form if announced else plain))
     if not names:
         return None
-    shown = ", ".join(map(repr, names[:4])) + (", ..." if len(names) > 4 else "")
     if len(names) == 1:
-        called, found, them = f"{shown} as a packed function", f"{shown} is a plain C function", "it"
+        called_as, found, them = "as a packed function", f"{names[0]!r} is a plain C function", "it"
     else:
-        called, found, them = f"{shown} as packed functions", "they are plain C functions", "them"
+        called_as, found, them = "as packed functions", "they are plain C functions", "them"
+    verb = "cannot run" if announced else "crashes on"
+    lacking = [name for name in names if name in without_form]
+    mblob = "mblob can run the library."
+    cure = f'For TVM, declare {them} with functions= and add packed="name".'
+    if lacking:
+        mblob = f"mblob cannot run it either: no prototype is given for {_few(lacking)}."
+        cure = 'Declare each with functions= (--function); for TVM, add packed="name".'
+    return f"TVM's executor {verb} this library: it calls {_few(names)} {called_as}, but {found}. {mblob} {cure}"
+
+
+def missing(called: Sequence[str], known: Collection[str]) -> str | None:
+    """What to say of functions that an executor calls and no module has; None if there are none."""
+    names = sorted(set(called) - set(known))
+    if not names:
+        return None
+    import difflib
+
+    near = difflib.get_close_matches(names[0][:200], [name for name in known if len(name) <= 200], 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
     return (
-        f"TVM's executor crashes on this library: it calls {called}, but {found}. mblob can run the library."
-        f' For TVM, declare {them} with functions= and add packed="name".'
+        f"no module has {_few(names)}, which it calls: it fails until a module with the name is added to its imports"
+        f"{hint}"
     )
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(map(_shown, names[:4])) + (", ..." if len(names) > 4 else "")
 
 
 # -- the text -------------------------------------------------------------------------------------------

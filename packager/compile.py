@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -10,11 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mblob.elf import ElfFile
+from mblob.errors import ToolchainError
 from mblob.file_kind import ELF_MAGIC
 from packager import objects
-from packager.commands import compile_command, compile_job, compile_preprocessed_command
+from packager.commands import (
+    LTO,
+    compile_command,
+    compile_job,
+    compile_preprocessed_command,
+    describing,
+    keeps_debug,
+    language,
+)
 from packager.errors import BuildError
-from packager.given_functions import functions_of
+from packager.given_functions import MANGLED, functions_of
 from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Contents, Machine, machine_of
 from packager.processes import Job, run_all
@@ -39,7 +48,8 @@ class HostFile:
         generated: the packed forms, which have their final names.
         carried: of a plug-in, whose names are all its own.
         elsewhere: names of code that another library has: it is looked at, and not linked.
-        functions: what it defines, as far as debug information tells.
+        functions: what it defines, as far as debug information tells; of a source compiled for link-time optimization
+            what it exports.
     """
 
     path: Path
@@ -68,24 +78,29 @@ def compile_all(
     """
     jobs: list[Job] = []
     files: list[HostFile] = []
-    described: list[Path] = []
+    kept: dict[Path, Job] = {}
+    described: set[Path] = set()
     sources = {i: (n, *_source_file(n, i, work)) for i, n in enumerate(nodes) if isinstance(n, SourceNode)}
     rewritten = without_vectors(tools, sources, options, work)
     for i, node in enumerate(nodes):
         if isinstance(node, SourceNode):
             _, source, label = sources[i]
             output = work / f"lib{i}.o"
-            describe = _describes(node, options)
             words: Callable[[str], str] = str if isinstance(node.code, Path) else partial(_without_folder, work)
-            described += [output] if describe else []
             if i in rewritten:
                 command = compile_preprocessed_command(
-                    tools, node, source, rewritten[i], output.name, options, work, describe
+                    tools, node, source, rewritten[i], output.name, options, work
                 )
                 words = partial(_of_rewritten, words)
             else:
-                command = compile_command(tools, node, source, output.name, options, work, describe)
-            jobs.append(compile_job(tools, node, label, command, options, words))
+                command = compile_command(tools, node, source, output.name, options, work)
+            job = compile_job(tools, node, label, command, options, words)
+            if language(node) != "cuda" and not keeps_debug(command):
+                job = describing(job)
+                described.add(output)
+            elif language(node) != "cuda":
+                kept[output] = job
+            jobs.append(job)
             files.append(HostFile(output, label, node.fmt != "c", node.fmt == "cu"))
         elif isinstance(node, ObjectNode):
             files.append(object_file(node, work / f"lib{i}.o"))
@@ -97,7 +112,8 @@ def compile_all(
         run_all(jobs, work, lambda: import_module("packager.debug_info"), tools.runner)
     else:
         run_all(jobs, work, runner=tools.runner)
-    return [_described(f, ours=f.path in described) for f in files]
+    files = [_described(f, ours=f.path in described) for f in files]
+    return _described_apart(tools, files, kept, work)
 
 
 def _source_file(node: SourceNode, i: int, work: Path) -> tuple[Path, str]:
@@ -117,12 +133,6 @@ def _of_rewritten(words: Callable[[str], str], output: str) -> str:
     return in_words_of_the_source(words(output))
 
 
-def _describes(node: SourceNode, options: Sequence[str]) -> bool:
-    """Whether a source is compiled with debug information of ours, which tells its functions and is not linked."""
-    own = (*options, *node.options)
-    return node.fmt != "cu" and not any(o.startswith(("-g", "-flto")) for o in own)
-
-
 def _described(file: HostFile, ours: bool) -> HostFile:
     """The file with what its debug information tells; if that is `ours`, it is not linked."""
     if file.generated or (ours and not _is_elf(file.path)):
@@ -131,6 +141,44 @@ def _described(file: HostFile, ours: bool) -> HostFile:
     if ours:
         exclude_debug_sections(file.path, file.label)
     return replace(file, functions=found)
+
+
+def _described_apart(
+    tools: Toolchain, files: Sequence[HostFile], jobs: Mapping[Path, Job], work: Path
+) -> list[HostFile]:
+    """The files; those whose objects do not tell all functions are compiled once more, with debug information of ours.
+
+    Args:
+        jobs: what compiled objects with debug information of the caller's, or for link-time optimization.
+    """
+    silent = {f.path: jobs[f.path] for f in files if f.path in jobs and _is_silent(f)}
+    apart = {path: describing(job, f"{path.stem}.types.o") for path, job in silent.items()}
+    try:
+        run_all(list(apart.values()), work, runner=tools.runner)
+    except ToolchainError:  # some options are for link-time optimization alone
+        apart = {path: job for path, job in apart.items() if _succeeds(job, tools, work)}
+    told = {path: work / job.output for path, job in apart.items()}
+    return [replace(f, functions=_exported(told[f.path], f.label)) if f.path in told else f for f in files]
+
+
+def _is_silent(file: HostFile) -> bool:
+    """Whether debug information does not tell all functions that C code can call."""
+    contents = objects.read(file.path, file.label)
+    told = {function.name for function in file.functions}
+    return not contents.complete or any(not name.startswith(MANGLED) for name in contents.functions - told)
+
+
+def _succeeds(job: Job, tools: Toolchain, work: Path) -> bool:
+    try:
+        run_all([job], work, runner=tools.runner)
+    except ToolchainError:
+        return False
+    return True
+
+
+def _exported(path: Path, label: str) -> tuple[Function, ...]:
+    exported = objects.read(path, label).functions
+    return tuple(function for function in functions_of(path, label) if function.name in exported)
 
 
 def _is_elf(path: Path) -> bool:
@@ -177,8 +225,8 @@ def _generated(tools: Toolchain, source: Generated, options: Sequence[str], work
 
 def machine_options(options: Sequence[str]) -> list[str]:
     """Those of the caller's options that decide the ABI: they apply to generated code too, warnings do not."""
-    prefixes = ("-m", "--target=", "--sysroot", "-isysroot", "-g", "-flto", "-fsanitize", "-fcf-protection", "-O")
-    return [o for o in options if o.startswith(prefixes)]
+    prefixes = ("-m", "--target=", "--sysroot", "-isysroot", "-g", "-fsanitize", "-fcf-protection", "-O")
+    return [o for o in options if o.startswith((*prefixes, *LTO))]
 
 
 def write_source(text: str, path: Path) -> Path:

@@ -6,6 +6,7 @@ Only `packager.given_functions` imports this, when there is something to read: p
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,17 +15,19 @@ from elftools.elf.elffile import ELFFile
 
 from mblob.elf import ElfFile
 from packager.debug_sections import relocated
+from packager.given_functions import MANGLED
 
 _DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
 
 # DWARF 5, table 7.11: encodings of base types.
 _ENCODINGS = {0x02: "bool", 0x04: "float", 0x05: "int", 0x06: "int", 0x07: "uint", 0x08: "uint"}
 _RECORDS = {"DW_TAG_structure_type": "struct", "DW_TAG_class_type": "struct", "DW_TAG_union_type": "union"}
+_LANG_ASSEMBLER = 0x8001  # DW_LANG_Mips_Assembler, of any machine
 _QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
 _POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 # Their declarations are many, and none is a kernel.
 _LIBRARY_NAMESPACES = (b"std", b"__gnu_cxx", b"__gnu_debug", b"__cxxabiv1")
-_MANGLED = (b"_Z", b"_R")  # C++, Rust
+_MANGLED = tuple(prefix.encode() for prefix in MANGLED)
 _TVM = b"TVM"  # who compiled: all its functions are packed ones, of whatever types
 
 
@@ -91,8 +94,10 @@ def _all(dwarf: Any) -> Iterator[Function]:
     left = dwarf.debug_info_sec.size  # an entry has a byte at least: more are a circle
     for unit in dwarf.iter_CUs():
         top = unit.get_top_DIE()
-        if _text(top, "DW_AT_producer") == _TVM:
+        producer = _text(top, "DW_AT_producer")
+        if producer == _TVM or _is_assembler(top):
             continue
+        terse = _may_be_terse(producer)
         scopes = [top]
         while scopes:
             for die in scopes.pop().iter_children():
@@ -103,8 +108,32 @@ def _all(dwarf: Any) -> Iterator[Function]:
                     scopes.append(die)
                 elif die.tag == "DW_TAG_subprogram":
                     found = _function(die, unit["address_size"])
-                    if found is not None:
+                    if found is not None and not (terse and _is_bare(die, found)):
                         yield found
+
+
+def _is_assembler(top: Any) -> bool:
+    """Whether a unit is assembler text, whose functions an assembler names without their types."""
+    found = top.attributes.get("DW_AT_language")
+    return found is not None and found.value == _LANG_ASSEMBLER
+
+
+_LEVEL = re.compile(rb" -g(?:gdb)?([0-3]?)(?= |$)")
+
+
+def _may_be_terse(producer: bytes) -> bool:
+    """Whether a unit may be of `gcc -g1`, which names functions and leaves their types out; the last level counts.
+
+    gcc tells its options, unless it is told not to.
+    """
+    levels = _LEVEL.findall(producer)
+    return producer.startswith(b"GNU ") and (levels[-1] == b"1" if levels else b" -" not in producer)
+
+
+def _is_bare(die: Any, found: Function) -> bool:
+    """Whether a function is described as if it had no parameters and no result, and its source does not say so."""
+    typed = found.parameters or found.variadic or found.result.kind != "void"
+    return not typed and "DW_AT_prototyped" not in die.attributes
 
 
 def _function(die: Any, pointer_size: int) -> Function | None:

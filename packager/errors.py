@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 
-from mblob.errors import MblobError
+from mblob.errors import MblobError, one_line
 
 
 class BuildError(MblobError, ValueError):
@@ -19,4 +19,4 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in ("packager", "mblob"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, stacklevel=level)
+    warnings.warn(one_line(text), category, stacklevel=level)

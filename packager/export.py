@@ -99,7 +99,8 @@ def export_library(
 
     Warns:
         UnreadableWarning: mblob cannot open what it writes: index=False, and a type key that it does not know.
-        PortabilityWarning: an executor that TVM cannot run, for its graph, or for the plain C functions that it calls.
+        PortabilityWarning: an executor that TVM cannot run, for its graph, for the plain C functions that it calls, or
+            for functions that no module has.
         UserWarning: a carried plug-in that opens no module of the tree.
 
     Raises:

@@ -22,7 +22,7 @@ from packager.host_checks import (
     check_prototypes,
     hide_plain_functions,
     plain_functions,
-    warn_of_plain_operators,
+    warn_of_operators,
 )
 from packager.nodes import HostNode, ObjectNode, SourceNode
 from packager.objects import Machine
@@ -100,7 +100,7 @@ def _files(request: Request, fcompile: FCompile, object_format: str, work: Path)
         files.append(write_source(made.text, work / f"{made.stem}.c"))
     kept = adapters.kept_rows(request.dialect, told, known)
     if rows := [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]:
-        warn_of_plain_operators(request.module, request.dialect, rows)
+        warn_of_operators(request, rows, None)
         source = (request.packed_forms() or "") + table(rows) + announcement(rows)
         files.append(write_source(source, work / "mblob_functions.c"))
     packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)

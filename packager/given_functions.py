@@ -11,6 +11,9 @@ from packager.objects import objects_in
 if TYPE_CHECKING:
     from packager.debug_info import Function
 
+MANGLED = ("_Z", "_R")  # C++, Rust
+
+
 def functions_of(path: Path, label: str) -> tuple[Function, ...]:
     """The functions that an object file, or all members of an archive, define; () without debug information.
 

@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mblob import tvm_executor
+from mblob import safetensors, tvm_executor
 from mblob.contents import read_content
 from mblob.errors import PortabilityWarning
 from mblob.functions_table import Row
@@ -20,11 +20,15 @@ from packager import signatures
 from packager.compile import HostFile
 from packager.dialects import Dialect
 from packager.errors import BuildError, warn
-from packager.nodes import PayloadNode, node_of
+from packager.nodes import SUFFIXES, HostNode, PayloadNode, node_of
 from packager.objects import Contents
+from packager.options import may_define
 from packager.rename import rename_symbols
 from packager.slot_shims import SLOTS
 from packager.wrappers import Wrapped
+
+if TYPE_CHECKING:
+    from packager.request import Request
 
 
 def warn_of_graphs(module: Module, dialect: Dialect) -> None:
@@ -34,16 +38,49 @@ def warn_of_graphs(module: Module, dialect: Dialect) -> None:
             warn(f"{node.type_key}: TVM's graph executor cannot run its graph: {problem}", PortabilityWarning)
 
 
-def warn_of_plain_operators(module: Module, dialect: Dialect, rows: Sequence[Row]) -> None:
-    """Warn of executors of a tree that call plain C functions, which crashes TVM's.
+def warn_of_operators(
+    request: Request, rows: Sequence[Row], files: Sequence[tuple[HostFile, Contents]] | None
+) -> None:
+    """Warn of executors of a tree that call plain C functions, which crashes TVM's, or functions that no module has.
 
     Args:
         rows: of the library's table of functions, which executors look up by their symbols.
+        files: all that is linked; None if the caller compiles and links.
     """
-    plain = {row.name for row in rows if row.abi == "plain" and row.symbol == row.name}
-    for node in _executors(module, dialect) if plain else ():
-        if why := tvm_executor.crash(tvm_executor.called_functions(node.type_key, _facts(node)), plain):
+    executors = list(_executors(request.module, request.dialect))
+    if not executors:
+        return
+    plain = {row.name for row in rows if row.abi == "plain"}
+    found = {row.name for row in rows if row.abi == "plain" and row.symbol == row.name}
+    packed = {row.name for row in rows if row.abi == "packed"}
+    known = None if files is None or request.fpack_imports else _known_functions(request, files)
+    for node in executors:
+        called = tvm_executor.called_functions(node.type_key, _facts(node))
+        why = tvm_executor.crash(called, found, plain - packed, announced=request.system_lib)
+        if why is not None:
             warn(f"{node.type_key}: {why}", PortabilityWarning)
+        # Others call functions of the runtime too, or one whose name depends on the release.
+        by_name = node.type_key in (*tvm_executor.GRAPHS, "VMExecutable")
+        if by_name and known is not None and (why := tvm_executor.missing(called, known | plain | packed)):
+            warn(f"{node.type_key}: {why}", PortabilityWarning)
+
+
+def _known_functions(request: Request, files: Sequence[tuple[HostFile, Contents]]) -> set[str] | None:
+    """Names under which modules of a tree may have functions; None if more may come from what nobody can look into."""
+    unseen = any(not c.complete and not f.functions for f, c in files) or any(map(may_define, request.options))
+    if unseen or any(addon.suffix not in (*SUFFIXES, ".o", ".a") for addon in request.addons):
+        return None
+    known: set[str] = set()
+    for f, c in files:
+        known.update(c.defined | c.weak, (function.name for function in f.functions))
+    for module in request.module.walk():
+        node = node_of(module)
+        name = node.only_function if isinstance(node, PayloadNode) else None
+        if name is not None:
+            known.add(name)
+        elif not isinstance(node, HostNode) and module.type_key not in _WITHOUT_FUNCTIONS:
+            return None  # its runtime knows
+    return known
 
 
 def _executors(module: Module, dialect: Dialect) -> Iterator[PayloadNode]:
@@ -57,6 +94,10 @@ def _facts(node: PayloadNode) -> Mapping[str, Any]:
     if node.text is not None and node.type_key in tvm_executor.GRAPHS:
         return {"graph": summarize(memoryview(node.text.encode()))}
     return read_content(node.type_key, node.payload(), GRAMMARS).facts
+
+
+# Kinds whose functions are those of their imports, or their own by fixed names.
+_WITHOUT_FUNCTIONS = (*tvm_executor.EXECUTORS, "const_loader", "metadata", "metadata_module", safetensors.TYPE_KEY)
 
 
 def check_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]]) -> None:
@@ -112,7 +153,9 @@ def plain_functions(
     rows = {r.name: r for r in told if r.abi == "plain" and r.symbol in defined and r.name not in listed}
     for f, contents in files:
         for function in f.functions:
-            exported = function.name in contents.defined | contents.weak and function.name not in hidden
+            # Of what is compiled with -flto only those are told that the compiler exports.
+            defined_here = not contents.complete or function.name in contents.defined | contents.weak
+            exported = defined_here and function.name not in hidden
             if exported and function.name not in listed and (row := signatures.plain_row(function)) is not None:
                 rows.setdefault(function.name, row)
     return [rows[name] for name in sorted(rows)]

@@ -36,7 +36,7 @@ from packager.host_checks import (
     hide_plain_functions,
     missing_slots,
     plain_functions,
-    warn_of_plain_operators,
+    warn_of_operators,
 )
 from packager.nodes import SUFFIXES, SourceNode
 from packager.objects import Contents, Machine
@@ -139,7 +139,7 @@ def prepare(request: Request, work: Path) -> Inputs:
     adapted = adapters.needed(request.dialect, wrapped, plain, everything, told)
     kept = adapters.kept_rows(request.dialect, told, everything)
     rows = [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]
-    warn_of_plain_operators(request.module, request.dialect, rows)
+    warn_of_operators(request, rows, [*everything, *gathered.extra])
     helpers = _helpers(request, gathered.tools, rows, adapted, everything, work)
     everything += [(f, objects.read(f.path, f.label)) for f in helpers]
     hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}

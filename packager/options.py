@@ -131,6 +131,12 @@ def _without(
     return kept
 
 
+def may_define(option: str) -> bool:
+    """Whether an option of the link may bring functions that no object tells: libraries, scripts, what linkers alone
+    understand."""
+    return option.startswith(("-l", "-Wl,", "-T", "-Xlinker", "@")) or not option.startswith("-")
+
+
 def linkers_named(options: Sequence[str]) -> list[str]:
     """What `-fuse-ld=` names; the last one counts."""
     return [o.split("=", 1)[1] for o in options if o.startswith("-fuse-ld=")]

@@ -19,7 +19,7 @@ from packager.compile import Generated, HostFile, compile_all, compile_generated
 from packager.devc_c import write_c
 from packager.elf_writer import section_for, write_object
 from packager.errors import BuildError
-from packager.host_checks import hide_plain_functions, plain_functions
+from packager.host_checks import hide_plain_functions, plain_functions, warn_of_operators
 from packager.link import Gathered, gather
 from packager.nodes import SourceNode
 from packager.objects import Contents
@@ -93,6 +93,7 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
         ours = {name for _, c in known[-len(made) :] for name in c.defined}
         mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined} - ours
     functions, rows = functions_of(wrapped, plain, [c for _, c in known], request.dialect)
+    warn_of_operators(request, rows, [*known, *taken])
     registration = Registration(
         functions, rows, frozenset(mentioned),
         [min(c.defined) for _, c in taken if c.defined], blob.exists, blob.size, blob.has_index,

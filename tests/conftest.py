@@ -120,7 +120,7 @@ STARTED = re.compile(r"/(libmblob-\w+\.so|toy\w*\.so|lib(OpenCL|dnnl|cuda)\.so\S
 
 def _started() -> set[str]:
     """The plug-ins that this process has mapped, and what they open."""
-    mapped = {line.split(None, 5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    mapped = {line.split(None, 5)[-1] for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()}
     return {path for path in mapped if STARTED.search(path)}
 
 

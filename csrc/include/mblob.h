@@ -54,7 +54,7 @@ typedef enum mblob_status {
 
 typedef struct mblob_error_info {
   int status;            /* mblob_status */
-  const char *message;   /* one line, never NULL */
+  const char *message;   /* one line, never NULL; what does not print is escaped. MBLOB_E_KERNEL: as the kernel set it */
   const char *code;      /* stable name of the broken rule (docs/format.md), "" when there is none */
   int64_t offset;        /* byte in the blob (or in the file, for ELF rules); -1 when unknown */
   int64_t entry;         /* index of the module concerned; -1 when none */

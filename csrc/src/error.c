@@ -56,10 +56,101 @@ static void record(int status, char *message) {
                                   .hint = ""};
 }
 
+/* ---- one line ---------------------------------------------------------------------------------- */
+
+/* Bytes of a word that is shown whole, and what is shown of a longer one: no path needs more. */
+#define WORD_LIMIT 1024u
+#define WORD_HEAD 120u
+#define WORD_TAIL 40u
+
+/* The same of a line. */
+#define LINE_LIMIT 8192u
+#define LINE_HEAD 4096u
+#define LINE_TAIL 1024u
+
+/* Bytes of the UTF-8 character at `p`, of `left` bytes; 0 for what is none, or what terminals obey: controls, ends of lines and
+ * paragraphs, marks of direction. */
+static size_t printable(const unsigned char *p, size_t left) {
+  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (*p < 0x80) return *p >= 0x20 && *p != 0x7f;
+  size_t size = *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : 2;
+  uint32_t c = *p & (0x7fu >> size);
+  if (*p < 0xc2 || *p > 0xf4 || size > left) return 0;
+  for (size_t i = 1; i < size; i++) {
+    if ((p[i] & 0xc0) != 0x80) return 0;
+    c = c << 6 | (p[i] & 0x3fu);
+  }
+  bool obeyed = c < 0xa0 || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+  return obeyed || c < least[size] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : size;
+}
+
+static bool inside_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
+
+/* A word as it is shown, behind `out` as far as that has room; the bytes that it needs. */
+static size_t put_word(char *out, const unsigned char *word, size_t size) {
+  size_t at = 0;
+  for (size_t i = 0, step; i < size; i += step) {
+    char shown[8] = "";
+    if (size > WORD_LIMIT && i >= WORD_HEAD && i < size - WORD_TAIL) { /* the middle, up to a character's end */
+      (void)strcpy(shown, "...");
+      step = size - WORD_TAIL - i;
+      while (i + step < size && inside_character((char)word[i + step])) step++;
+    } else if ((step = printable(word + i, size - i))) {
+      (void)memcpy(shown, word + i, step);
+    } else {
+      char letter = word[i] == '\n' ? 'n' : word[i] == '\r' ? 'r' : word[i] == '\t' ? 't' : 'x';
+      (void)snprintf(shown, sizeof(shown), "\\%c%02x", letter, word[i]);
+      if (letter != 'x') shown[2] = 0;
+      step = 1;
+    }
+    if (out) (void)memcpy(out + at, shown, strlen(shown));
+    at += strlen(shown);
+  }
+  return at;
+}
+
+static size_t put_line(char *out, const char *text) {
+  size_t at = 0;
+  for (const char *word = text;; word++) {
+    size_t size = strcspn(word, " ");
+    at += put_word(out ? out + at : NULL, (const unsigned char *)word, size);
+    word += size;
+    if (out) out[at] = *word;
+    if (!*word) return at;
+    at++;
+  }
+}
+
+static void shorten(char *line) {
+  size_t size = strlen(line), head = LINE_HEAD, tail = size - LINE_TAIL;
+  if (size <= LINE_LIMIT) return;
+  while (inside_character(line[head])) head--;
+  while (inside_character(line[tail])) tail++;
+  (void)memcpy(line + head, "...", 3);
+  (void)memmove(line + head + 3, line + tail, size - tail + 1);
+}
+
+/* `text` (heap, or NULL) in one line that any terminal can show: names from files may hold anything. What is written as an escape
+ * stays as it is when this is done again. */
+static char *one_line(char *text) {
+  bool plain = text && strlen(text) <= WORD_LIMIT;
+  for (const char *p = text; plain && *p; p++) plain = *p >= 0x20 && *p < 0x7f;
+  if (!text || plain) return text;
+  char *made = malloc(put_line(NULL, text) + 1);
+  if (made) {
+    (void)put_line(made, text);
+    shorten(made);
+  }
+  free(text);
+  return made;
+}
+
+static char *copy_line(const char *text) { return one_line(strdup(text)); }
+
 static char *format_text(const char *format, va_list args) MB_PRINTF(1, 0);
 static char *format_text(const char *format, va_list args) {
   char *text = NULL;
-  return vasprintf(&text, format, args) < 0 ? NULL : text;
+  return vasprintf(&text, format, args) < 0 ? NULL : one_line(text);
 }
 
 #define RECORD(status, format)              \
@@ -115,16 +206,19 @@ int mb_fail_loader(const char *type_key, int64_t entry, const char *available, c
   RECORD(MBLOB_E_LOADER, format);
   state.info.entry = entry;
   state.info.type_key = or_empty(state.type_key = strdup(type_key));
-  state.info.available = or_empty(state.available = strdup(available));
-  state.info.hint = or_empty(state.hint = strdup(hint));
+  state.info.available = or_empty(state.available = copy_line(available));
+  state.info.hint = or_empty(state.hint = copy_line(hint));
   return MBLOB_E_LOADER;
 }
 
 void mb_set_kernel_error(const char *text) { record(MBLOB_E_KERNEL, strdup(text ? text : "")); }
 
 void mb_error_prefix(const char *context) {
-  char *text = NULL;
-  if (!*context || !state.info.message || asprintf(&text, "%s: %s", context, state.info.message) < 0) return;
+  char *text = NULL, *line = *context && state.info.message ? copy_line(context) : NULL;
+  if (!line) return;
+  int n = asprintf(&text, "%s: %s", line, state.info.message);
+  free(line);
+  if (n < 0) return;
   free(state.message);
   free(state.full);
   state.full = NULL;
@@ -185,7 +279,9 @@ const char *mblob_last_error(void) {
 }
 
 int mblob_set_error(int status, const char *message) {
-  record(status == MBLOB_OK ? MBLOB_E_KERNEL : status, strdup(message ? message : ""));
+  bool own = status == MBLOB_OK || status == MBLOB_E_KERNEL; /* a kernel's text stays as it is */
+  message = or_empty(message);
+  record(status == MBLOB_OK ? MBLOB_E_KERNEL : status, own ? strdup(message) : copy_line(message));
   return state.info.status;
 }
 

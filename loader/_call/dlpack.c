@@ -87,14 +87,34 @@ bool call_dlpack_init(void) {
   return dlpack_name != NULL && dlpack_keywords != NULL && dlpack_version != NULL;
 }
 
+/* An exporter that refuses does not say which elements it was asked for: name them. */
+static void name_elements(PyObject *obj, const char *who) {
+  PyObject *type, *value, *traceback;
+  if (!PyErr_ExceptionMatches(PyExc_BufferError)) return;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject *dtype = PyObject_GetAttrString(obj, "dtype");
+  if (dtype == NULL) {
+    PyErr_Restore(type, value, traceback);
+    return;
+  }
+  PyErr_Format(PyExc_BufferError, "%s%s of dtype %S has no DLPack capsule: %S", who, Py_TYPE(obj)->tp_name, dtype,
+               value);
+  Py_DECREF(dtype);
+  Py_DECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+}
+
 /* obj.__dlpack__(). Ask for the versioned form first; producers from before DLPack 1.0 do not know the keyword. */
-static PyObject *ask_capsule(PyObject *obj) {
+static PyObject *ask_capsule(PyObject *obj, const char *who) {
   PyObject *args[] = {obj, dlpack_version};
   PyObject *capsule = PyObject_VectorcallMethod(dlpack_name, args, 1, dlpack_keywords);
   if (capsule == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
     PyErr_Clear();
     capsule = PyObject_VectorcallMethod(dlpack_name, args, 1, NULL);
   }
+  if (capsule == NULL) name_elements(obj, who);
   return capsule;
 }
 
@@ -112,8 +132,11 @@ static bool say_which(const call_frame *frame, int i) {
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
   PyObject *text = value ? PyObject_Str(value) : NULL;
-  const char *words = text ? PyUnicode_AsUTF8(text) : NULL;
-  call_frame_error(frame, i, type ? type : PyExc_TypeError, "%s", words ? words : "no DLPack capsule");
+  PyErr_Clear();
+  if (text != NULL)
+    call_frame_error(frame, i, type, "%U", text);
+  else
+    call_frame_error(frame, i, type ? type : PyExc_TypeError, "no DLPack capsule");
   Py_XDECREF(text);
   Py_XDECREF(type);
   Py_XDECREF(value);
@@ -136,8 +159,8 @@ bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent)
     return false;
   }
   Py_DECREF(method);
-  PyObject *capsule = ask_capsule(obj);
-  if (capsule == NULL) return false;
+  PyObject *capsule = ask_capsule(obj, "");
+  if (capsule == NULL) return PyErr_ExceptionMatches(PyExc_BufferError) ? say_which(frame, i) : false;
   taken t;
   bool ok = take(capsule, &t);
   drop(capsule);
@@ -173,7 +196,7 @@ PyObject *call_dlpack_import(PyObject *obj) {
       return PyErr_Format(PyExc_TypeError, "from_dlpack: expected an object with __dlpack__, found %s",
                           Py_TYPE(obj)->tp_name);
     }
-    capsule = ask_capsule(obj);
+    capsule = ask_capsule(obj, "from_dlpack: ");
     if (capsule == NULL) return NULL;
   }
   taken *t = PyMem_Malloc(sizeof *t);

@@ -138,7 +138,7 @@ bool call_convert_stand_in(call_frame *frame, int i, PyObject *arg, bool *absent
   if (PyTuple_CheckExact(other))
     ok = convert_dtype(frame, i, other);
   else if (other == arg)
-    PyErr_Format(PyExc_RuntimeError, "%U: argument %d: %R stands for itself", frame->name, i, arg);
+    call_frame_error(frame, i, PyExc_RuntimeError, "%R stands for itself", arg);
   else if (!*absent) {
     frame->nesting++;
     ok = call_convert_argument(frame, i, other);

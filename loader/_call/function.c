@@ -8,6 +8,7 @@ typedef struct function_object {
   vectorcallfunc vectorcall;
   mblob_function *handle;
   PyObject *name;
+  PyObject *shown; /* the same in errors: a name of a file may hold anything */
   PyObject *owner; /* the Module it came from: keeps what its kernels may look up, or None */
   PyObject *weakrefs;
   call_parameter *parameters; /* NULL if the library recorded none */
@@ -23,14 +24,14 @@ mblob_function *call_function_handle(PyObject *function) { return ((function_obj
 
 static void raise_failure(function_object *self, int status) {
   if (call_callback_reraise(mblob_last_error())) return;
-  PyObject *nothing = PyObject_CallFunction(call_hook.raise_status, "iO", status, self->name);
+  PyObject *nothing = PyObject_CallFunction(call_hook.raise_status, "iO", status, self->shown);
   Py_XDECREF(nothing);
-  if (!PyErr_Occurred()) PyErr_Format(PyExc_RuntimeError, "%U: failed with status %d", self->name, status);
+  if (!PyErr_Occurred()) PyErr_Format(PyExc_RuntimeError, "%U: failed with status %d", self->shown, status);
 }
 
 static bool check_count(const function_object *self, Py_ssize_t count) {
   if (self->parameter_count < 0 || count == self->parameter_count) return true;
-  PyErr_Format(PyExc_TypeError, "%U: expected %d arguments (%s), found %zd", self->name,
+  PyErr_Format(PyExc_TypeError, "%U: expected %d arguments (%s), found %zd", self->shown,
                self->parameter_count, mblob_function_signature(self->handle), count);
   return false;
 }
@@ -62,9 +63,9 @@ PyObject *call_function_invoke(PyObject *function, call_frame *frame) {
 bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *const *args, Py_ssize_t count,
                            PyObject *kwnames) {
   const function_object *self = (const function_object *)function;
-  if (!call_frame_init(frame, self->name, count)) return false;
+  if (!call_frame_init(frame, self->shown, count)) return false;
   if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0) {
-    PyErr_Format(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->name, kwnames);
+    PyErr_Format(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->shown, kwnames);
     return false;
   }
   if (!check_count(self, count)) return false;
@@ -93,15 +94,37 @@ static PyObject *function_vectorcall(PyObject *callable, PyObject *const *args, 
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
+#define SHOWN_LIMIT 1024 /* characters of a name */
+
+/* A name as errors show it: nearly all are shown as they are, the others as `repr` does, without its quotes. */
+static PyObject *shown_name(PyObject *name) {
+  Py_ssize_t size = PyUnicode_GET_LENGTH(name);
+  bool plain = PyUnicode_IS_COMPACT_ASCII(name) && size <= SHOWN_LIMIT;
+  const Py_UCS1 *text = plain ? PyUnicode_1BYTE_DATA(name) : NULL;
+  for (Py_ssize_t i = 0; plain && i < size; ++i) plain = text[i] >= 0x20 && text[i] < 0x7f;
+  if (plain) return Py_NewRef(name);
+  PyObject *part = size > SHOWN_LIMIT ? PyUnicode_Substring(name, 0, SHOWN_LIMIT) : Py_NewRef(name);
+  PyObject *repr = part ? PyObject_Repr(part) : NULL;
+  PyObject *inside = repr ? PyUnicode_Substring(repr, 1, PyUnicode_GET_LENGTH(repr) - 1) : NULL;
+  PyObject *shown = inside ? PyUnicode_FromFormat(size > SHOWN_LIMIT ? "%U..." : "%U", inside) : NULL;
+  Py_XDECREF(part);
+  Py_XDECREF(repr);
+  Py_XDECREF(inside);
+  return shown;
+}
+
 PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *owner) {
-  function_object *self = PyObject_GC_New(function_object, &call_function_type);
+  PyObject *shown = shown_name(name);
+  function_object *self = shown ? PyObject_GC_New(function_object, &call_function_type) : NULL;
   if (self == NULL) {
+    Py_XDECREF(shown);
     mblob_function_release(handle);
     return NULL;
   }
   self->vectorcall = function_vectorcall;
   self->handle = handle;
   self->name = Py_NewRef(name);
+  self->shown = shown;
   self->owner = Py_NewRef(owner ? owner : Py_None);
   self->weakrefs = NULL;
   self->alignment = mblob_function_alignment(handle);
@@ -152,12 +175,13 @@ static void function_dealloc(PyObject *object) {
   Py_BEGIN_ALLOW_THREADS mblob_function_release(handle);
   Py_END_ALLOW_THREADS PyMem_Free(self->parameters);
   Py_XDECREF(self->name);
+  Py_XDECREF(self->shown);
   Py_XDECREF(self->owner);
   PyObject_GC_Del(self);
 }
 
 static PyObject *function_repr(PyObject *object) {
-  return PyUnicode_FromFormat("<mblob.PackedFunction %U>", ((function_object *)object)->name);
+  return PyUnicode_FromFormat("<mblob.PackedFunction %U>", ((function_object *)object)->shown);
 }
 
 static PyObject *get_signature(PyObject *object, void *closure) {

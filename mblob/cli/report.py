@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 
+from mblob import errors
 from mblob.errors import MblobError, ToolchainError
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -73,14 +74,14 @@ def print_error(error: BaseException) -> None:
     hint = getattr(error, "hint", "")
     if hint and text.endswith(hint):  # where the text stands alone it says what to do itself
         text = text[: -len(hint)].rstrip("; ")
-    print(f"{PROGRAM}: error: {one_line(text)}", file=sys.stderr)
+    print(f"{PROGRAM}: error: {errors.one_line(one_line(text))}", file=sys.stderr)
     if isinstance(error, ToolchainError):
         if error.command:
             print(f"command: {one_line(shlex.join(error.command))}", file=sys.stderr)
         if error.output:
             print(for_terminal(shorten(error.output.rstrip("\n"))), file=sys.stderr)
     if hint:
-        print(f"hint: {one_line(hint)}", file=sys.stderr)
+        print(f"hint: {errors.one_line(one_line(hint))}", file=sys.stderr)
 
 
 def print_warning(

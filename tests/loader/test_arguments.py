@@ -99,3 +99,31 @@ def test_lists_of_different_lengths_are_no_array() -> None:
     pytest.importorskip("numpy")
     with pytest.raises(ValueError, match=r"^array: source: "):
         mblob.array([[1], [2, 3]])
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[s]", ">f4"])
+def test_an_array_that_has_no_dlpack_capsule_is_named_by_its_dtype(dtype: str) -> None:
+    np = pytest.importorskip("numpy")
+    with pytest.raises(BufferError) as caught:
+        mblob.from_dlpack(np.zeros(3, dtype))
+    start = f"from_dlpack: numpy.ndarray of dtype {np.dtype(dtype)} has no DLPack capsule: "
+    assert str(caught.value).startswith(start)
+    assert len(str(caught.value)) > len(start)  # the exporter's own words
+
+
+def test_an_argument_that_refuses_to_be_exported_is_named_with_its_dtype() -> None:
+    class Odd:
+        dtype = "int3"
+
+        def __dlpack__(self, **_: Any) -> None:
+            raise BufferError("not today")
+
+    mblob.register_func("arguments.identity", lambda x: x, override=True)
+    with pytest.raises(BufferError, match="argument 0: Odd of dtype int3 has no DLPack capsule: not today"):
+        mblob.get_global_func("arguments.identity")(Odd())
+
+
+def test_a_text_with_a_lone_surrogate_is_named() -> None:
+    mblob.register_func("arguments.identity", lambda *x: x[-1], override=True)
+    with pytest.raises(UnicodeEncodeError, match=r": arguments\.identity: argument 1: the str has surrogates"):
+        mblob.get_global_func("arguments.identity")(1, "a\udcff")

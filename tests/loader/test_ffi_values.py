@@ -223,6 +223,28 @@ def test_lists_are_within_lists_64_levels_deep_on_any_stack(
     in_thread(work, stack)
 
 
+class Itself:
+    def __tvm_ffi_object__(self) -> Any:
+        return self
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        (Itself(), "argument 0"), ([Itself()], "argument 0: item 0"),
+        ([1, [2, 3, Itself()]], "argument 0: item 1: item 2"),
+    ],
+)
+def test_an_object_that_stands_for_itself_is_named_by_its_place(lib: mblob.Module, value: Any, place: str) -> None:
+    with pytest.raises(RuntimeError, match=rf"^kinds: {place}: <.*Itself object at .*> stands for itself$"):
+        lib["kinds"](value)
+
+
+def test_a_text_with_a_lone_surrogate_in_a_list_is_named_by_its_place(lib: mblob.Module) -> None:
+    with pytest.raises(UnicodeEncodeError, match="kinds: argument 0: item 1: the str has surrogates"):
+        lib["kinds"](["a", "\ud800"])
+
+
 def test_nothing_is_kept_of_what_was_passed(lib: mblob.Module) -> None:
     array, text = np.zeros(3, "float32"), "x" * 1000 + "\0"
     nested = [array, [text, True, mblob.array(array)], lambda: None]

@@ -97,6 +97,9 @@ def test_a_tool_that_only_repeats_another_is_not_shown(case: str) -> None:
 MISSING = [
     ("gcc", "-fuse-ld=lld", r"ld\.lld"),
     ("gcc", "-fuse-ld=gold", r"ld\.gold"),
+    ("gcc", "-fuse-ld=nope", r"-fuse-ld=nope names 'nope', a linker that this compiler does not know; expected"),
+    ("gcc", "-fuse-ld=/no/ld", r"names '/no/ld', a linker that this compiler does not know"),
+    ("gcc", "-fuse-ld=", r"-fuse-ld= names no linker; expected one such as bfd"),
     ("clang", "-fuse-ld=nope", r"-fuse-ld=nope needs ld\.nope, which is not installed"),
     ("clang", "-fuse-ld=/nope/ld", "-fuse-ld=/nope/ld needs /nope/ld, which"),
     ("clang", "--ld-path=/nope/ld", "--ld-path=/nope/ld needs /nope/ld, which"),
