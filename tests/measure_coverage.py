@@ -28,16 +28,17 @@ PARTS = (
     "mblob", "mblob/cli", "mblob/html", "packager", "packager/byoc", "packager/vector_c", "loader", "loader/_call",
     "csrc/include", "csrc/src", "csrc/plugins",
 )  # fmt: skip
-# gcc, and with counters for what is compiled of the product.
-CC = """#!/bin/sh
+# A compiler, and with counters for what is compiled of the product; it stands in front of the real one in PATH.
+COMPILER = """#!/bin/sh
 for word in "$@"; do case $word in
   {tree}/tests/*|tests/*) ;;
   *.c) case $(realpath -- "$word" 2>/dev/null) in {tree}/csrc/*|{tree}/loader/*|{tree}/mblob/*)
     set -- "$@" --coverage -fprofile-abs-path -fprofile-update=atomic; break;; esac;;
   *.o|*.a) if grep -q __gcov_init "$word" 2>/dev/null; then set -- "$@" --coverage; break; fi;;
 esac; done
-exec gcc "$@"
+exec {real} "$@"
 """
+COMPILERS = ("cc", "gcc", "c++", "g++")
 # A child that a test forks ends by os._exit, which writes no counters: let C's exit do it, within limits.
 EXIT = """import ctypes, os, signal
 def _exit(code, _c=ctypes.CDLL(None)):
@@ -51,16 +52,19 @@ def measure(tree: Path, words: list[str]) -> Iterator[tuple[str, set[int], set[i
     """Build `tree` with counters, run pytest, and yield (file, lines, lines that ran)."""
     python = tree / ".venv" / "bin" / "python"
     folder = Path(tempfile.mkdtemp(prefix="coverage-"))
-    compiler = folder / "cc"
-    compiler.write_text(CC.format(tree=tree))
-    compiler.chmod(0o755)
+    for name in COMPILERS:
+        compiler = folder / "bin" / name
+        compiler.parent.mkdir(exist_ok=True)
+        compiler.write_text(COMPILER.format(tree=tree, real=shutil.which(name)))
+        compiler.chmod(0o755)
     settings = folder / "settings"
     settings.write_text(
         f"[run]\ndata_file = {folder}/data\nparallel = true\nsource =\n  mblob\n  packager\n  loader\n"
         "patch =\n  subprocess\n  _exit\nsigterm = true\n"
     )
     counters = folder / "counters"  # of folders that are gone by then, too
-    environment = {**os.environ, "CC": str(compiler), "PYTEST_DEBUG_TEMPROOT": str(folder)}
+    path = f"{folder}/bin:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTEST_DEBUG_TEMPROOT": str(folder)}
     run = [str(python), "-m", "pip", "-qq", "install", "coverage>=7.10"]
     subprocess.run(run, check=True)
     for old in (tree / "build", tree / "csrc" / "build", tree / "loader" / "_lib"):
@@ -69,7 +73,7 @@ def measure(tree: Path, words: list[str]) -> Iterator[tuple[str, set[int], set[i
     subprocess.run(build, cwd=tree, env=environment, check=True)
     (packages,) = (tree / ".venv" / "lib").glob("python3*/site-packages")
     (packages / "c_exit.py").write_text(EXIT)
-    (packages / "a_c_exit.pth").write_text("import c_exit\n")
+    (packages / "a0_c_exit.pth").write_text("import c_exit\n")  # before coverage's, which saves and calls it
     run = [str(python), "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", "-q", *words]
     subprocess.run(run, cwd=tree, env={**environment, "COVERAGE_RCFILE": str(settings)}, check=False)
     yield from python_lines(tree, python, folder, settings)

@@ -302,6 +302,7 @@ def make_bad_index() -> None:
     bad("index-version-2", refoot(data, version=2), "index_version")
     bad("index-of-another-size", refoot(data, blob_size=end - 8), "index_footer")
     bad("index-offset-past-end", refoot(data, index_offset=(1 << 64) - 8), "index_footer")
+    (texts,) = struct.unpack_from("<Q", data, struct.unpack_from("<Q", data, end - 64)[0] + 40)
     for name, at, value, code in (
         ("digest-unknown", 8, struct.pack("<I", 9), "index_damaged"),
         ("digest-size-wrong", 12, struct.pack("<I", 32), "index_damaged"),
@@ -311,6 +312,7 @@ def make_bad_index() -> None:
         ("children-2-to-61", 32, u64(1 << 61), "index_damaged"),
         ("strings-2-to-64-less-1", 40, u64((1 << 64) - 1), "index_damaged"),
         ("target-outside", 48, struct.pack("<II", 0xFFFFFFFF, 16), "index_damaged"),
+        ("target-ends-outside", 48, struct.pack("<II", texts - 2, 3), "index_damaged"),
         ("payload-past-index", 64 + 80, u64((1 << 64) - 4), "index_damaged"),
         ("payload-size-wraps", 64 + 80 + 8, u64((1 << 64) - 1), "index_damaged"),
         ("key-outside", 64 + 80 + 16, struct.pack("<II", 0xFFFFFFF0, 0x20), "index_damaged"),
