@@ -6,16 +6,6 @@
 #include "elf_file.h"
 #include "error.h"
 
-#ifndef DT_RELR /* glibc 2.36 */
-#define DT_RELRSZ 35
-#define DT_RELR 36
-#define DT_RELRENT 37
-#endif
-#ifndef DT_TLSDESC_PLT
-#define DT_TLSDESC_PLT 0x6ffffef6
-#define DT_TLSDESC_GOT 0x6ffffef7
-#endif
-
 /* Each is held against the others. The largest libraries have some 40, and one for each library that they need. */
 #define TAG_LIMIT (1u << 12)
 
@@ -251,10 +241,6 @@ static int check_tags(struct mb_elf *elf) {
   }
   return MBLOB_OK;
 }
-
-#ifndef DF_1_PIE
-#define DF_1_PIE 0x08000000
-#endif
 
 int mb_elf_read_dynamic(struct mb_elf *elf) {
   for (unsigned i = 0; i < elf->header.e_phnum && !elf->dynamic; i++) {

@@ -15,6 +15,29 @@
 
 typedef unsigned long long ull; /* what printf takes for 64 bits */
 
+/* What the <elf.h> of glibc 2.31 lacks (Debian 11), or one of another libc. */
+#ifndef PT_GNU_PROPERTY /* 2.32 */
+#define PT_GNU_PROPERTY 0x6474e553
+#endif
+#ifndef R_RISCV_IRELATIVE /* 2.34 */
+#define R_RISCV_IRELATIVE 58
+#endif
+#ifndef DT_RELR /* 2.36 */
+#define DT_RELRSZ 35
+#define DT_RELR 36
+#define DT_RELRENT 37
+#endif
+#ifndef R_RISCV_TLSDESC /* 2.40 */
+#define R_RISCV_TLSDESC 12
+#endif
+#ifndef DT_TLSDESC_PLT
+#define DT_TLSDESC_PLT 0x6ffffef6
+#define DT_TLSDESC_GOT 0x6ffffef7
+#endif
+#ifndef DF_1_PIE
+#define DF_1_PIE 0x08000000
+#endif
+
 struct mb_elf {
   const uint8_t *data; /* the whole file */
   uint64_t size;

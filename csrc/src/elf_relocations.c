@@ -6,11 +6,6 @@
 #include "elf_file.h"
 #include "error.h"
 
-#ifndef DT_RELR /* glibc 2.36 */
-#define DT_RELRSZ 35
-#define DT_RELR 36
-#endif
-
 #if __SIZEOF_POINTER__ == 8
 #define R_SYM(info) ((info) >> 32)
 #define R_TYPE(info) ((info) & 0xFFFFFFFF)
@@ -92,7 +87,7 @@ static enum meaning meaning_of(uint64_t type) {
     case R_RISCV_TLS_DTPMOD64:
     case R_RISCV_TLS_DTPREL64: return TLS_BLOCK;
     case R_RISCV_TLS_TPREL64: return TLS_PLACE;
-    case 12: return DESCRIPTOR; /* R_RISCV_TLSDESC, newer than many <elf.h> */
+    case R_RISCV_TLSDESC: return DESCRIPTOR;
 #elif defined(__s390x__)
     case R_390_RELATIVE: return RELATIVE;
     case R_390_64: return ADDRESS;
