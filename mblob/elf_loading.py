@@ -52,6 +52,7 @@ from mblob.elf_records import (
     DT_VERNEEDNUM,
     DT_VERSYM,
     ET_DYN,
+    HIDDEN,
     NT_GNU_PROPERTY_TYPE_0,
     PF_W,
     PF_X,
@@ -68,7 +69,6 @@ from mblob.elf_records import (
 from mblob.elf_relocations import check_relocations
 from mblob.elf_symbols import KNOWN_MACHINES, Symbols, bad, is_loaded
 from mblob.elf_tables import PAGE
-from mblob.elf_versions import HIDDEN
 from mblob.errors import FormatError, IncompatibleError
 
 # Machines whose functions have their code's address; those of others (ppc64, parisc) may have a descriptor's.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mblob.elf import ElfFile
-from mblob.elf_facts import has_text_relocations
+from mblob.elf_facts import becomes_read_only, has_text_relocations
 from mblob.elf_records import (
     DF_1_NOW,
     DF_BIND_NOW,
@@ -37,7 +37,6 @@ from mblob.elf_records import (
     DT_RELSZ,
     EM_MIPS,
     PF_W,
-    PT_GNU_RELRO,
     PT_LOAD,
     PT_TLS,
     SHN_ABS,
@@ -117,9 +116,6 @@ class _Relocations:
         self.binds_at_once = DT_BIND_NOW in elf.dynamic or bool(
             self._tag(DT_FLAGS) & DF_BIND_NOW or self._tag(DT_FLAGS_1) & DF_1_NOW
         )
-        self.read_only = [
-            (s.p_vaddr & -4096, (s.p_vaddr + s.p_memsz) & -4096) for s in elf.segments if s.p_type == PT_GNU_RELRO
-        ]
 
     def _bad(self, text: str) -> Exception:
         return bad(self.elf, text)
@@ -344,7 +340,7 @@ class _Relocations:
         """A call goes through its slot into the linkage table until it is bound, which writes the slot."""
         if named.is_defined and named.st_shndx != SHN_ABS and not self.symbols.is_code(named.st_value):
             raise ValueError(f"it calls the symbol {named.name!r}, which is no code")
-        if not self.binds_at_once and any(start <= at < end for start, end in self.read_only):
+        if not self.binds_at_once and becomes_read_only(self.elf, at):
             raise ValueError("the slot of a call becomes read-only")
         self.elf.offset_of(at, self.word, "the slot of a call")
         target = self._word_at(at)

@@ -47,6 +47,7 @@ from mblob.elf_records import (
     STB_GNU_UNIQUE,
     STB_LOCAL,
     STB_WEAK,
+    STT_COMMON,
     STT_FILE,
     STT_FUNC,
     STT_GNU_IFUNC,
@@ -67,8 +68,8 @@ KNOWN_MACHINES = (("x86_64", 64), ("aarch64", 64), ("i386", 32), ("arm", 32), ("
 _RESERVED_SLOTS = {"x86_64": 3, "i386": 3, "aarch64": 3, "arm": 3, "s390x": 3, "riscv": 2}
 _BINDINGS = (STB_LOCAL, STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE)
 
-# Types that glibc finds by name; STT_COMMON is 5.
-_LOOKED_UP = (STT_NOTYPE, STT_OBJECT, STT_FUNC, 5, STT_TLS, STT_GNU_IFUNC)
+# Types that glibc finds by name.
+_LOOKED_UP = (STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUNC)
 
 
 def bad(elf: ElfFile, text: str) -> FormatError:

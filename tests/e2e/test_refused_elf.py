@@ -14,6 +14,7 @@ import mblob
 from mblob.elf import ElfFile
 from mblob.elf_records import DT_GNU_HASH, DT_SYMTAB, DT_VERSYM
 from mblob.errors import FormatError
+from mblob.prefixes import CONTEXTS, SLOTS
 from tests.e2e.programs import run
 from tests.e2e.test_c_elf import KERNEL, damaged, open_error, python_refuses
 
@@ -225,6 +226,63 @@ def test_code_is_neither_in_headers_nor_in_tables(
     expected = "outside the code|points to no code"
     assert re.search(expected, open_error(built, library))
     with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+# -- what only loaders ask for -------------------------------------------------------------------------------------
+
+
+HIDDEN = {"__tvm_dev_mblob": "its note announces a blob", "__mblob_functions": "its note announces a table"}
+
+
+@pytest.mark.parametrize(("name", "expected"), HIDDEN.items(), ids=HIDDEN)
+def test_by_name_nobody_finds_a_hidden_version(built: Path, tmp_path: Path, name: str, expected: str) -> None:
+    source = "#include <stdlib.h>\nint lucky(int x) { return x + rand(); }"
+    module = mblob.csource_module(source)
+    module.import_module(mblob.json_module("json", "region", "{}"))
+    module.export_library(tmp_path / "f.so")
+    elf = ElfFile(memoryview((tmp_path / "f.so").read_bytes()))
+    place = next(i for i, s in enumerate(elf.dynsym, 1) if s.name == name)
+    data = bytearray(elf.data)
+    data[elf.offset_of(elf.dynamic[DT_VERSYM][0], 1, "") + 2 * place + 1] |= 0x80
+    (tmp_path / "f.so").write_bytes(data)
+    assert elf.find(name) and not ElfFile(memoryview(data)).find(name)
+    assert expected in open_error(built, tmp_path / "f.so")
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(tmp_path / "f.so")
+
+
+@pytest.mark.parametrize("change", ["e_type", "DF_1_PIE"])
+def test_an_entry_point_makes_no_program_of_a_library(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], change: str
+) -> None:
+    """mold gives libraries one."""
+    library = cc("void *__tvm_module_ctx; int f(void) { return 1; }", tmp_path / "f.so", "-Wl,-e,f", "-Wl,-z,now")
+    data = bytearray(library.read_bytes())
+    if change == "e_type":
+        data[16] = 2
+    else:
+        data[of_tag(data, 0x6FFFFFFB) + 3] |= 8
+    library.write_bytes(data)
+    assert struct.unpack_from("<Q", data, 24)[0]
+    assert "an executable" in open_error(built, library)
+    with pytest.raises(FormatError, match="an executable"):
+        mblob.verify(library)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", [*SLOTS, *CONTEXTS])
+def test_what_a_loader_fills_stays_writable(built: Path, tmp_path: Path, cc: Callable[..., Path], name: str) -> None:
+    source = f"void *other; void *{name} __attribute__((aligned(4096))); int f(void) {{ return !{name}; }}"
+    library = cc(source, tmp_path / "f.so")
+    data = bytearray(library.read_bytes())
+    at, relro = next((at, s) for at, s in segments(data) if s[0] == PT_GNU_RELRO)
+    last = max(s[3] + s[6] for _, s in segments(data) if s[0] == PT_LOAD)
+    struct.pack_into("<Q", data, at + 40, (last | 4095) + 1 - relro[3])  # p_memsz: all of the data
+    library.write_bytes(data)
+    said = open_error(built, library)
+    assert f"{name} becomes read-only" in said or "libmblob-ffi.so" in said  # the plug-in is looked for first
+    with pytest.raises(FormatError, match=f"{name} becomes read-only"):
         mblob.verify(library)
 
 
