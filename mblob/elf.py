@@ -16,8 +16,10 @@ from mblob.elf_records import (
     DT_STRSZ,
     DT_STRTAB,
     DT_SYMTAB,
+    DT_VERSYM,
     EM_S390,
     ET_REL,
+    HIDDEN,
     PT_DYNAMIC,
     PT_NOTE,
     SHT_DYNSYM,
@@ -183,12 +185,24 @@ class ElfFile(ElfTables):
         return [s for s in self.dynsym if not s.is_defined]
 
     def find(self, name: str) -> Symbol | None:
-        """The exported symbol of that name, or None."""
+        """The exported symbol of that name, or None. By name alone the dynamic linker finds no hidden version."""
         return self._exported.get(name)
 
     @cached_property
     def _exported(self) -> dict[str, Symbol]:
-        return {s.name: s for s in reversed(self.exports)}
+        return {s.name: s for s in reversed(self.exports) if s.offset not in self.hidden}
+
+    @cached_property
+    def versym(self) -> tuple[int, ...]:
+        """The version index of each dynamic symbol, the empty first one included; () without versions."""
+        if DT_VERSYM not in self.dynamic:
+            return ()
+        return self.unpack_at(f"{len(self.dynsym) + 1}H", self.dynamic[DT_VERSYM][0], "symbol versions")
+
+    @cached_property
+    def hidden(self) -> set[int]:
+        """Offsets of the dynamic symbols whose version is not the default one of its name."""
+        return {s.offset for s, version in zip(self.dynsym, self.versym[1:]) if version & HIDDEN}
 
     def bytes_of(self, symbol: Symbol) -> tuple[int, memoryview]:
         """File offset and bytes of an exported symbol, `st_size` of them.

@@ -26,11 +26,13 @@ from mblob.elf_records import (
     NT_GNU_BUILD_ID,
     PF_W,
     PT_DYNAMIC,
+    PT_GNU_RELRO,
     PT_LOAD,
     Segment,
     Symbol,
 )
 from mblob.elf_symbols import is_loaded
+from mblob.elf_tables import PAGE
 from mblob.elf_versions import Versions
 
 _VERNEED_LIMIT = 1 << 10  # records; libraries of thousands of functions have some ten
@@ -70,6 +72,13 @@ def has_read_only_dynamic_section(elf: ElfFile) -> bool:
     """Whether no segment makes the dynamic section writable. On mips and riscv glibc never writes there."""
     return elf.machine not in ("mips", "riscv") and any(
         s.p_type == PT_DYNAMIC and not is_loaded(elf, s.p_vaddr, s.p_memsz, PF_W) for s in elf.segments
+    )
+
+
+def becomes_read_only(elf: ElfFile, vaddr: int) -> bool:
+    """Whether the page of an address is write-protected after loading (PT_GNU_RELRO, rounded as glibc does)."""
+    return any(
+        s.p_type == PT_GNU_RELRO and s.p_vaddr & -PAGE <= vaddr < (s.p_vaddr + s.p_memsz) & -PAGE for s in elf.segments
     )
 
 

@@ -52,6 +52,7 @@ from mblob.elf_records import (
     DT_VERNEEDNUM,
     DT_VERSYM,
     ET_DYN,
+    HIDDEN,
     NT_GNU_PROPERTY_TYPE_0,
     PF_W,
     PF_X,
@@ -68,7 +69,6 @@ from mblob.elf_records import (
 from mblob.elf_relocations import check_relocations
 from mblob.elf_symbols import KNOWN_MACHINES, Symbols, bad, is_loaded
 from mblob.elf_tables import PAGE
-from mblob.elf_versions import HIDDEN
 from mblob.errors import FormatError, IncompatibleError
 
 # Machines whose functions have their code's address; those of others (ppc64, parisc) may have a descriptor's.
@@ -249,15 +249,15 @@ def _check_tags(elf: ElfFile, symbols: Symbols) -> None:
     for tag, name, option in ((DT_AUXILIARY, "DT_AUXILIARY", "--auxiliary"), (DT_FILTER, "DT_FILTER", "--filter")):
         if tag in tags:  # for a library that dlopen opens, glibc ends the process
             raise bad(elf, f"it is a filter for another library ({name}); link it without {option}")
-    _check_called(elf)
-    _check_slots(elf)
+    _check_called(elf, symbols)
+    _check_slots(elf, symbols)
 
 
-def _check_called(elf: ElfFile) -> None:
+def _check_called(elf: ElfFile, symbols: Symbols) -> None:
     code = PF_X if elf.machine in _CODE_ADDRESSES else 0
     for tag in (DT_INIT, DT_FINI):
         for at in elf.dynamic.get(tag, ()):
-            if not is_loaded(elf, at, 1, code):
+            if not symbols.is_code(at, code):
                 raise bad(elf, f"a constructor at {at:#x} lies outside the code")
     for tag, size_tag, what in _ARRAYS:
         for at in elf.dynamic.get(tag, ()):
@@ -266,7 +266,7 @@ def _check_called(elf: ElfFile) -> None:
                 raise bad(elf, f"{size} bytes of {what} at {at:#x} lie outside the library")
 
 
-def _check_slots(elf: ElfFile) -> None:
+def _check_slots(elf: ElfFile, symbols: Symbols) -> None:
     tags, word = elf.dynamic, elf.bits // 8
     for at in tags.get(DT_PLTGOT, ()) if _is_known(elf) else ():
         if at % word or not is_loaded(elf, at, 3 * word, PF_W):
@@ -277,7 +277,7 @@ def _check_slots(elf: ElfFile) -> None:
         if not is_loaded(elf, at, word, PF_W):
             raise bad(elf, f"the slot of thread descriptors at {at:#x} lies outside the data")
     for at in tags.get(DT_TLSDESC_PLT, ()):
-        if not is_loaded(elf, at, 1, PF_X):
+        if not symbols.is_code(at):
             raise bad(elf, f"the code of thread descriptors at {at:#x} lies outside the code")
     for at in tags.get(DT_RELR, ()):
         size = tags[DT_RELRSZ][0]

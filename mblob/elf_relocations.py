@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mblob.elf import ElfFile
-from mblob.elf_facts import has_text_relocations
+from mblob.elf_facts import becomes_read_only, has_text_relocations
 from mblob.elf_records import (
     DF_1_NOW,
     DF_BIND_NOW,
@@ -18,8 +18,6 @@ from mblob.elf_records import (
     DT_FINI_ARRAYSZ,
     DT_FLAGS,
     DT_FLAGS_1,
-    DT_GNU_HASH,
-    DT_HASH,
     DT_INIT_ARRAY,
     DT_INIT_ARRAYSZ,
     DT_JMPREL,
@@ -37,16 +35,11 @@ from mblob.elf_records import (
     DT_RELR,
     DT_RELRSZ,
     DT_RELSZ,
-    DT_STRTAB,
-    DT_SYMTAB,
-    DT_VERSYM,
     EM_MIPS,
     PF_W,
-    PF_X,
-    PT_DYNAMIC,
-    PT_GNU_RELRO,
     PT_LOAD,
     PT_TLS,
+    SHN_ABS,
     STB_GLOBAL,
     STB_WEAK,
     STT_SECTION,
@@ -114,17 +107,15 @@ class _Relocations:
         loaded = [s for s in elf.segments if s.p_type == PT_LOAD]
         self.writable = [(s.p_vaddr, s.p_vaddr + s.p_memsz) for s in loaded if s.p_flags & flags == flags]
         self.loaded = [(s.p_vaddr, s.p_vaddr + s.p_memsz) for s in loaded]
-        self.code = [(s.p_vaddr, s.p_vaddr + s.p_memsz) for s in loaded if s.p_flags & PF_X]
         self.tls = next((s.p_memsz for s in elf.segments if s.p_type == PT_TLS), 0)
         self.tables = self._tables()
-        self.kept = self._kept()
+        # What no relocation may change: tables that lie in writable segments.
+        self.kept = [(start, end) for start, end in symbols.tables if _inside(self.writable, start, 1)]
         self.functions = self._functions()
+        self.slots = self._slots()
         self.binds_at_once = DT_BIND_NOW in elf.dynamic or bool(
             self._tag(DT_FLAGS) & DF_BIND_NOW or self._tag(DT_FLAGS_1) & DF_1_NOW
         )
-        self.read_only = [
-            (s.p_vaddr & -4096, (s.p_vaddr + s.p_memsz) & -4096) for s in elf.segments if s.p_type == PT_GNU_RELRO
-        ]
 
     def _bad(self, text: str) -> Exception:
         return bad(self.elf, text)
@@ -159,20 +150,6 @@ class _Relocations:
             found.append(_Table(name, tags[tag][0], size, has_addend, count, tag == DT_JMPREL))
         return found
 
-    def _kept(self) -> list[tuple[int, int]]:
-        """What no relocation may change: the dynamic section, and tables that lie in writable segments."""
-        tags, count = self.elf.dynamic, self.symbols.limit
-        segment = next(s for s in self.elf.segments if s.p_type == PT_DYNAMIC)
-        sizes = [(DT_SYMTAB, count * self.symbols.each), (DT_STRTAB, self.symbols.strings_size), (DT_VERSYM, 2 * count)]
-        sizes += [(DT_RELA, self._tag(DT_RELASZ)), (DT_REL, self._tag(DT_RELSZ)), (DT_JMPREL, self._tag(DT_PLTRELSZ))]
-        sizes += [(DT_RELR, self._tag(DT_RELRSZ))]
-        sizes += [(tag, self.symbols.hash_sizes.get(tag, 0)) for tag in (DT_HASH, DT_GNU_HASH)]
-        kept = [(segment.p_vaddr, segment.p_vaddr + segment.p_memsz)]
-        for tag, size in sizes:
-            if tag in tags and size and _inside(self.writable, tags[tag][0], 1):
-                kept.append((tags[tag][0], tags[tag][0] + size))
-        return kept
-
     def _functions(self) -> list[tuple[int, int, set[int]]]:
         """The tables of constructors and destructors: start, end, and which entries got an address."""
         found = []
@@ -199,6 +176,9 @@ class _Relocations:
         for start, end, seen in self.functions:
             if len(seen) != (end - start) // self.word and not self._is_android:
                 raise self._bad("a constructor has no address")
+        start, end, seen = self.slots
+        if len(seen) != (end - start) // self.word:
+            raise self._bad("a call slot has no address")
 
     def _check_table(self, t: _Table) -> None:
         wide = self.elf.bits == 64
@@ -210,8 +190,8 @@ class _Relocations:
             meaning = types.get(number, UNKNOWN) if types else UNKNOWN if number else NONE
             try:
                 named = self._symbol(symbol)
-                if meaning == NONE and i >= t.relative:
-                    continue
+                if meaning == NONE and i >= t.relative and not (t.calls and types):
+                    continue  # in place of a call it would leave a slot without an address
                 self._check_place(at, self._size(meaning))
                 if types:
                     self._check_meaning(t, i, (at, addend), meaning, (symbol, named))
@@ -267,8 +247,33 @@ class _Relocations:
                 return True
         return False
 
+    def _slots(self) -> tuple[int, int, set[int]]:
+        """The slots of calls, which linkers put one behind the other: start, end, and which words got an address.
+
+        As many words as the relocations of calls change, from the lowest one on.
+        """
+        start, words, types = 1 << 64, 0, self.types or {}
+        for t in self.tables if types else ():
+            for at, info, _ in self._records(t) if t.calls else ():
+                meaning = types.get(info & (0xFFFFFFFF if self.elf.bits == 64 else 0xFF), UNKNOWN)
+                start, words = min(start, at), words + self._size(meaning) // self.word
+        return start, start + words * self.word, set()
+
+    def _see_slots(self, at: int, size: int) -> None:
+        """Each slot gets its address once."""
+        start, end, seen = self.slots
+        if at >= end or at + size <= start:
+            return
+        if at < start or (at - start) % self.word:
+            raise ValueError("it lies between two call slots")
+        for place in range(at, at + size, self.word):
+            if place in seen:
+                raise ValueError("a call slot has two addresses")
+            if place < end:
+                seen.add(place)
+
     def _check_target(self, target: int, code: bool) -> None:
-        if code and not _inside(self.code, target, 1):
+        if code and not self.symbols.is_code(target):
             raise ValueError("a constructor lies outside the code")
         if not _inside(self.loaded, target, 0):
             raise ValueError(f"it points outside the library, to {target:#x}")
@@ -286,6 +291,8 @@ class _Relocations:
         function = self._see_function(at, self._size(meaning))
         if function and meaning not in (RELATIVE, ADDRESS, RESOLVER):
             raise ValueError("a constructor is no address")
+        if t.calls:  # DT_RELA may have the same relocations at its end
+            self._see_slots(at, self._size(meaning))
         if meaning in (RELATIVE, RESOLVER) or (meaning == ADDRESS and not number):  # symbol 0 is the base
             if number:
                 raise ValueError("it is relative and names a symbol")
@@ -317,7 +324,7 @@ class _Relocations:
         if named.type == STT_TLS:
             raise ValueError("it takes the address of a thread-local symbol")
         if t.calls and meaning == SLOT:
-            self._check_call(at)
+            self._check_call(at, named)
 
     def _check_thread(self, number: int, named: Symbol, offset: int) -> None:
         if number and named.type not in (STT_TLS, STT_SECTION):
@@ -329,13 +336,15 @@ class _Relocations:
         if offset > self.tls:
             raise ValueError("it lies outside the thread storage")
 
-    def _check_call(self, at: int) -> None:
+    def _check_call(self, at: int, named: Symbol) -> None:
         """A call goes through its slot into the linkage table until it is bound, which writes the slot."""
-        if not self.binds_at_once and any(start <= at < end for start, end in self.read_only):
+        if named.is_defined and named.st_shndx != SHN_ABS and not self.symbols.is_code(named.st_value):
+            raise ValueError(f"it calls the symbol {named.name!r}, which is no code")
+        if not self.binds_at_once and becomes_read_only(self.elf, at):
             raise ValueError("the slot of a call becomes read-only")
         self.elf.offset_of(at, self.word, "the slot of a call")
         target = self._word_at(at)
-        if target and not _inside(self.code, target, 1):
+        if target and not self.symbols.is_code(target):
             raise ValueError("the slot of a call points to no code")
 
     def _check_packed(self) -> None:

@@ -6,26 +6,48 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cached_property
 
 from mblob.elf import ElfFile
 from mblob.elf_records import (
     DT_GNU_HASH,
     DT_HASH,
+    DT_JMPREL,
+    DT_PLTGOT,
+    DT_PLTREL,
+    DT_PLTRELSZ,
+    DT_REL,
+    DT_RELA,
+    DT_RELASZ,
+    DT_RELR,
+    DT_RELRSZ,
+    DT_RELSZ,
     DT_STRSZ,
     DT_STRTAB,
     DT_SYMENT,
     DT_SYMTAB,
+    DT_VERDEF,
+    DT_VERNEED,
+    DT_VERSYM,
     EM_MIPS,
     EM_S390,
     PF_X,
+    PT_DYNAMIC,
+    PT_GNU_EH_FRAME,
+    PT_INTERP,
     PT_LOAD,
+    PT_NOTE,
     PT_TLS,
     SHN_ABS,
+    SHN_COMMON,
+    SHN_LORESERVE,
     SHT_DYNSYM,
     STB_GLOBAL,
+    STB_GNU_UNIQUE,
     STB_LOCAL,
     STB_WEAK,
+    STT_COMMON,
     STT_FILE,
     STT_FUNC,
     STT_GNU_IFUNC,
@@ -42,8 +64,12 @@ from mblob.errors import FormatError
 # Machines whose functions have the address of their code (others: of a descriptor), and whose relocations are known.
 KNOWN_MACHINES = (("x86_64", 64), ("aarch64", 64), ("i386", 32), ("arm", 32), ("riscv", 64), ("s390x", 64))
 
-# Types that glibc finds by name; STT_COMMON is 5.
-_LOOKED_UP = (STT_NOTYPE, STT_OBJECT, STT_FUNC, 5, STT_TLS, STT_GNU_IFUNC)
+# Words at DT_PLTGOT in front of the slots of calls, which are the dynamic linker's own.
+_RESERVED_SLOTS = {"x86_64": 3, "i386": 3, "aarch64": 3, "arm": 3, "s390x": 3, "riscv": 2}
+_BINDINGS = (STB_LOCAL, STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE)
+
+# Types that glibc finds by name.
+_LOOKED_UP = (STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUNC)
 
 
 def bad(elf: ElfFile, text: str) -> FormatError:
@@ -68,6 +94,7 @@ class Symbols:
             undefined ones.
         each: bytes of one. strings_size: of their names.
         hash_sizes: bytes of the hash tables, by tag.
+        tables: addresses of the headers and of what else the dynamic linker reads as tables, each with its end.
 
     Raises:
         FormatError: "elf_dynamic".
@@ -94,10 +121,66 @@ class Symbols:
         )  # fmt: skip
         self.room = (held - tags[DT_SYMTAB][0]) // self.each
         self.limit = self.count if self.count > 1 else self.room
-        self.hash_sizes: dict[int, int] = {}
+        self.hash_sizes = dict(self._hash_sizes())
+        self.tables = [*self._headers(), *self._tagged_tables()]
+        self._code_tables = [(start, end) for start, end in self.tables if is_loaded(elf, start, 1, PF_X)]
         self.versions = Versions(elf)
         self.highest_version = 1
         self._known: dict[int, Symbol] = {}
+
+    def _hash_sizes(self) -> Iterator[tuple[int, int]]:
+        elf, tags = self.elf, self.elf.dynamic
+        if DT_GNU_HASH in tags:
+            at = elf.offset_of(tags[DT_GNU_HASH][0], 16, "hash table")
+            buckets, first, bloom, _ = elf.unpack("4I", at, "hash table")
+            yield DT_GNU_HASH, 16 + bloom * (elf.bits // 8) + 4 * (buckets + max(0, self.count - first))
+        if DT_HASH in tags:
+            wide = elf.e_machine == EM_S390 and elf.bits == 64
+            at = elf.offset_of(tags[DT_HASH][0], 16 if wide else 8, "hash table")
+            yield DT_HASH, (8 if wide else 4) * (2 + sum(elf.unpack("QQ" if wide else "II", at, "hash table")))
+
+    def _headers(self) -> Iterator[tuple[int, int]]:
+        elf = self.elf
+        for offset, size in ((0, 64 if elf.bits == 64 else 52), (elf.e_phoff, elf.e_phnum * elf.e_phentsize)):
+            for s in elf.segments:
+                if s.p_type == PT_LOAD and 0 <= offset - s.p_offset < s.p_filesz:
+                    yield s.p_vaddr + offset - s.p_offset, s.p_vaddr + offset - s.p_offset + size
+        for s in elf.segments:
+            if s.p_type in (PT_DYNAMIC, PT_INTERP, PT_GNU_EH_FRAME, PT_NOTE) and s.p_memsz:
+                yield s.p_vaddr, s.p_vaddr + s.p_memsz
+
+    def _tagged_tables(self) -> Iterator[tuple[int, int]]:
+        """Those that lie in the file. One-segment libraries have code, data and tables side by side."""
+        tags, word = self.elf.dynamic, self.elf.bits // 8
+        count = self.count if self.count > 1 else min(self._named(), self.room)
+        sizes = [(DT_SYMTAB, count * self.each), (DT_STRTAB, self.strings_size), (DT_VERSYM, 2 * count)]
+        sizes += [*self.hash_sizes.items(), (DT_VERNEED, 16), (DT_VERDEF, 20)]
+        pairs = ((DT_RELA, DT_RELASZ), (DT_REL, DT_RELSZ), (DT_JMPREL, DT_PLTRELSZ), (DT_RELR, DT_RELRSZ))
+        sizes += [(tag, tags.get(size, [0])[0]) for tag, size in pairs]
+        known = (self.elf.machine, self.elf.bits) in KNOWN_MACHINES
+        sizes += [(DT_PLTGOT, word * _RESERVED_SLOTS[self.elf.machine])] if known else []
+        for tag, size in sizes:
+            if tag in tags and size and self.elf.is_in_file(tags[tag][0], size):
+                yield tags[tag][0], tags[tag][0] + size
+
+    def _named(self) -> int:
+        """One more than the highest symbol that a relocation names: no hash table counts undefined symbols."""
+        elf, tags, end = self.elf, self.elf.dynamic, self.count
+        calls_have_addend = DT_RELA in tags.get(DT_PLTREL, [])
+        tables = ((DT_RELA, DT_RELASZ, True), (DT_REL, DT_RELSZ, False), (DT_JMPREL, DT_PLTRELSZ, calls_have_addend))
+        for tag, size_tag, has_addend in tables:
+            size = tags.get(size_tag, [0])[0]
+            if tag in tags and elf.is_in_file(tags[tag][0], size):
+                fields = ("Q" if elf.bits == 64 else "I") * (3 if has_addend else 2)
+                count = size // (len(fields) * elf.bits // 8)
+                records = elf.records(fields, elf.offset_of(tags[tag][0], size, "relocations"), count, "relocations")
+                end = max(end, max((r[1] >> (32 if elf.bits == 64 else 8) for r in records), default=0) + 1)
+        return end
+
+    def is_code(self, vaddr: int, flags: int = PF_X) -> bool:
+        """Whether code may start there: in a loaded segment, and not in a header or a table."""
+        tables = self._code_tables
+        return is_loaded(self.elf, vaddr, 1, flags) and not any(start <= vaddr < end for start, end in tables)
 
     def check(self) -> None:
         """Check the symbols, and that the hash tables lead to each that is exported."""
@@ -149,6 +232,10 @@ class Symbols:
         return next((s.p_memsz for s in self.elf.segments if s.p_type == PT_TLS), 0)
 
     def _check_defined(self, s: Symbol, known: bool) -> None:
+        if known and s.binding not in _BINDINGS:
+            raise bad(self.elf, f"the symbol {s.name!r} is of no known binding, {s.binding}")
+        if known and s.st_shndx >= SHN_LORESERVE and s.st_shndx not in (SHN_ABS, SHN_COMMON):
+            raise bad(self.elf, f"the symbol {s.name!r} lies in the section {s.st_shndx:#x}, which is none")
         if s.type == STT_TLS:
             if not self._tls or s.st_value + s.st_size > self._tls:
                 raise bad(self.elf, f"the symbol {s.name!r} lies outside the thread storage")
@@ -162,7 +249,9 @@ class Symbols:
             return
         if not is_loaded(self.elf, s.st_value, 1 if s.type == STT_GNU_IFUNC else s.st_size):
             raise bad(self.elf, f"the symbol {s.name!r} lies outside the library")
-        if function and known and not is_loaded(self.elf, s.st_value, 0, PF_X):
+        starts = s.type == STT_GNU_IFUNC or s.st_size  # an empty function may be a mark where the code ends
+        is_code = self.is_code(s.st_value) if starts else is_loaded(self.elf, s.st_value, 0, PF_X)
+        if function and known and not is_code:
             raise bad(self.elf, f"the function {s.name!r} lies outside the code")
 
     # -- hash tables --------------------------------------------------------------------------------------
@@ -204,8 +293,7 @@ class Symbols:
         if not buckets or not bloom or bloom & (bloom - 1):
             raise bad(elf, "the hash table has an impossible shape")
         hashed = max(0, self.count - first)
-        self.hash_sizes[DT_GNU_HASH] = size = 16 + bloom * word + 4 * (buckets + hashed)
-        elf.offset_of(vaddr, size, "hash table")
+        elf.offset_of(vaddr, self.hash_sizes[DT_GNU_HASH], "hash table")
         starts = elf.words(at + 16 + bloom * word, buckets)
         if any(0 < start < first for start in starts):
             raise bad(elf, "the hash table names no symbol")
@@ -236,8 +324,7 @@ class Symbols:
         step = 8 if wide else 4
         at = elf.offset_of(vaddr, 2 * step, "hash table")
         count, length = elf.unpack("QQ" if wide else "II", at, "hash table")
-        self.hash_sizes[DT_HASH] = step * (2 + count + length)
-        elf.offset_of(vaddr, step * (2 + count + length), "hash table")
+        elf.offset_of(vaddr, self.hash_sizes[DT_HASH], "hash table")
         if not count or length < self.count - (length == 0):
             raise bad(elf, "the hash tables count different symbols" if count else "the hash table has no buckets")
         fmt = "Q" if wide else "I"

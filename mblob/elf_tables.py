@@ -251,12 +251,22 @@ class ElfTables:
         Raises:
             FormatError: "elf_dynamic": no loaded segment has all of them in the file.
         """
+        offset = self._offset(vaddr, size)
+        if offset is None:
+            raise self._fail(f"{what}: no segment holds {size} bytes at address {vaddr:#x}", "elf_dynamic")
+        return offset
+
+    def is_in_file(self, vaddr: int, size: int) -> bool:
+        """Whether `offset_of` has an answer."""
+        return self._offset(vaddr, size) is not None
+
+    def _offset(self, vaddr: int, size: int) -> int | None:
         for s in self.segments:
             if s.p_type == PT_LOAD and vaddr >= s.p_vaddr:
                 start = vaddr - s.p_vaddr
                 if start <= s.p_filesz and size <= s.p_filesz - start:
                     return s.p_offset + start
-        raise self._fail(f"{what}: no segment holds {size} bytes at address {vaddr:#x}", "elf_dynamic")
+        return None
 
     def _string(self, table: int, table_size: int, at: int, what: str) -> str:
         self._check(table, table_size, f"the strings of a {what}")

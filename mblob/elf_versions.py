@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from mblob.elf import ElfFile
-from mblob.elf_records import DT_NEEDED, DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM, DT_VERSYM, Symbol
+from mblob.elf_records import DT_NEEDED, DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM, DT_VERSYM, HIDDEN, Symbol
 from mblob.errors import FormatError
 
-HIDDEN = 0x8000  # of a version index: not the default one of its name
 FIRST_NAMED = 2  # 0 is local, 1 global without a version
 VER_FLG_BASE, VER_FLG_WEAK = 1, 2
 RECORD_LIMIT = 1 << 14  # version records of one file, read once or more often; glibc's own libraries have some 50
@@ -38,13 +37,6 @@ class Versions:
 
     def _one(self, tag: int) -> int | None:
         return next(iter(self._elf.dynamic.get(tag, ())), None)
-
-    @cached_property
-    def _versym(self) -> tuple[int, ...]:
-        """The version index of each dynamic symbol, the empty first one included; () without versions."""
-        at = self._one(DT_VERSYM)
-        count = len(self._elf.dynsym) + 1
-        return () if at is None else self._elf.unpack_at(f"{count}H", at, "symbol versions")
 
     @cached_property
     def _needs(self) -> list[tuple[int, int, list[tuple[int, int, int]]]]:
@@ -145,9 +137,9 @@ class Versions:
 
     def of(self, position: int) -> tuple[int, bool]:
         """Version index of the dynamic symbol at a position in `ElfFile.dynsym`, and whether it is hidden."""
-        if not self._versym:
+        if not self._elf.versym:
             return 1, False
-        value = self._versym[position + 1]
+        value = self._elf.versym[position + 1]
         return value & ~HIDDEN, bool(value & HIDDEN)
 
     def at(self, i: int) -> int | None:
@@ -157,7 +149,7 @@ class Versions:
 
     def wanted_by(self, position: int) -> NeededVersion | None:
         """The version that an undefined dynamic symbol asks for."""
-        return self.needed.get(self.of(position)[0]) if self._versym else None
+        return self.needed.get(self.of(position)[0]) if self._elf.versym else None
 
 
 class Definitions:

@@ -6,7 +6,6 @@ from mblob.container import ObjectSet
 from mblob.elf import ElfFile
 from mblob.elf_object import ElfObject
 from mblob.elf_records import PF_X, PT_LOAD, SHF_EXECINSTR, SHN_LORESERVE, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, Symbol
-from mblob.elf_versions import Versions
 from mblob.image import Image
 
 # Places in code that linkers and start files name; they have no type either.
@@ -34,10 +33,7 @@ def function_names(image: Image) -> set[str]:
     untyped = [s for s in image.exports if s.type == STT_NOTYPE and not _is_place(s)]
     places = _code(image) if untyped else []
     found = typed + [s for s in untyped if any(_lies_in(s, place) for place in places)]
-    if isinstance(image, ElfObject):
-        return {s.name for s in found}
-    hidden = _hidden(image)
-    return {s.name for s in found if s.offset not in hidden}
+    return {s.name for s in found if s.offset not in image.hidden}
 
 
 def _is_place(symbol: Symbol) -> bool:
@@ -61,9 +57,3 @@ def _code(elf: ElfFile) -> list[_Place]:
 def _lies_in(symbol: Symbol, place: _Place) -> bool:
     section, start, size = place
     return section in (0, symbol.st_shndx) and 0 <= symbol.st_value - start < size
-
-
-def _hidden(elf: ElfFile) -> set[int]:
-    """Offsets of the entries of symbols with versions that are not their default ones."""
-    tables = Versions(elf)
-    return {s.offset for i, s in enumerate(elf.dynsym) if s.is_defined and tables.of(i)[1]}

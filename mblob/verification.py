@@ -10,14 +10,16 @@ from mblob import contents
 from mblob.diagnostics import damaged_sections, unreadable_graphs
 from mblob.digest import ALGORITHMS
 from mblob.elf import ElfFile
-from mblob.elf_facts import is_program
+from mblob.elf_facts import becomes_read_only, is_program
 from mblob.elf_loading import check_linking
-from mblob.elf_records import ET_EXEC, ET_REL
+from mblob.elf_records import DT_DEBUG, ET_EXEC, ET_REL, PF_W, SHN_ABS, STT_COMMON, STT_NOTYPE, STT_OBJECT
+from mblob.elf_symbols import is_loaded
 from mblob.errors import FormatError, IncompatibleError
 from mblob.grammar import Grammars
 from mblob.index import is_small
 from mblob.library_search import shared_elf
 from mblob.linkage import Linkage, resolve
+from mblob.prefixes import CONTEXTS, SLOTS
 
 if TYPE_CHECKING:
     from mblob.library import EntryView, Library
@@ -146,12 +148,24 @@ def describe(
 
 
 def _check_linking(library: Library) -> None:
-    """Of what a dynamic linker loads. A program is none of it, and has an entry point."""
+    """Of what a dynamic linker loads, and a loader writes into then."""
     elf = library.image
-    if isinstance(elf, ElfFile) and elf.e_type != ET_REL:
-        program = elf.e_type == ET_EXEC or is_program(elf)
-        if not (program and elf.e_entry):
-            check_linking(elf)
+    if not isinstance(elf, ElfFile) or elf.e_type == ET_REL or _is_program(elf):
+        return
+    check_linking(elf)
+    for name in (*SLOTS, *CONTEXTS):
+        slot = elf.find(name)
+        if slot is None or slot.type not in (STT_NOTYPE, STT_OBJECT, STT_COMMON) or slot.st_shndx == SHN_ABS:
+            continue
+        if is_loaded(elf, slot.st_value, elf.bits // 8, PF_W) and becomes_read_only(elf, slot.st_value):
+            raise FormatError(f"{library.path}: {name} becomes read-only, so nobody can fill it", code="elf_header")
+
+
+def _is_program(elf: ElfFile) -> bool:
+    """Whether it starts by itself: it has an entry point, as libraries may, and what linkers write into programs alone,
+    DT_DEBUG, or no dynamic section."""
+    program = elf.e_type == ET_EXEC or is_program(elf)
+    return program and elf.e_entry != 0 and (not elf.dynamic or DT_DEBUG in elf.dynamic)
 
 
 def _linkage(library: Library, against: Sequence[str | os.PathLike[str]], root: str) -> Linkage:

@@ -6,16 +6,6 @@
 #include "elf_file.h"
 #include "error.h"
 
-#ifndef DT_RELR /* glibc 2.36 */
-#define DT_RELRSZ 35
-#define DT_RELR 36
-#define DT_RELRENT 37
-#endif
-#ifndef DT_TLSDESC_PLT
-#define DT_TLSDESC_PLT 0x6ffffef6
-#define DT_TLSDESC_GOT 0x6ffffef7
-#endif
-
 /* Each is held against the others. The largest libraries have some 40, and one for each library that they need. */
 #define TAG_LIMIT (1u << 12)
 
@@ -51,12 +41,81 @@ uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag) {
   return value;
 }
 
+/* ---- headers and tables --------------------------------------------------------------------------- */
+
+static void add_table(struct mb_elf *elf, uint64_t start, uint64_t size) {
+  if (size && elf->table_count < sizeof(elf->tables) / sizeof(*elf->tables))
+    elf->tables[elf->table_count++] = (struct mb_range){start, size};
+}
+
+/* What lies there in the file lies at an address where a segment loads it. */
+static void add_header(struct mb_elf *elf, uint64_t offset, uint64_t size) {
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type == PT_LOAD && offset >= s.p_offset && offset - s.p_offset < s.p_filesz)
+      add_table(elf, s.p_vaddr + (offset - s.p_offset), size);
+  }
+}
+
+static void add_tagged(struct mb_elf *elf, int64_t tag, uint64_t size) {
+  uint64_t start = 0, at = 0;
+  if (mb_elf_tag(elf, tag, &start) && mb_elf_offset(elf, start, size, &at)) add_table(elf, start, size);
+}
+
+/* Those that are there. One-segment libraries have code, data and tables side by side. */
+static void find_tables(struct mb_elf *elf) {
+  add_header(elf, 0, sizeof(elf->header));
+  add_header(elf, elf->header.e_phoff, elf->header.e_phnum * sizeof(ElfW(Phdr)));
+  uint64_t count = elf->symbol_count > 1 ? elf->symbol_count : mb_elf_symbols_used(elf);
+  if (count > elf->symbol_limit) count = elf->symbol_limit;
+  const struct {
+    int64_t tag;
+    uint64_t size;
+  } tagged[] = {
+      {DT_SYMTAB, count * sizeof(ElfW(Sym))},
+      {DT_STRTAB, elf->strings_size},
+      {DT_HASH, elf->hash_size},
+      {DT_GNU_HASH, elf->gnu_hash_size},
+      {DT_VERSYM, count * sizeof(uint16_t)},
+      {DT_VERNEED, sizeof(ElfW(Verneed))},
+      {DT_VERDEF, sizeof(ElfW(Verdef))},
+      {DT_RELA, mb_elf_tag_or_zero(elf, DT_RELASZ)},
+      {DT_REL, mb_elf_tag_or_zero(elf, DT_RELSZ)},
+      {DT_JMPREL, mb_elf_tag_or_zero(elf, DT_PLTRELSZ)},
+      {DT_RELR, mb_elf_tag_or_zero(elf, DT_RELRSZ)},
+      {DT_PLTGOT, MB_ELF_RESERVED_SLOTS * sizeof(ElfW(Addr))},
+  };
+  for (size_t i = 0; i < sizeof(tagged) / sizeof(*tagged); i++) add_tagged(elf, tagged[i].tag, tagged[i].size);
+  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
+    if (s.p_type == PT_DYNAMIC || s.p_type == PT_INTERP || s.p_type == PT_GNU_EH_FRAME || s.p_type == PT_NOTE)
+      add_table(elf, s.p_vaddr, s.p_memsz);
+  }
+}
+
+bool mb_elf_in_tables(const struct mb_elf *elf, uint64_t vaddr, uint64_t size) {
+  for (unsigned i = 0; i < elf->table_count; i++) {
+    const struct mb_range *t = &elf->tables[i];
+    if (vaddr < t->start ? t->start - vaddr < size : vaddr - t->start < t->size) return true;
+  }
+  return false;
+}
+
+bool mb_elf_is_code(const struct mb_elf *elf, uint64_t vaddr) {
+  return mb_elf_is_loaded(elf, vaddr, 1, PF_X) && !mb_elf_in_tables(elf, vaddr, 1);
+}
+
 /* ---- symbols ------------------------------------------------------------------------------------------ */
 
 static bool is_address(const ElfW(Sym) * symbol) {
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
   return symbol->st_shndx != SHN_UNDEF && symbol->st_shndx != SHN_ABS && type != STT_TLS &&
          type != STT_SECTION && type != STT_FILE;
+}
+
+/* The dynamic linker takes an address from any of them. */
+static bool is_section(unsigned shndx) {
+  return shndx < SHN_LORESERVE || shndx == SHN_ABS || shndx == SHN_COMMON;
 }
 
 /* What is defined lies where its type says: data and code in a segment, thread storage in its own. Those without a type may be
@@ -69,6 +128,11 @@ static int check_defined(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
   if (MB_ELF_FUNCTIONS_ARE_CODE && ELF64_ST_BIND(symbol->st_info) != STB_LOCAL && type != STT_NOTYPE && type != STT_OBJECT &&
       type != STT_COMMON && type != STT_TLS && !function)
     return mb_elf_bad("the exported symbol '%s' is of no known type, %u", name, type);
+  unsigned binding = ELF64_ST_BIND(symbol->st_info);
+  if (MB_ELF_FUNCTIONS_ARE_CODE && binding > STB_WEAK && binding != STB_GNU_UNIQUE)
+    return mb_elf_bad("the symbol '%s' is of no known binding, %u", name, binding);
+  if (MB_ELF_FUNCTIONS_ARE_CODE && !is_section(symbol->st_shndx))
+    return mb_elf_bad("the symbol '%s' lies in the section %#x, which is none", name, symbol->st_shndx);
   if (type == STT_TLS) {
     uint64_t size = elf->tls.p_memsz;
     return size && symbol->st_value <= size && symbol->st_size <= size - symbol->st_value
@@ -81,7 +145,10 @@ static int check_defined(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
   if (type == STT_NOTYPE || !is_address(symbol)) return MBLOB_OK;
   if (!mb_elf_is_loaded(elf, symbol->st_value, type == STT_GNU_IFUNC ? 1 : symbol->st_size, 0))
     return mb_elf_bad("the symbol '%s' lies outside the library", name);
-  if (function && MB_ELF_FUNCTIONS_ARE_CODE && !mb_elf_is_loaded(elf, symbol->st_value, 0, PF_X))
+  /* An empty one may be a mark where the code ends. */
+  bool starts = type == STT_GNU_IFUNC || symbol->st_size;
+  if (function && MB_ELF_FUNCTIONS_ARE_CODE &&
+      (!mb_elf_is_loaded(elf, symbol->st_value, 0, PF_X) || (starts && mb_elf_in_tables(elf, symbol->st_value, 1))))
     return mb_elf_bad("the function '%s' lies outside the code", name);
   return MBLOB_OK;
 }
@@ -136,6 +203,7 @@ static int read_tables(struct mb_elf *elf) {
   /* The dynamic linker reads no further without leaving the library. */
   elf->symbol_limit = mb_elf_bytes_from(elf, symbols) / sizeof(ElfW(Sym));
   if (!elf->symbol_limit) return mb_elf_bad("the symbols lie outside the file");
+  find_tables(elf);
   status = check_symbols(elf);
   return status ? status : mb_elf_check_hashes(elf);
 }
@@ -200,7 +268,7 @@ static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) 
   switch (tag) {
     case DT_INIT:
     case DT_FINI:
-      return mb_elf_is_loaded(elf, value, 1, PF_X)
+      return mb_elf_is_code(elf, value)
                  ? MBLOB_OK
                  : mb_elf_bad("a constructor at %#llx lies outside the code", (ull)value);
     case DT_INIT_ARRAY: return check_functions(elf, DT_INIT_ARRAYSZ, value);
@@ -221,7 +289,7 @@ static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) 
                  ? MBLOB_OK
                  : mb_elf_bad("the slot of thread descriptors lies outside the data");
     case DT_TLSDESC_PLT:
-      return mb_elf_is_loaded(elf, value, 1, PF_X)
+      return mb_elf_is_code(elf, value)
                  ? MBLOB_OK
                  : mb_elf_bad("the code of thread descriptors lies outside the code");
     /* For a library that dlopen opens, glibc ends the process. */
@@ -251,10 +319,6 @@ static int check_tags(struct mb_elf *elf) {
   }
   return MBLOB_OK;
 }
-
-#ifndef DF_1_PIE
-#define DF_1_PIE 0x08000000
-#endif
 
 int mb_elf_read_dynamic(struct mb_elf *elf) {
   for (unsigned i = 0; i < elf->header.e_phnum && !elf->dynamic; i++) {

@@ -15,6 +15,33 @@
 
 typedef unsigned long long ull; /* what printf takes for 64 bits */
 
+/* What the <elf.h> of glibc 2.31 lacks (Debian 11), or one of another libc. */
+#ifndef PT_GNU_PROPERTY /* 2.32 */
+#define PT_GNU_PROPERTY 0x6474e553
+#endif
+#ifndef R_RISCV_IRELATIVE /* 2.34 */
+#define R_RISCV_IRELATIVE 58
+#endif
+#ifndef DT_RELR /* 2.36 */
+#define DT_RELRSZ 35
+#define DT_RELR 36
+#define DT_RELRENT 37
+#endif
+#ifndef R_RISCV_TLSDESC /* 2.40 */
+#define R_RISCV_TLSDESC 12
+#endif
+#ifndef DT_TLSDESC_PLT
+#define DT_TLSDESC_PLT 0x6ffffef6
+#define DT_TLSDESC_GOT 0x6ffffef7
+#endif
+#ifndef DF_1_PIE
+#define DF_1_PIE 0x08000000
+#endif
+
+struct mb_range {
+  uint64_t start, size; /* addresses */
+};
+
 struct mb_elf {
   const uint8_t *data; /* the whole file */
   uint64_t size;
@@ -33,6 +60,8 @@ struct mb_elf {
   uint64_t strings_size;
   ElfW(Phdr) tls; /* p_memsz 0: no thread-local storage */
   uint64_t hash_size, gnu_hash_size; /* bytes of the tables */
+  struct mb_range tables[24];        /* headers, and what else the dynamic linker reads as tables */
+  unsigned table_count;
   bool origin_in_runpath;
 };
 
@@ -45,6 +74,9 @@ bool mb_elf_offset(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint
 uint64_t mb_elf_bytes_from(const struct mb_elf *elf, uint64_t vaddr);
 /* Whether `size` bytes at `vaddr` lie in one loaded segment with all of `flags` (PF_*). */
 bool mb_elf_is_loaded(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint32_t flags);
+/* Whether `size` bytes at `vaddr` touch a header or a table: no code starts there, and no relocation changes it. */
+bool mb_elf_in_tables(const struct mb_elf *elf, uint64_t vaddr, uint64_t size);
+bool mb_elf_is_code(const struct mb_elf *elf, uint64_t vaddr);
 /* Whether the page of `vaddr` is write-protected after loading (PT_GNU_RELRO, rounded as glibc does). */
 bool mb_elf_becomes_read_only(const struct mb_elf *elf, uint64_t vaddr);
 
@@ -87,6 +119,15 @@ int mb_elf_bad(const char *format, ...) MB_PRINTF(1, 2);
 #define MB_ELF_FUNCTIONS_ARE_CODE true
 #else
 #define MB_ELF_FUNCTIONS_ARE_CODE false
+#endif
+
+/* Words at DT_PLTGOT in front of the slots of calls, which are the dynamic linker's own; 0: not known. */
+#if defined(__x86_64__) || defined(__i386__) || defined(__aarch64__) || defined(__arm__) || defined(__s390x__)
+#define MB_ELF_RESERVED_SLOTS 3
+#elif defined(__riscv)
+#define MB_ELF_RESERVED_SLOTS 2
+#else
+#define MB_ELF_RESERVED_SLOTS 0
 #endif
 
 /* elf_hash.c: how many symbols there are, according to the hash table at `vaddr`; checks the whole table. */

@@ -6,11 +6,6 @@
 #include "elf_file.h"
 #include "error.h"
 
-#ifndef DT_RELR /* glibc 2.36 */
-#define DT_RELRSZ 35
-#define DT_RELR 36
-#endif
-
 #if __SIZEOF_POINTER__ == 8
 #define R_SYM(info) ((info) >> 32)
 #define R_TYPE(info) ((info) & 0xFFFFFFFF)
@@ -92,7 +87,7 @@ static enum meaning meaning_of(uint64_t type) {
     case R_RISCV_TLS_DTPMOD64:
     case R_RISCV_TLS_DTPREL64: return TLS_BLOCK;
     case R_RISCV_TLS_TPREL64: return TLS_PLACE;
-    case 12: return DESCRIPTOR; /* R_RISCV_TLSDESC, newer than many <elf.h> */
+    case R_RISCV_TLSDESC: return DESCRIPTOR;
 #elif defined(__s390x__)
     case R_390_RELATIVE: return RELATIVE;
     case R_390_64: return ADDRESS;
@@ -123,10 +118,6 @@ static enum meaning meaning_of(uint64_t type) {
 #define ONLY_RELA MB_ELF_FUNCTIONS_ARE_CODE
 #endif
 
-struct range {
-  uint64_t start, size;
-};
-
 struct table {
   const char *name;
   uint64_t size, at; /* bytes, offset in the file */
@@ -135,9 +126,11 @@ struct table {
   bool calls;        /* of the procedure linkage table */
 };
 
-/* A table of functions that are called when the library comes and goes; `seen`: a bit for each that has its address. */
-struct functions {
-  struct range range;
+/* Words that get an address each, and once: a table of functions that are called when the library comes and goes, or the slots
+ * of calls, which linkers put one behind the other. `seen`: a bit for each that has its address. */
+struct places {
+  const char *what;
+  struct mb_range range;
   uint8_t *seen;
 };
 
@@ -146,9 +139,7 @@ struct linking {
   const struct mb_elf *elf;
   uint32_t place_flags;
   bool binds_at_once;
-  struct functions functions[3];
-  struct range kept[12]; /* what no relocation changes: the dynamic section, and tables that lie in writable segments */
-  size_t kept_count;
+  struct places functions[3], slots;
 };
 
 static const struct {
@@ -158,12 +149,12 @@ static const struct {
                        {DT_FINI_ARRAY, DT_FINI_ARRAYSZ}};
 #define FUNCTION_TABLES (sizeof(function_tables) / sizeof(*function_tables))
 
-static bool overlaps(uint64_t vaddr, uint64_t size, struct range range) {
+static bool overlaps(uint64_t vaddr, uint64_t size, struct mb_range range) {
   return vaddr < range.start ? range.start - vaddr < size : vaddr - range.start < range.size;
 }
 
 /* The table of functions that a word at `vaddr` touches, NULL if none. */
-static struct functions *functions_at(struct linking *l, uint64_t vaddr, uint64_t size) {
+static struct places *functions_at(struct linking *l, uint64_t vaddr, uint64_t size) {
   for (size_t i = 0; i < FUNCTION_TABLES; i++)
     if (overlaps(vaddr, size, l->functions[i].range)) return &l->functions[i];
   return NULL;
@@ -177,9 +168,7 @@ bool mb_elf_relocates_text(const struct mb_elf *elf) {
 /* Bytes of a writable segment that the linker itself does not read. */
 static int check_place(const struct linking *l, uint64_t vaddr, uint64_t size) {
   if (!mb_elf_is_loaded(l->elf, vaddr, size, l->place_flags)) return mb_elf_bad("a relocation lies outside the data");
-  for (size_t i = 0; i < l->kept_count; i++)
-    if (overlaps(vaddr, size, l->kept[i])) return mb_elf_bad("it lies in a table that the dynamic linker reads");
-  return MBLOB_OK;
+  return mb_elf_in_tables(l->elf, vaddr, size) ? mb_elf_bad("it lies in a table that the dynamic linker reads") : MBLOB_OK;
 }
 
 /* Symbols that a hash table counts were looked at. */
@@ -192,32 +181,36 @@ static int check_symbol(const struct linking *l, uint64_t i) {
 }
 
 /* A call goes through its slot into the linkage table until it is bound, which writes the slot. */
-static int check_call(const struct linking *l, uint64_t vaddr) {
+static int check_call(const struct linking *l, const ElfW(Sym) * symbol, uint64_t vaddr) {
   uint64_t at = 0;
   ElfW(Addr) target = 0;
+  if (symbol->st_shndx != SHN_UNDEF && symbol->st_shndx != SHN_ABS && !mb_elf_is_code(l->elf, symbol->st_value))
+    return mb_elf_bad("it calls the symbol '%s', which is no code", mb_elf_symbol_name(l->elf, symbol));
   if (!l->binds_at_once && mb_elf_becomes_read_only(l->elf, vaddr))
     return mb_elf_bad("the slot of a call becomes read-only");
   if (!mb_elf_offset(l->elf, vaddr, sizeof(target), &at)) return mb_elf_bad("the slot of a call is not in the file");
   memcpy(&target, l->elf->data + at, sizeof(target));
-  if (target && !mb_elf_is_loaded(l->elf, target, 1, PF_X)) return mb_elf_bad("the slot of a call points to no code");
+  if (target && !mb_elf_is_code(l->elf, target)) return mb_elf_bad("the slot of a call points to no code");
   return MBLOB_OK;
 }
 
 /* An address that will be stored; `code`: to be called while the library comes or goes. */
 static int check_target(const struct mb_elf *elf, uint64_t target, bool code) {
-  if (code && !mb_elf_is_loaded(elf, target, 1, PF_X)) return mb_elf_bad("a constructor lies outside the code");
+  if (code && !mb_elf_is_code(elf, target)) return mb_elf_bad("a constructor lies outside the code");
   /* The end of the last segment is a place that code may well point to. */
   if (!mb_elf_is_loaded(elf, target, 0, 0)) return mb_elf_bad("it points outside the library, to %#llx", (ull)target);
   return MBLOB_OK;
 }
 
-/* Note that a constructor or destructor gets its address; each gets it once. */
-static int see_function(struct functions *functions, uint64_t vaddr) {
-  uint64_t i = (vaddr - functions->range.start) / sizeof(ElfW(Addr));
-  if (vaddr < functions->range.start || (vaddr - functions->range.start) % sizeof(ElfW(Addr)))
-    return mb_elf_bad("it lies between two constructors");
-  if (functions->seen[i / 8] >> i % 8 & 1) return mb_elf_bad("a constructor has two addresses");
-  functions->seen[i / 8] = (uint8_t)(functions->seen[i / 8] | 1u << i % 8);
+/* Note that these bytes get an address. */
+static int see(struct places *places, uint64_t vaddr, uint64_t size) {
+  const struct mb_range range = places->range;
+  const uint64_t word = sizeof(ElfW(Addr)), first = vaddr - range.start;
+  if (vaddr < range.start || first % word) return mb_elf_bad("it lies between two %ss", places->what);
+  for (uint64_t i = first / word; i < (first + size + word - 1) / word && i < range.size / word; i++) {
+    if (places->seen[i / 8] >> i % 8 & 1) return mb_elf_bad("a %s has two addresses", places->what);
+    places->seen[i / 8] = (uint8_t)(places->seen[i / 8] | 1u << i % 8);
+  }
   return MBLOB_OK;
 }
 
@@ -277,13 +270,14 @@ static int check_named(const struct linking *l, const struct table *t, const Elf
   }
   if (ELF64_ST_TYPE(symbol.st_info) == STT_TLS)
     return mb_elf_bad("a relocation takes the address of a thread-local symbol");
-  return t->calls && meaning == SLOT ? check_call(l, r->r_offset) : MBLOB_OK;
+  return t->calls && meaning == SLOT ? check_call(l, &symbol, r->r_offset) : MBLOB_OK;
 }
 
 static int check_meaning(struct linking *l, const struct table *t, uint64_t i, const ElfW(Rela) * r) {
   enum meaning meaning = meaning_of(R_TYPE(r->r_info));
   uint64_t addend = addend_of(l, t, r);
-  struct functions *functions = functions_at(l, r->r_offset, size_of(meaning));
+  const uint64_t size = size_of(meaning);
+  struct places *functions = functions_at(l, r->r_offset, size);
   if (meaning == UNKNOWN) return mb_elf_bad("a relocation is of no known type");
   /* glibc binds these late, and no others: the machines' elf_machine_lazy_rel. */
   if (t->calls && meaning != SLOT && meaning != RESOLVER && meaning != DESCRIPTOR)
@@ -292,7 +286,8 @@ static int check_meaning(struct linking *l, const struct table *t, uint64_t i, c
   if (i >= t->relative && t->relative && meaning == RELATIVE) return mb_elf_bad("a relative relocation is not counted");
   if (functions && meaning != RELATIVE && meaning != ADDRESS && meaning != RESOLVER)
     return mb_elf_bad("a constructor is no address");
-  int status = functions ? see_function(functions, r->r_offset) : MBLOB_OK;
+  int status = functions ? see(functions, r->r_offset, size) : MBLOB_OK;
+  if (!status && t->calls && overlaps(r->r_offset, size, l->slots.range)) status = see(&l->slots, r->r_offset, size);
   if (status) return status;
   const bool is_relative = meaning == RELATIVE || meaning == RESOLVER;
   if (is_relative && R_SYM(r->r_info)) return mb_elf_bad("a relative relocation names a symbol");
@@ -304,8 +299,8 @@ static int check_meaning(struct linking *l, const struct table *t, uint64_t i, c
 
 /* Of a machine whose types are not known here: each may be an address. */
 static int check_any(struct linking *l, const ElfW(Rela) * r) {
-  struct functions *functions = functions_at(l, r->r_offset, sizeof(ElfW(Addr)));
-  return functions ? see_function(functions, r->r_offset) : MBLOB_OK;
+  struct places *functions = functions_at(l, r->r_offset, sizeof(ElfW(Addr)));
+  return functions ? see(functions, r->r_offset, sizeof(ElfW(Addr))) : MBLOB_OK;
 }
 
 /* glibc reads the version of the symbol of each, also of those that do nothing. */
@@ -314,7 +309,9 @@ static int check_one(struct linking *l, const struct table *t, uint64_t i) {
   memcpy(&r, l->elf->data + t->at + i * t->each, (size_t)t->each);
   enum meaning meaning = meaning_of(R_TYPE(r.r_info));
   int status = check_symbol(l, R_SYM(r.r_info));
-  if (status || (meaning == NONE && i >= t->relative)) return status;
+  /* One that does nothing in place of a call leaves its slot without an address. */
+  const bool binds = t->calls && MB_ELF_FUNCTIONS_ARE_CODE;
+  if (status || (meaning == NONE && i >= t->relative && !binds)) return status;
   status = check_place(l, r.r_offset, size_of(meaning));
   return status ? status : MB_ELF_FUNCTIONS_ARE_CODE ? check_meaning(l, t, i, &r) : check_any(l, &r);
 }
@@ -345,8 +342,8 @@ static int check_packed_word(struct linking *l, uint64_t vaddr) {
   if (status) return status;
   if (!mb_elf_offset(l->elf, vaddr, sizeof(target), &at)) return mb_elf_bad("a packed relocation is not in the file");
   memcpy(&target, l->elf->data + at, sizeof(target));
-  struct functions *functions = functions_at(l, vaddr, sizeof(target));
-  status = functions ? see_function(functions, vaddr) : MBLOB_OK;
+  struct places *functions = functions_at(l, vaddr, sizeof(target));
+  status = functions ? see(functions, vaddr, sizeof(target)) : MBLOB_OK;
   return status ? status : check_target(l->elf, target, functions != NULL);
 }
 
@@ -388,55 +385,48 @@ static int find_table(const struct mb_elf *elf, int64_t tag, int64_t size_tag, s
   return MBLOB_OK;
 }
 
-static void keep(struct linking *l, int64_t tag, uint64_t size) {
-  uint64_t start = 0;
-  if (mb_elf_tag(l->elf, tag, &start) && size && mb_elf_is_loaded(l->elf, start, 1, l->place_flags))
-    l->kept[l->kept_count++] = (struct range){start, size};
-}
-
-/* What the linker reads while it relocates. */
-static void keep_tables(struct linking *l) {
-  const struct mb_elf *elf = l->elf;
-  for (unsigned i = 0; i < elf->header.e_phnum; i++) {
-    ElfW(Phdr) s = mb_elf_segment(elf, i);
-    if (s.p_type == PT_DYNAMIC) l->kept[l->kept_count++] = (struct range){s.p_vaddr, s.p_memsz};
-  }
-  uint64_t symbols = elf->symbol_count > 1 ? elf->symbol_count : elf->symbol_limit;
-  keep(l, DT_SYMTAB, symbols * sizeof(ElfW(Sym)));
-  keep(l, DT_STRTAB, elf->strings_size);
-  keep(l, DT_HASH, elf->hash_size);
-  keep(l, DT_GNU_HASH, elf->gnu_hash_size);
-  keep(l, DT_VERSYM, symbols * sizeof(uint16_t));
-  keep(l, DT_RELA, mb_elf_tag_or_zero(elf, DT_RELASZ));
-  keep(l, DT_REL, mb_elf_tag_or_zero(elf, DT_RELSZ));
-  keep(l, DT_JMPREL, mb_elf_tag_or_zero(elf, DT_PLTRELSZ));
-  keep(l, DT_RELR, mb_elf_tag_or_zero(elf, DT_RELRSZ));
+static int make_room(struct places *places) {
+  size_t room = (size_t)(places->range.size / (8 * sizeof(ElfW(Addr)))) + 1;
+  places->seen = calloc(1, room);
+  return places->seen ? MBLOB_OK : mb_fail_memory(room);
 }
 
 /* Room to note which constructors have addresses: no more than there are relocations. */
 static int find_functions(struct linking *l, uint64_t relocations) {
   for (size_t i = 0; i < FUNCTION_TABLES; i++) {
-    struct range *range = &l->functions[i].range;
+    struct places *f = &l->functions[i];
     uint64_t size = mb_elf_tag_or_zero(l->elf, function_tables[i].size_tag);
-    if (!mb_elf_tag(l->elf, function_tables[i].tag, &range->start) || !size) continue;
-    if (size % sizeof(ElfW(Addr)) || range->start % sizeof(ElfW(Addr)))
+    if (!mb_elf_tag(l->elf, function_tables[i].tag, &f->range.start) || !size) continue;
+    if (size % sizeof(ElfW(Addr)) || f->range.start % sizeof(ElfW(Addr)))
       return mb_elf_bad("the table of constructors has an impossible size");
     if (size / sizeof(ElfW(Addr)) > relocations) return mb_elf_bad("a constructor has no address");
-    size_t room = (size_t)(size / (8 * sizeof(ElfW(Addr)))) + 1;
-    l->functions[i].seen = calloc(1, room);
-    if (!l->functions[i].seen) return mb_fail_memory(room);
-    range->size = size;
+    f->what = "constructor";
+    f->range.size = size;
+    int status = make_room(f);
+    if (status) return status;
   }
   return MBLOB_OK;
 }
 
-/* Without its relocation each constructor or destructor would be called where nothing is. */
-static int check_functions(const struct linking *l) {
-  for (size_t i = 0; i < FUNCTION_TABLES; i++) {
-    const struct functions *f = &l->functions[i];
-    for (uint64_t k = 0; k < f->range.size / sizeof(ElfW(Addr)); k++)
-      if (!(f->seen[k / 8] >> k % 8 & 1)) return mb_elf_bad("a constructor has no address");
+/* The slots of calls: as many words as the relocations of calls change, from the lowest one on. */
+static int find_slots(struct linking *l, const struct table *t) {
+  struct places *slots = &l->slots;
+  slots->what = "call slot";
+  if (!MB_ELF_FUNCTIONS_ARE_CODE || !t->size) return MBLOB_OK;
+  slots->range.start = UINT64_MAX;
+  for (uint64_t i = 0; i < t->size / t->each; i++) {
+    ElfW(Rel) r; /* a Rela begins like it */
+    memcpy(&r, l->elf->data + t->at + i * t->each, sizeof(r));
+    if (r.r_offset < slots->range.start) slots->range.start = r.r_offset;
+    slots->range.size += size_of(meaning_of(R_TYPE(r.r_info)));
   }
+  return make_room(slots);
+}
+
+/* Without its relocation each constructor or destructor would be called where nothing is, and so would what a call names. */
+static int check_places(const struct places *p) {
+  for (uint64_t k = 0; k < p->range.size / sizeof(ElfW(Addr)); k++)
+    if (!(p->seen[k / 8] >> k % 8 & 1)) return mb_elf_bad("a %s has no address", p->what);
   return MBLOB_OK;
 }
 
@@ -465,12 +455,14 @@ int mb_elf_check_relocations(const struct mb_elf *elf) {
   if (!status) status = find_table(elf, DT_JMPREL, DT_PLTRELSZ, &tables[2]);
   if (!status) status = find_table(elf, DT_RELR, DT_RELRSZ, &packed);
   if (status) return status;
-  keep_tables(&l);
   status = find_functions(&l, tables[0].size / tables[0].each + tables[1].size / tables[1].each + 8 * packed.size);
+  if (!status) status = find_slots(&l, &tables[2]);
   if (!status) status = check_packed(&l, &packed);
   for (size_t i = 0; i < 3 && !status; i++) status = check_table(&l, &tables[i]);
-  if (!status) status = check_functions(&l);
+  for (size_t i = 0; i < FUNCTION_TABLES && !status; i++) status = check_places(&l.functions[i]);
+  if (!status) status = check_places(&l.slots);
   for (size_t i = 0; i < FUNCTION_TABLES; i++) free(l.functions[i].seen);
+  free(l.slots.seen);
   return status;
 }
 

@@ -29,7 +29,28 @@ from mblob.errors import FormatError, IncompatibleError
 from mblob.image import open_image
 from mblob.mapping import map_file
 from tests.e2e.elf_damage import Change, several, single, text
-from tests.e2e.programs import run
+from tests.e2e.programs import ROOT, run
+
+# -- old headers ----------------------------------------------------------------------------------------------
+
+# What the <elf.h> of glibc 2.31 (Debian 11) lacks of what a reader of libraries may name, and what other libcs lack.
+NEWER = ("DF_1_PIE", "DT_RELR", "DT_RELRENT", "DT_RELRSZ", "DT_TLSDESC_GOT", "DT_TLSDESC_PLT", "EM_INTELGT",
+         "EM_LOONGARCH", "PT_GNU_PROPERTY", "R_RISCV_IRELATIVE", "R_RISCV_TLSDESC", "SHT_RELR")  # fmt: skip
+
+
+@pytest.mark.parametrize("compiler", ["", pytest.param("riscv64-linux-gnu-gcc", marks=pytest.mark.slow)])
+def test_the_c_runtime_compiles_with_the_elf_header_of_debian_11(
+    tmp_path: Path, require: Callable[[str], str], compiler: str
+) -> None:
+    lines = ["#include_next <elf.h>", *(f"#undef {name}" for name in NEWER)]
+    (tmp_path / "elf.h").write_text("".join(f"{line}\n" for line in lines))
+    users = [f for f in (ROOT / "csrc").glob("**/*.c") if "elf.h>" in f.read_text() or f.name.startswith("elf_")]
+    assert len(users) > 5
+    command = [require(compiler or os.environ.get("CC") or "cc"), "-fsyntax-only", "-std=gnu11"]
+    folders = [f"-I{ROOT}/csrc/{name}" for name in ("include", "src", "plugins/common")]
+    done = subprocess.run([*command, f"-I{tmp_path}", *folders, *users], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
 
 # -- damage ---------------------------------------------------------------------------------------------------
 

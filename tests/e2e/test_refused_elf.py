@@ -14,6 +14,7 @@ import mblob
 from mblob.elf import ElfFile
 from mblob.elf_records import DT_GNU_HASH, DT_SYMTAB, DT_VERSYM
 from mblob.errors import FormatError
+from mblob.prefixes import CONTEXTS, SLOTS
 from tests.e2e.programs import run
 from tests.e2e.test_c_elf import KERNEL, damaged, open_error, python_refuses
 
@@ -97,6 +98,8 @@ NAMED: dict[str, tuple[Callable[[ElfFile], int], bytes, str]] = {
     "a hash": (last_hash, b"\1\0\0\0", "does not lead to the symbol '{}'"),
     "a version": (lambda e: e.offset_of(e.dynamic[DT_VERSYM][0], 1, "") + 2 * len(e.dynsym), b"\x4d\0",
                   "the symbol '{}' has version 77"),
+    "a symbol of no binding": (lambda e: last_symbol(e) + 4, b"\xd2", "the symbol '{}' is of no known binding, 13"),
+    "a symbol of no section": (lambda e: last_symbol(e) + 6, b"\x20\xff", "the symbol '{}' lies in the section 0xff20"),
     "the program headers": (lambda e: e.e_phoff + 8, b"\x41", r"\(PT_PHDR\) does not point to the program headers"),
 }  # fmt: skip
 
@@ -134,6 +137,152 @@ def test_a_call_is_relocated_by_a_type_that_can_be_bound_late(
     library.write_bytes(data)
     assert "of no known kind" in open_error(built, library)
     with pytest.raises(FormatError, match="of no known kind"):
+        mblob.verify(library)
+
+
+# What is written into the first or the last of three relocations of calls, from where the number starts.
+CALLS: dict[str, tuple[int, Callable[[list[int]], tuple[int, int]], str]] = {
+    "no address": (0, lambda slots: (8, 0), "of no known kind"),
+    "the address of another": (0, lambda slots: (0, slots[2]), "two addresses"),
+    "two addresses": (2, lambda slots: (0, slots[1]), "two addresses"),
+    "none, but a place behind": (2, lambda slots: (0, slots[2] + 8), "a call slot has no address|points to no code"),
+    "none, but a place in front": (0, lambda slots: (0, slots[0] - 8), "a table that the dynamic linker reads"),
+    "half of two places": (2, lambda slots: (0, slots[1] + 4), "not aligned|between two call slots"),
+}
+
+
+@x86_64
+@pytest.mark.parametrize("case", CALLS)
+def test_each_slot_of_a_call_gets_its_address_once(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], case: str
+) -> None:
+    """What a library calls when it goes would else be an address of nothing."""
+    source = "#include <stdlib.h>\nvoid *__tvm_module_ctx;\n"
+    source += 'int f(void) { return rand() + system(0) + (int)strtol(getenv("HOME"), 0, 9); }'
+    library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy")
+    data = bytearray(library.read_bytes())
+    start = offset_of(data, dynamic(data)[23])
+    count = dynamic(data)[2] // 24
+    slots = [struct.unpack_from("<Q", data, start + 24 * i)[0] for i in (0, 1, count - 1)]
+    which, change, expected = CALLS[case]
+    field, value = change(slots)
+    struct.pack_into("<Q", data, start + 24 * (0, 1, count - 1)[which] + field, value)
+    library.write_bytes(data)
+    assert re.search(expected, open_error(built, library))
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+def of_constructor(data: bytes, tag: int = 25) -> int:
+    """Where the relocation of the first constructor has its addend."""
+    tags = dynamic(data)
+    places = range(offset_of(data, tags[7]), offset_of(data, tags[7]) + tags[8], 24)
+    return next(at + 16 for at in places if struct.unpack_from("<Q", data, at)[0] == tags[tag])
+
+
+def of_tag(data: bytes, tag: int) -> int:
+    start = next(s[2] for _, s in segments(data) if s[0] == PT_DYNAMIC)
+    return next(at + 8 for at in range(start, len(data), 16) if struct.unpack_from("<Q", data, at)[0] == tag)
+
+
+# Where an address of code is. That of a call is in its slot.
+CODE: dict[str, Callable[[bytes], int]] = {
+    "a constructor": of_constructor,
+    "a destructor": lambda data: of_constructor(data, 26),
+    "DT_INIT": lambda data: of_tag(data, 12),
+    "DT_FINI": lambda data: of_tag(data, 13),
+    "a resolver": lambda data: relocation(data, 37)[0] + 16,
+    "a call": lambda data: offset_of(data, struct.unpack_from("<Q", data, relocation(data, 7)[0])[0]),
+    "a function": lambda data: next(s.offset for s in ElfFile(memoryview(data)).dynsym if s.name == "last") + 8,
+    "a packed constructor": lambda data: offset_of(data, dynamic(data)[25]),
+}
+# The tables: by the tag of each. The others are the ELF header and the program headers.
+HEADERS = {"e_ident": 1, "e_phoff": 0x20, "program header 1": 0x78, "symbols": DT_SYMTAB, "names": 5, "relocations": 7,
+           "hash": DT_GNU_HASH}  # fmt: skip
+
+
+@x86_64
+@pytest.mark.sample(9)
+@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("code", CODE)
+def test_code_is_neither_in_headers_nor_in_tables(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], code: str, header: str
+) -> None:
+    """Where one segment has both, as by gold: all of it may be executed."""
+    source = """
+        #include <stdlib.h>
+        void *__tvm_module_ctx;
+        static int one(void) { return 1; }
+        static void *choose(void) { return (void *)one; }
+        static int chosen(void) __attribute__((ifunc("choose")));
+        int last(void) { return rand() + chosen(); }
+    """
+    flags = ["-Wl,-z,noseparate-code", "-Wl,-z,lazy", "-w"]
+    library = cc(source, tmp_path / "f.so", *flags, *(["-Wl,-z,pack-relative-relocs"] if "packed" in code else []))
+    data = bytearray(library.read_bytes())
+    value = dynamic(data).get(HEADERS[header], HEADERS[header])
+    struct.pack_into("<Q", data, CODE[code](data), value)
+    library.write_bytes(data)
+    expected = "outside the code|points to no code"
+    assert re.search(expected, open_error(built, library))
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+# -- what only loaders ask for -------------------------------------------------------------------------------------
+
+
+HIDDEN = {"__tvm_dev_mblob": "its note announces a blob", "__mblob_functions": "its note announces a table"}
+
+
+@pytest.mark.parametrize(("name", "expected"), HIDDEN.items(), ids=HIDDEN)
+def test_by_name_nobody_finds_a_hidden_version(built: Path, tmp_path: Path, name: str, expected: str) -> None:
+    source = "#include <stdlib.h>\nint lucky(int x) { return x + rand(); }"
+    module = mblob.csource_module(source)
+    module.import_module(mblob.json_module("json", "region", "{}"))
+    module.export_library(tmp_path / "f.so")
+    elf = ElfFile(memoryview((tmp_path / "f.so").read_bytes()))
+    place = next(i for i, s in enumerate(elf.dynsym, 1) if s.name == name)
+    data = bytearray(elf.data)
+    data[elf.offset_of(elf.dynamic[DT_VERSYM][0], 1, "") + 2 * place + 1] |= 0x80
+    (tmp_path / "f.so").write_bytes(data)
+    assert elf.find(name) and not ElfFile(memoryview(data)).find(name)
+    assert expected in open_error(built, tmp_path / "f.so")
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(tmp_path / "f.so")
+
+
+@pytest.mark.parametrize("change", ["e_type", "DF_1_PIE"])
+def test_an_entry_point_makes_no_program_of_a_library(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], change: str
+) -> None:
+    """mold gives libraries one."""
+    library = cc("void *__tvm_module_ctx; int f(void) { return 1; }", tmp_path / "f.so", "-Wl,-e,f", "-Wl,-z,now")
+    data = bytearray(library.read_bytes())
+    if change == "e_type":
+        data[16] = 2
+    else:
+        data[of_tag(data, 0x6FFFFFFB) + 3] |= 8
+    library.write_bytes(data)
+    assert struct.unpack_from("<Q", data, 24)[0]
+    assert "an executable" in open_error(built, library)
+    with pytest.raises(FormatError, match="an executable"):
+        mblob.verify(library)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", [*SLOTS, *CONTEXTS])
+def test_what_a_loader_fills_stays_writable(built: Path, tmp_path: Path, cc: Callable[..., Path], name: str) -> None:
+    source = f"void *other; void *{name} __attribute__((aligned(4096))); int f(void) {{ return !{name}; }}"
+    library = cc(source, tmp_path / "f.so")
+    data = bytearray(library.read_bytes())
+    at, relro = next((at, s) for at, s in segments(data) if s[0] == PT_GNU_RELRO)
+    last = max(s[3] + s[6] for _, s in segments(data) if s[0] == PT_LOAD)
+    struct.pack_into("<Q", data, at + 40, (last | 4095) + 1 - relro[3])  # p_memsz: all of the data
+    library.write_bytes(data)
+    said = open_error(built, library)
+    assert f"{name} becomes read-only" in said or "libmblob-ffi.so" in said  # the plug-in is looked for first
+    with pytest.raises(FormatError, match=f"{name} becomes read-only"):
         mblob.verify(library)
 
 

@@ -16,7 +16,7 @@ import pytest
 import mblob
 from mblob.elf import ElfFile
 from tests.e2e.programs import ROOT, run
-from tests.e2e.test_c_elf import open_error, python_refuses
+from tests.e2e.test_c_elf import damaged, open_error, python_refuses
 from tests.e2e.test_refused_elf import relocation
 
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="these are forms of x86-64")
@@ -73,6 +73,19 @@ def test_what_compilers_and_linkers_write_is_accepted_by_both(
     library = cc(source, tmp_path / "sound.so", *flags)
     assert not python_refuses(library.read_bytes())
     mblob.load_module(library).symbol("f")
+
+
+@pytest.mark.parametrize("flags", [["-nostdlib", "-Wl,-N", "-w"], ["-Wl,-z,noseparate-code"]], ids=["writable", "code"])
+def test_code_and_data_behind_the_symbols_of_a_library_that_exports_nothing(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], flags: list[str]
+) -> None:
+    """No hash table counts its symbols, and nothing but relocations tells where they end."""
+    (tmp_path / "map").write_text("{ local: *; };")
+    source = "extern int rand(void); static int x, *p = &x; int (*q)(void) = rand;"
+    source += " __attribute__((constructor)) static void run(void) { *p += q != 0; }"
+    library = cc(source, tmp_path / "f.so", f"-Wl,--version-script={tmp_path}/map", *flags)
+    assert not python_refuses(library.read_bytes())
+    assert damaged(built, library, "load", [[]]) == ["opened"]
 
 
 @x86_64
