@@ -133,7 +133,7 @@ def verify(
             return describe(library, level, against, root)
     except (FormatError, DigestError) as error:
         cause = _damage_of_tables(path)
-        if cause is None or isinstance(error, type(cause)) and error.args == cause.args:
+        if cause is None or (isinstance(error, type(cause)) and error.args == cause.args):
             raise
         raise cause from None
 

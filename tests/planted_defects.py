@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 
 
+LONGEST = 900  # seconds; a run that has not ended then hangs
 NOT_ASKED = "test_the_defects_to_plant_fit_the_sources"  # it finds each of them
 
 
@@ -146,9 +149,15 @@ def problems(tree: Path) -> list[str]:
 
 def run_tests(tree: Path, words: list[str]) -> tuple[bool, str]:
     """Whether tests pass, and the first that does not."""
-    done = subprocess.run(words, cwd=tree, capture_output=True, text=True)
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return done.returncode == 0, failed[0] if failed else done.stdout[-300:] + done.stderr[-300:]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, cwd=tree, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as tests:
+        try:
+            out, err = tests.communicate(timeout=LONGEST)
+        except subprocess.TimeoutExpired:
+            os.killpg(tests.pid, signal.SIGKILL)
+            return False, f"no end after {LONGEST} s"
+    failed = [line for line in out.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return tests.returncode == 0, failed[0] if failed else out[-300:] + err[-300:]
 
 
 def ask(tree: Path, d: Defect, tier: list[str]) -> dict[str, object]:
