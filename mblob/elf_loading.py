@@ -104,6 +104,8 @@ def check_linking(elf: ElfFile) -> None:
         raise _fail(elf, "an executable, or of another type than a shared library; link it with -shared")
     if elf.e_version != 1:
         raise _fail(elf, f"version {elf.e_version} is not known")
+    if any(elf.data[9:16]):  # glibc refuses the file
+        raise _fail(elf, f"the padding of e_ident is {max(elf.data[9:16])}, expected 0")
     if not any(s.p_type == PT_LOAD for s in elf.segments):
         raise _fail(elf, "no segment is loaded")
     _check_shared_bytes(elf)

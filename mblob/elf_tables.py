@@ -208,7 +208,7 @@ class ElfTables:
         Raises:
             FormatError: "elf_header".
         """
-        end = 0
+        end, limit = 0, 1 << (46 if self.bits == 64 else 31)
         for i, s in enumerate(self.segments):
             if s.p_type != PT_LOAD:
                 continue
@@ -216,6 +216,8 @@ class ElfTables:
             wrong = ""
             if align & (align - 1):
                 wrong = "has an alignment that is no power of two"
+            elif align > limit:
+                wrong = "has an impossible alignment"
             elif (s.p_vaddr - s.p_offset) % align:
                 wrong = "has an address unlike its offset"
             elif s.p_filesz > s.p_memsz:
@@ -226,7 +228,7 @@ class ElfTables:
                 wrong = "cannot be read"
             elif s.p_vaddr < end:
                 wrong = "starts before the end of the pages of the one in front of it"
-            elif s.p_vaddr + s.p_memsz > 1 << (46 if self.bits == 64 else 31):
+            elif s.p_vaddr + s.p_memsz > limit:
                 wrong = "has impossible addresses"
             if wrong:
                 raise self._fail(f"segment {i} {wrong}", "elf_header")

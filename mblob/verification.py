@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mblob import contents
+from mblob import container, contents
 from mblob.diagnostics import damaged_sections, unreadable_graphs
 from mblob.digest import ALGORITHMS
 from mblob.elf import ElfFile
@@ -14,11 +14,13 @@ from mblob.elf_facts import becomes_read_only, is_program
 from mblob.elf_loading import check_linking
 from mblob.elf_records import DT_DEBUG, ET_EXEC, ET_REL, PF_W, SHN_ABS, STT_COMMON, STT_NOTYPE, STT_OBJECT
 from mblob.elf_symbols import is_loaded
-from mblob.errors import FormatError, IncompatibleError
+from mblob.errors import DigestError, FormatError, IncompatibleError
 from mblob.grammar import Grammars
+from mblob.image import Image
 from mblob.index import is_small
 from mblob.library_search import shared_elf
 from mblob.linkage import Linkage, resolve
+from mblob.mapping import map_file
 from mblob.prefixes import CONTEXTS, SLOTS
 
 if TYPE_CHECKING:
@@ -126,8 +128,23 @@ def verify(
     """
     from mblob.library import Library
 
-    with Library(path, verify=level) as library:
-        return describe(library, level, against, root)
+    try:
+        with Library(path, verify=level) as library:
+            return describe(library, level, against, root)
+    except (FormatError, DigestError) as error:
+        raise _damage_of_tables(path) or error from None
+
+
+def _damage_of_tables(path: str | os.PathLike[str]) -> FormatError | IncompatibleError | None:
+    """What loaders look at first: damage there may hide the blob, or change what is read of it."""
+    try:
+        opened = container.open_file(map_file(path), os.fspath(path))
+        if opened.kind == "shared" and isinstance(opened.image, ElfFile):
+            opened.image.check_loading()
+            _check_linking(opened.image)
+    except (FormatError, IncompatibleError) as error:
+        return error
+    return None
 
 
 def describe(
@@ -135,7 +152,7 @@ def describe(
 ) -> Verification:
     """What `verify` returns, for a library whose blob was just read at `level`."""
     library.require_model()
-    _check_linking(library)
+    _check_linking(library.image)
     blob = library.blob
     compared = blob is not None and digests_compared(blob, level)
     stored = [e for e in library.entries if e.offset is not None]
@@ -147,9 +164,8 @@ def describe(
     return Verification(str(library.path), level, library.dialect, has_index, entries, linkage, warnings, has_blob)
 
 
-def _check_linking(library: Library) -> None:
+def _check_linking(elf: Image) -> None:
     """Of what a dynamic linker loads, and a loader writes into then."""
-    elf = library.image
     if not isinstance(elf, ElfFile) or elf.e_type == ET_REL or _is_program(elf):
         return
     check_linking(elf)
@@ -158,7 +174,7 @@ def _check_linking(library: Library) -> None:
         if slot is None or slot.type not in (STT_NOTYPE, STT_OBJECT, STT_COMMON) or slot.st_shndx == SHN_ABS:
             continue
         if is_loaded(elf, slot.st_value, elf.bits // 8, PF_W) and becomes_read_only(elf, slot.st_value):
-            raise FormatError(f"{library.path}: {name} becomes read-only, so nobody can fill it", code="elf_header")
+            raise FormatError(f"{elf.name}: {name} becomes read-only, so nobody can fill it", code="elf_header")
 
 
 def _is_program(elf: ElfFile) -> bool:

@@ -100,6 +100,8 @@ static int read_header(struct mb_elf *elf) {
                           ET_DYN);
   if (elf->header.e_version != EV_CURRENT)
     return mb_fail_format("elf_header", 20, MB_UNKNOWN, "version %u is not known", elf->header.e_version);
+  for (unsigned i = EI_ABIVERSION + 1; i < EI_NIDENT; i++) /* glibc refuses the file */
+    if (d[i]) return mb_fail_format("elf_header", i, MB_UNKNOWN, "the padding of e_ident is %u, expected 0", d[i]);
   return MBLOB_OK;
 }
 
@@ -118,14 +120,15 @@ static int segment_error(unsigned i, const char *text) {
 /* One PT_LOAD as the dynamic linker will map it, in whole pages; `*next` is the lowest address that it may start at. */
 static int check_load(const ElfW(Phdr) * s, unsigned i, uint64_t *next) {
   uint64_t align = s->p_align > 1 ? s->p_align : 1;
+  const uint64_t limit = UINT64_C(1) << (sizeof(void *) == 8 ? 46 : 31);
   if (align & (align - 1)) return segment_error(i, "has an alignment that is no power of two");
+  if (align > limit) return segment_error(i, "has an impossible alignment");
   if ((s->p_vaddr - s->p_offset) & (align - 1)) return segment_error(i, "has an address unlike its offset");
   if (s->p_filesz > s->p_memsz) return segment_error(i, "has more bytes in the file than in memory");
   if (s->p_filesz < s->p_memsz && !(s->p_flags & PF_W))
     return segment_error(i, "is read-only, but not all in the file");
   if (!(s->p_flags & PF_R)) return segment_error(i, "cannot be read");
   /* The linker maps from the first to the last segment and puts the others inside: order and size matter. */
-  const uint64_t limit = UINT64_C(1) << (sizeof(void *) == 8 ? 46 : 31);
   if (s->p_vaddr < *next) return segment_error(i, "starts before the end of the pages of the one in front of it");
   if (s->p_memsz > limit || s->p_vaddr > limit - s->p_memsz)
     return segment_error(i, "has impossible addresses");
@@ -262,6 +265,9 @@ static int read_segments(struct mb_elf *elf) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
     if (s.p_type != PT_LOAD && s.p_type != PT_DYNAMIC && s.p_type != PT_NOTE && s.p_type != PT_TLS) continue;
     if (!in_file(elf, s.p_offset, s.p_filesz)) return truncated(elf, s.p_offset, "a segment", s.p_filesz);
+  }
+  for (unsigned i = 0; i < h->e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(elf, i);
     if (s.p_type != PT_LOAD) continue;
     int status = check_load(&s, i, &next);
     if (!status && shares_bytes(elf, i, &s))

@@ -229,6 +229,39 @@ def test_code_is_neither_in_headers_nor_in_tables(
         mblob.verify(library)
 
 
+# -- which damage is told --------------------------------------------------------------------------------------
+
+
+def dynamic_segment(data: bytes) -> int:
+    return next(at for at, s in segments(data) if s[0] == PT_DYNAMIC)
+
+
+# What is wrong, as offsets and bytes, and the code of both readers. Some of it hides the blob.
+CODES: dict[str, tuple[Callable[[bytes], dict[int, bytes]], str]] = {
+    "no dynamic section": (lambda data: {dynamic_segment(data): b"\0\0\0\0"}, "elf_dynamic"),
+    "no end of it": (lambda data: {dynamic_segment(data) + 32: b"\x20\0\0\0\0\0\0\0"}, "elf_dynamic"),
+    "no program headers": (lambda data: {56: b"\0\0"}, "elf_header"),
+    "a strange alignment, and a file that is cut": (
+        lambda data: {segments(data)[0][0] + 48: b"\3", dynamic_segment(data) + 32: b"\xff" * 7}, "elf_truncated"),
+    "a huge alignment": (lambda data: {segments(data)[0][0] + 48: b"\0\0\0\0\0\0\0\x80"}, "elf_header"),
+    "padding of e_ident": (lambda data: {15: b"\x80"}, "elf_header"),
+}  # fmt: skip
+
+
+@x86_64
+@pytest.mark.parametrize("case", CODES)
+def test_both_readers_tell_the_same_damage(built: Path, tmp_path: Path, case: str) -> None:
+    data = bytearray((built / "lib" / "keyed.so").read_bytes())
+    change, code = CODES[case]
+    for at, value in change(bytes(data)).items():
+        data[at : at + len(value)] = value
+    (tmp_path / "f.so").write_bytes(data)
+    assert f"[{code}]" in open_error(built, tmp_path / "f.so")
+    with pytest.raises(FormatError) as refused:
+        mblob.verify(tmp_path / "f.so")
+    assert refused.value.code == code
+
+
 # -- what only loaders ask for -------------------------------------------------------------------------------------
 
 
