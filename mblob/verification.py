@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob import container, contents
@@ -138,7 +139,7 @@ def verify(
 def _damage_of_tables(path: str | os.PathLike[str]) -> FormatError | IncompatibleError | None:
     """What loaders look at first: damage there may hide the blob, or change what is read of it."""
     try:
-        opened = container.open_file(map_file(path), os.fspath(path))
+        opened = container.open_file(map_file(Path(path)), os.fspath(path))
         if opened.kind == "shared" and isinstance(opened.image, ElfFile):
             opened.image.check_loading()
             _check_linking(opened.image)
