@@ -403,6 +403,21 @@ def test_a_slot_that_becomes_read_only_is_refused(built: Path, tmp_path: Path, g
 
 
 @x86_64
+def test_read_only_data_does_not_reach_zeros_that_are_not_in_the_file(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    """What a compiler adds writes there when the library goes."""
+    library = cc("void *__tvm_module_ctx; int zeros[5000]; int f(void) { return *zeros; }", tmp_path / "f.so")
+    data = bytearray(library.read_bytes())
+    at, relro = next((at, s) for at, s in segments(data) if s[0] == PT_GNU_RELRO)
+    struct.pack_into("<Q", data, at + 40, relro[6] + 0x2000)
+    library.write_bytes(data)
+    assert "makes other things read-only than data" in open_error(built, library)
+    with pytest.raises(FormatError, match="makes other things read-only than data"):
+        mblob.verify(library)
+
+
+@x86_64
 @pytest.mark.parametrize("table", ["init", "fini"])
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_constructor_outside_the_code_is_refused(
