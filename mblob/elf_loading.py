@@ -104,6 +104,8 @@ def check_linking(elf: ElfFile) -> None:
         raise _fail(elf, "an executable, or of another type than a shared library; link it with -shared")
     if elf.e_version != 1:
         raise _fail(elf, f"version {elf.e_version} is not known")
+    if any(elf.data[9:16]):  # glibc refuses the file
+        raise _fail(elf, f"the padding of e_ident is {max(elf.data[9:16])}, expected 0")
     if not any(s.p_type == PT_LOAD for s in elf.segments):
         raise _fail(elf, "no segment is loaded")
     _check_shared_bytes(elf)
@@ -179,7 +181,8 @@ def _is_known(elf: ElfFile) -> bool:
 
 def _is_in_data_pages(elf: ElfFile, relro: Segment) -> bool:
     """Whether what becomes read-only is in the pages of one writable segment. Linkers round its end up to a page, and
-    mold counts bytes of the page in front."""
+    mold counts bytes of the page in front. Zeros that are not in the file lie behind it, unless it is all of the
+    segment."""
     for s in elf.segments:
         end = s.p_vaddr + s.p_memsz
         if s.p_type != PT_LOAD or not s.p_flags & PF_W or not s.p_vaddr & -PAGE <= relro.p_vaddr < end:
@@ -187,7 +190,8 @@ def _is_in_data_pages(elf: ElfFile, relro: Segment) -> bool:
         room = end + -end % PAGE - relro.p_vaddr
         largest = PAGE if _is_known(elf) and elf.machine in ("x86_64", "i386", "s390x", "riscv") else 1 << 16
         if relro.p_memsz - room < largest:
-            return True
+            last, in_file = relro.p_vaddr + relro.p_memsz, s.p_vaddr + s.p_filesz
+            return last & -largest <= in_file + -in_file % largest or last >= end
     return False
 
 

@@ -133,10 +133,7 @@ def verify(
         with Library(path, verify=level) as library:
             return describe(library, level, against, root)
     except (FormatError, DigestError) as error:
-        cause = _damage_of_tables(path)
-        if cause is None or (isinstance(error, type(cause)) and error.args == cause.args):
-            raise
-        raise cause from None
+        raise _damage_of_tables(path) or error from None
 
 
 def _damage_of_tables(path: str | os.PathLike[str]) -> FormatError | IncompatibleError | None:

@@ -100,6 +100,8 @@ static int read_header(struct mb_elf *elf) {
                           ET_DYN);
   if (elf->header.e_version != EV_CURRENT)
     return mb_fail_format("elf_header", 20, MB_UNKNOWN, "version %u is not known", elf->header.e_version);
+  for (unsigned i = EI_ABIVERSION + 1; i < EI_NIDENT; i++) /* glibc refuses the file */
+    if (d[i]) return mb_fail_format("elf_header", i, MB_UNKNOWN, "the padding of e_ident is %u, expected 0", d[i]);
   return MBLOB_OK;
 }
 
@@ -148,7 +150,8 @@ static bool shares_bytes(const struct mb_elf *elf, unsigned i, const ElfW(Phdr) 
 }
 
 /* What becomes read-only after loading: pages of one writable segment. The dynamic linker rounds both ends
- * down to pages; linkers round the end up to a page, and mold counts bytes of the page in front. */
+ * down to pages; linkers round the end up to a page, and mold counts bytes of the page in front. Zeros that are
+ * not in the file lie behind it, unless it is all of the segment. */
 static bool is_in_data_pages(const struct mb_elf *elf, const ElfW(Phdr) * relro) {
   const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
@@ -157,7 +160,9 @@ static bool is_in_data_pages(const struct mb_elf *elf, const ElfW(Phdr) * relro)
     uint64_t start = s.p_vaddr / page * page, end = (s.p_vaddr + s.p_memsz + page - 1) / page * page;
     if (relro->p_vaddr < start || relro->p_vaddr >= s.p_vaddr + s.p_memsz) continue;
     uint64_t room = end - relro->p_vaddr;
-    if (relro->p_memsz <= room || relro->p_memsz - room < page) return true;
+    if (relro->p_memsz > room && relro->p_memsz - room >= page) continue;
+    uint64_t last = (relro->p_vaddr + relro->p_memsz) / page * page, in_file = s.p_vaddr + s.p_filesz + page - 1;
+    return last <= in_file / page * page || relro->p_vaddr + relro->p_memsz >= s.p_vaddr + s.p_memsz;
   }
   return false;
 }

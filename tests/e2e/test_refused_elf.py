@@ -229,6 +229,39 @@ def test_code_is_neither_in_headers_nor_in_tables(
         mblob.verify(library)
 
 
+# -- which damage is told --------------------------------------------------------------------------------------
+
+
+def dynamic_segment(data: bytes) -> int:
+    return next(at for at, s in segments(data) if s[0] == PT_DYNAMIC)
+
+
+# What is wrong, as offsets and bytes, and the code of both readers. Some of it hides the blob.
+CODES: dict[str, tuple[Callable[[bytes], dict[int, bytes]], str]] = {
+    "no dynamic section": (lambda data: {dynamic_segment(data): b"\0\0\0\0"}, "elf_dynamic"),
+    "no end of it": (lambda data: {dynamic_segment(data) + 32: b"\x20\0\0\0\0\0\0\0"}, "elf_dynamic"),
+    "no program headers": (lambda data: {56: b"\0\0"}, "elf_header"),
+    "a strange alignment, and a file that is cut": (
+        lambda data: {segments(data)[0][0] + 48: b"\3", dynamic_segment(data) + 32: b"\xff" * 7}, "elf_truncated"),
+    "a huge alignment": (lambda data: {segments(data)[0][0] + 48: b"\0\0\0\0\0\0\0\x80"}, "elf_header"),
+    "padding of e_ident": (lambda data: {15: b"\x80"}, "elf_header"),
+}  # fmt: skip
+
+
+@x86_64
+@pytest.mark.parametrize("case", CODES)
+def test_both_readers_tell_the_same_damage(built: Path, tmp_path: Path, case: str) -> None:
+    data = bytearray((built / "lib" / "keyed.so").read_bytes())
+    change, code = CODES[case]
+    for at, value in change(bytes(data)).items():
+        data[at : at + len(value)] = value
+    (tmp_path / "f.so").write_bytes(data)
+    assert f"[{code}]" in open_error(built, tmp_path / "f.so")
+    with pytest.raises(FormatError) as refused:
+        mblob.verify(tmp_path / "f.so")
+    assert refused.value.code == code
+
+
 # -- what only loaders ask for -------------------------------------------------------------------------------------
 
 
@@ -367,6 +400,21 @@ def test_a_slot_that_becomes_read_only_is_refused(built: Path, tmp_path: Path, g
     data[at + field + 1] ^= 0x10  # one page more, or later
     (tmp_path / "relro.so").write_bytes(data)
     assert "read-only" in open_error(built, tmp_path / "relro.so")
+
+
+@x86_64
+def test_read_only_data_does_not_reach_zeros_that_are_not_in_the_file(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    """What a compiler adds writes there when the library goes."""
+    library = cc("void *__tvm_module_ctx; int zeros[5000]; int f(void) { return *zeros; }", tmp_path / "f.so")
+    data = bytearray(library.read_bytes())
+    at, relro = next((at, s) for at, s in segments(data) if s[0] == PT_GNU_RELRO)
+    struct.pack_into("<Q", data, at + 40, relro[6] + 0x2000)
+    library.write_bytes(data)
+    assert "makes other things read-only than data" in open_error(built, library)
+    with pytest.raises(FormatError, match="makes other things read-only than data"):
+        mblob.verify(library)
 
 
 @x86_64

@@ -85,7 +85,7 @@ def test_code_and_data_behind_the_symbols_of_a_library_that_exports_nothing(
     source += " __attribute__((constructor)) static void run(void) { *p += q != 0; }"
     library = cc(source, tmp_path / "f.so", f"-Wl,--version-script={tmp_path}/map", *flags)
     assert not python_refuses(library.read_bytes())
-    assert damaged(built, library, "load", [[]]) == ["opened"]
+    assert damaged(built, library, "check", [[]]) == ["accepted "]  # older dynamic linkers do not load -N
 
 
 @x86_64

@@ -40,7 +40,10 @@ void mb_plugin_read_head(struct mb_slice bytes, const char *symbol, struct mb_pl
   }
   char name[sizeof(out->name)];
   bool texts = take(name, bytes.data, offsetof(mblob_plugin, name), sizeof(name));
-  texts &= TAKE(version) & TAKE(type_keys) & TAKE(devices) & TAKE(needs);
+  texts = TAKE(version) && texts;
+  texts = TAKE(type_keys) && texts;
+  texts = TAKE(devices) && texts;
+  texts = TAKE(needs) && texts;
   if (*name) memcpy(out->name, name, sizeof(name));
   if (!texts) (void)snprintf(out->problem, sizeof(out->problem), "a text in its table does not end");
 }
