@@ -66,10 +66,10 @@ demo: env runtime ## pack the digits network, run it from Python and from C, com
 runtime:
 	@$(MAKE) --no-print-directory -s -C csrc
 
-test: env ## the quick tests: 5 to 6 minutes on two cores; WORKERS=4 for four
+test: env ## the quick tests: 4 to 5 minutes on two cores; WORKERS=4 for four
 	@$(PYTEST)
 
-test-all: env ## the slow tests, which make test leaves out
+test-all: env ## the slow tests, which make test leaves out: 8 minutes
 	@$(PYTEST) -m slow
 
 lint: $(VENV)/lint-ready ## ruff and mypy --strict

@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import IO
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "tests"
-_in_use: list[IO[str]] = []
+_in_use: list[int] = []  # descriptors
 C_SOURCES = (ROOT / "csrc", ROOT / "tests" / "c", ROOT / "tests" / "cxx", ROOT / "mblob")
 
 
@@ -65,7 +64,7 @@ def built_once(
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        used = (FOLDER / f"{folder.name}.used").open("w")
+        used = os.open(FOLDER / f"{folder.name}.used", os.O_WRONLY | os.O_CREAT, 0o666)
         fcntl.flock(used, fcntl.LOCK_SH)
         _in_use.append(used)  # until this process ends
         if not (folder / "complete").exists():

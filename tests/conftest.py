@@ -95,9 +95,11 @@ def _refuse_skip(report: Any) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What tests compile is kept for tests alone, and for this run of them."""
+    """What tests compile is kept for tests alone, and for this run of them, by all its workers."""
+    folder = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MBLOB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        of_run = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+        patch.setenv("MBLOB_CACHE_DIR", str(of_run / "cache"))
         patch.delenv("MBLOB_CACHE", raising=False)
         yield
 
