@@ -269,11 +269,10 @@ def test_a_program_is_compiled_again_only_when_its_sources_change(
     built_once_module.built_once("x", made.append, "-O3")
     assert len(made) == 3 and all(folder.exists() for folder in made)  # they are in use
     for used in built_once_module._in_use:
-        used.close()
+        os.close(used)
     built_once_module.built_once("x", made.append, "-Os")
     assert [folder.exists() for folder in made] == [False, False, False, True]
-    for used in built_once_module._in_use:
-        used.close()
+    os.close(built_once_module._in_use[-1])
 
 
 def test_ci_calls_make_check(root: Path) -> None:

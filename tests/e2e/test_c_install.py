@@ -118,3 +118,16 @@ def test_a_kernel_leaves_no_slot_function_undefined(built: Path) -> None:
     for slot in ("FuncCall", "APISetLastError", "BackendGetFuncFromEnv", "BackendAllocWorkspace",
                  "BackendFreeWorkspace", "BackendParallelLaunch", "BackendParallelBarrier"):  # fmt: skip
         assert f"__TVM{slot}" in names
+
+
+@pytest.mark.parametrize("kind", ["obj/library.o", "plugin/opencl/cl_memory.o"])
+def test_a_changed_header_makes_its_objects_stale_however_the_folder_is_spelled(tmp_path: Path, kind: str) -> None:
+    csrc = ROOT / "csrc"
+
+    def make(build: str, *words: str) -> str:
+        return run("make", *words, f"BUILD={build}", f"{build}/{kind}", cwd=csrc).stdout
+
+    make(os.path.relpath(tmp_path, csrc))
+    for build in (os.path.relpath(tmp_path, csrc), str(tmp_path)):
+        assert "-c " not in make(build, "-n")
+        assert f"-c {'src' if kind[0] == 'o' else 'plugins'}/" in make(build, "-n", "-W", "include/mblob/plugin.h")
