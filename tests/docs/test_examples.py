@@ -123,6 +123,7 @@ def addone(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "lib.so"
 
 
+@pytest.mark.slow
 def test_the_host_of_tvms_guides_adds_and_leaks_nothing(
     root: Path, build: Build, addone: Path, require
 ) -> None:

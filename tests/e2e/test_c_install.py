@@ -69,6 +69,7 @@ def test_the_library_exports_its_api_and_nothing_else(installed: Path) -> None:
     assert {"mblob_open", "TVMModLoadFromFile", "TVMBackendParallelLaunch"} <= names
 
 
+@pytest.mark.slow
 def test_no_text_of_a_table_lacks_room_for_its_end(require: Callable[[str], str]) -> None:
     """C drops the NUL of a text that fills its array, without a word; gcc tells what C++ thinks of it."""
     own = [ROOT / "csrc" / name for name in ("include", "src", "plugins/common")]

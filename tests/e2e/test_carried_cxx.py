@@ -108,7 +108,7 @@ def compiler(require: Callable[[str], str]) -> None:
     require("g++")
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["sources", "objects", "archive"])
 def test_two_libraries_with_two_versions(tmp_path: Path, root: Path, form: str) -> None:
     libraries = []

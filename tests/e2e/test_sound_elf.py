@@ -134,7 +134,7 @@ LINKERS = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("flags", LINKERS.values(), ids=LINKERS)
 def test_sound_libraries_of_all_linkers_open(
     built: Path, tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], flags: list[str]

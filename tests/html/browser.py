@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -14,15 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-DEADLINE = 120  # seconds after which a browser that hangs is ended
+DEADLINE = 120  # seconds after which a browser that says nothing is taken for hanging
 
 
-class Page:
-    """One page of a browser. Use it as a context manager.
-
-    Attributes:
-        problems: errors of scripts, refusals of the page's policy, and requests for anything but the page itself.
-    """
+class Browser:
+    """A browser without a page. Use it as a context manager; it ends with its descriptors, however this process ends."""
 
     def __init__(self, chromium: str, profile: Path) -> None:
         to_read, self._write = os.pipe()
@@ -30,10 +27,10 @@ class Page:
         command = [
             chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
             "--disable-background-networking", "--disable-component-update", "--force-color-profile=srgb",
-            "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank",
+            "--remote-debugging-pipe", f"--user-data-dir={profile}", "--no-startup-window",
         ]  # fmt: skip
         # The protocol wants descriptors 3 and 4; the shell puts them there whatever numbers the pipes have.
-        script = f'exec timeout {DEADLINE} "$@" 3<&{to_read} 4>&{to_write}'
+        script = f'exec "$@" 3<&{to_read} 4>&{to_write}'
         self._home = tempfile.mkdtemp(prefix="chromium")  # a short name: there is a socket in it
         self._process = subprocess.Popen(
             ["bash", "-c", script, "bash", *command],
@@ -45,15 +42,8 @@ class Page:
         os.close(to_write)
         self._buffer = b""
         self._number = 0
-        self._session: str | None = None
-        self.problems: list[str] = []
-        targets = self.send("Target.getTargets")["targetInfos"]
-        target = next(t["targetId"] for t in targets if t["type"] == "page")
-        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.send(f"{domain}.enable")
 
-    def __enter__(self) -> Page:
+    def __enter__(self) -> Browser:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,15 +54,53 @@ class Page:
         self._process.wait()
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def _message(self) -> dict[str, Any]:
+    def tell(self, **command: Any) -> int:
+        """Send a command; its number."""
+        self._number += 1
+        os.write(self._write, json.dumps({"id": self._number, **command}).encode() + b"\0")
+        return self._number
+
+    def message(self) -> dict[str, Any]:
+        """The next message: an answer, which has the number of its command, or an event."""
         while b"\0" not in self._buffer:
+            if not select.select([self._read], [], [], DEADLINE)[0]:
+                raise RuntimeError(f"the browser has said nothing for {DEADLINE} s")
             piece = os.read(self._read, 1 << 16)
             if not piece:
-                raise RuntimeError(f"the browser has ended: {self.problems}")
+                raise RuntimeError("the browser has ended")
             self._buffer += piece
         raw, _, self._buffer = self._buffer.partition(b"\0")
-        message: dict[str, Any] = json.loads(raw)
-        method, told = message.get("method"), message.get("params", {})
+        found: dict[str, Any] = json.loads(raw)
+        return found
+
+
+class Page:
+    """One page of a browser, with settings and storage of its own. Use it as a context manager.
+
+    Attributes:
+        problems: errors of scripts, refusals of the page's policy, and requests for anything but the page itself.
+    """
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._session: str | None = None
+        self.problems: list[str] = []
+        self._context = self.send("Target.createBrowserContext")["browserContextId"]
+        target = self.send("Target.createTarget", url="about:blank", browserContextId=self._context)["targetId"]
+        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+
+    def __enter__(self) -> Page:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session = None
+        self.send("Target.disposeBrowserContext", browserContextId=self._context)
+
+    def _note(self, event: dict[str, Any]) -> None:
+        """Keep an event that is a problem."""
+        method, told = event["method"], event["params"]
         if method == "Runtime.exceptionThrown":
             details = told["exceptionDetails"]
             self.problems.append(details.get("exception", {}).get("description") or details["text"])
@@ -80,21 +108,19 @@ class Page:
             self.problems.append(told["entry"]["text"])
         elif method == "Network.requestWillBeSent" and told["request"]["url"] != told["documentURL"]:
             self.problems.append(f"request: {told['request']['url']}")
-        return message
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
         """Call a method of the protocol; its result."""
-        self._number += 1
-        command: dict[str, Any] = {"id": self._number, "method": method, "params": params}
-        if self._session:
-            command["sessionId"] = self._session
-        os.write(self._write, json.dumps(command).encode() + b"\0")
+        session = {"sessionId": self._session} if self._session else {}
+        number = self._browser.tell(method=method, params=params, **session)
         while True:
-            message = self._message()
-            if message.get("id") == self._number:
+            message = self._browser.message()
+            if message.get("id") == number:
                 assert "error" not in message, message
                 result: dict[str, Any] = message["result"]
                 return result
+            if "method" in message and message.get("sessionId") == self._session:
+                self._note(message)
 
     def open(self, file: Path, *, width: int = 1280, height: int = 900, **media: str) -> None:
         """Show a file.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import mblob
-from tests.html.browser import Page
+from tests.html.browser import Browser, Page
 
 MANY = 10_000
 
@@ -83,8 +83,15 @@ def write(folder: Path) -> Callable[[Path], Path]:
     return make
 
 
+@pytest.fixture(scope="session")
+def chromium(require: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """The browser of this process: to start one costs more than most of its tests."""
+    with Browser(require("chromium"), tmp_path_factory.mktemp("browser") / "profile") as found:
+        yield found
+
+
 @pytest.fixture
-def browser(require: Callable[[str], str], tmp_path: Path) -> Iterator[Page]:
-    """A browser with nothing open."""
-    with Page(require("chromium"), tmp_path / "profile") as page:
+def browser(chromium: Browser) -> Iterator[Page]:
+    """A page with nothing in it, and nothing of pages before it."""
+    with Page(chromium) as page:
         yield page
