@@ -157,7 +157,7 @@ setup(
             "mblob._copy",
             ["mblob/_copy.c", "csrc/src/crc32.c"],
             include_dirs=["csrc/src"],
-            depends=["mblob/_copy_loop.h", "mblob/_crc32_wide.h", "csrc/src/digest.h", "csrc/src/bytes.h", "csrc/flags.mk"],
+            depends=["mblob/_copy_loop.h", "mblob/_crc32_wide.h", "csrc/src/digest.h", "csrc/src/bytes.h"],
             extra_compile_args=C_FLAGS,
             extra_link_args=["-pthread"],
         ),

@@ -19,7 +19,7 @@ DEADLINE = 120  # seconds after which a browser that says nothing is taken for h
 
 
 class Browser:
-    """A browser without a page. Use it as a context manager; it ends with its descriptors, however this process ends."""
+    """A browser without a page. Use it as a context manager; it ends when its pipes do."""
 
     def __init__(self, chromium: str, profile: Path) -> None:
         to_read, self._write = os.pipe()
