@@ -17,6 +17,8 @@ from mblob.library_search import CACHE, read_cache
 from mblob.linkage import Linkage, resolve
 from mblob.mapping import map_file
 
+DT_NEEDED, DT_SONAME, DT_RUNPATH = 1, 14, 29
+
 
 def look(path: Path, *against: object, root: str = "/") -> Linkage:
     return resolve(ElfFile(map_file(path), str(path)), str(path), [str(a) for a in against], root)
@@ -120,6 +122,41 @@ def test_search_paths_and_what_is_missing_further_down(cc, tmp_path: Path, tag: 
     else:
         assert [(m.name, m.needed_by) for m in found.missing_libraries] == [("liblow.so", str(middle))]
         assert "liblow.so" in found.problem and "liblow.so" in opens(top)
+
+
+def test_of_both_search_paths_dt_runpath_alone_counts(cc, tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        low = cc("int low(void) { return 1; }", tmp_path / name / "liblow.so", "-Wl,-soname,liblow.so")
+    words = ["-Wl,--disable-new-dtags,-rpath,$ORIGIN/old", "-Wl,-soname,$ORIGIN/new"]
+    top = cc("int low(void); int f(void) { return low(); }", tmp_path / "top.so", str(low), *words)
+    data = bytearray(top.read_bytes())
+    tags = [at for at in range(0, len(data) - 16, 8) if struct.unpack_from("=q", data, at)[0] == DT_SONAME]
+    (tag,) = (at for at in tags if struct.unpack_from("=q", data, at - 16)[0] == DT_NEEDED)
+    struct.pack_into("=q", data, tag, DT_RUNPATH)
+    top.write_bytes(data)
+    assert [r.provider for r in look(top).references if r.name == "low"] == [str(low)]
+    low.unlink()
+    assert [m.name for m in look(top).missing_libraries] == ["liblow.so"]
+    assert "liblow.so" in opens(top)
+
+
+def test_where_dt_runpath_is_the_paths_of_who_asked_for_the_library_do_not_count(cc, tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        low = cc("int low(void) { return 1; }", tmp_path / name / "liblow.so", "-Wl,-soname,liblow.so")
+    middle = cc(
+        "int low(void); int middle(void) { return low(); }", tmp_path / "old" / "libmiddle.so", str(low),
+        "-Wl,-soname,libmiddle.so,--enable-new-dtags,-rpath,$ORIGIN/../new",
+    )  # fmt: skip
+    top = cc(
+        "int middle(void); int f(void) { return middle(); }", tmp_path / "top.so", str(middle),
+        "-Wl,--disable-new-dtags,-rpath,$ORIGIN/old,--allow-shlib-undefined",
+    )  # fmt: skip
+    assert (look(top).problem, opens(top)) == ("", "")
+    low.unlink()
+    assert [(m.name, m.needed_by) for m in look(top).missing_libraries] == [("liblow.so", str(middle))]
+    assert "liblow.so" in opens(top)
 
 
 def test_given_libraries_stand_for_needed_ones_of_their_name(cc, tmp_path: Path) -> None:
