@@ -183,6 +183,8 @@ def test_lists_end_and_say_what_they_leave_out(monkeypatch: pytest.MonkeyPatch, 
         assert found["hidden"] == [9951, sum(e.size for e in library.entries[50:])]
     assert found["entries"][0][4] == 10_000
     assert set(found["entries"][0][3]) <= set(range(50))
+    assert [found[k]["left_out"] for k in ("kernels", "functions", "undefined", "remarks")] == [0, 0, 0, 0]
+    assert data._limited([3, 4, 5], 1) == {"rows": [3], "left_out": 2}
     items = next(g for g in found["headers"] if g["title"] == "Items")
     assert (len(items["blocks"]), items["left_out"]) == (5, 9996)
     assert sum(row[2] for row in found["areas"]) + found["blob"]["size"] == many.stat().st_size
