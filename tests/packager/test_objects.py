@@ -68,6 +68,24 @@ def test_readers_that_are_not_ours_agree(tmp_path: Path, name: str) -> None:
         assert (ours["n_name"], ours["n_descsz"]) == ("mblob", 16)
 
 
+def test_an_object_of_32_bits_ends_before_its_numbers_do(tmp_path: Path) -> None:
+    machine, path = MACHINES["i386"], tmp_path / "devc.o"
+    head = write(path, machine).stat().st_size - len(PAYLOAD)
+
+    def hole(size: int) -> int:
+        def blob(sink: FileSink) -> int:
+            sink.skip(size)
+            sink.finish()
+            return size
+
+        return write_object(path, machine, SYMBOL, section_for(machine), blob, has_index=True)
+
+    largest = 0xFFFFFFFF - head
+    assert hole(largest) == largest
+    with pytest.raises(mblob.IncompatibleError, match=f"holds at most {largest} bytes"):
+        hole(largest + 1)
+
+
 def test_our_own_reader_finds_note_and_symbol(tmp_path: Path) -> None:
     for machine in MACHINES.values():
         elf = ElfFile(memoryview(write(tmp_path / "devc.o", machine).read_bytes()))

@@ -287,7 +287,7 @@ def test_an_fcompile_of_another_format_is_refused(tree: mblob.Module, tmp_path: 
 
 def test_ar_reads_what_we_write(require: Callable[[str], str], tmp_path: Path) -> None:
     require("ar")
-    names = ["short.o", "fifteen_chars.o", "a_name_of_more_than_fifteen_characters.o"]
+    names = ["short.o", "fifteen_chars.o", "sixteen_chars_.o", "a_name_of_more_than_fifteen_characters.o"]
     members = []
     for i, name in enumerate(names):
         (tmp_path / name).write_bytes(b"\x7fELF" + bytes(i))
