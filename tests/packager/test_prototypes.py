@@ -84,6 +84,8 @@ def test_several_prototypes_may_share_a_string() -> None:
         ("void f(__int128 x)", r"parameter 0 \(x\): .*does not fit"),
         ("void f(float x[n])", r"parameter 0 \(x\): dimension 'n' is no integer parameter"),
         ("void f(float x[n], float n)", r"dimension 'n' is no integer parameter"),
+        (f"void f(float x[{2**63}])", rf"dimension {2**63} is too large"),
+        ("void f(float x[0xFFFFFFFFFFFFFFFFu])", "dimension 0xFFFFFFFFFFFFFFFFu is too large"),
         ("void f(float x[sizeof(int)])", r"parameter 0 \(x\): a dimension is made of"),
         ("void f(float x[2][])", r"only the first dimension may be empty"),
         ("struct s f(int)", "f: its result: struct"),
