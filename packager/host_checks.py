@@ -151,8 +151,11 @@ def plain_functions(
     hidden = {name for _, c in files for name in c.hidden}
     defined = {name for _, c in files for name in c.defined | c.weak}
     rows = {r.name: r for r in told if r.abi == "plain" and r.symbol in defined and r.name not in listed}
+    packed = {r.symbol for r in told if r.abi == "packed"}
     for f, contents in files:
         for function in f.functions:
+            if function.is_guess and function.name in packed:
+                continue
             # Of what is compiled with -flto only those are told that the compiler exports.
             defined_here = not contents.complete or function.name in contents.defined | contents.weak
             exported = defined_here and function.name not in hidden

@@ -140,7 +140,7 @@ def _add_symbols(elf: ElfFile, contents: Contents) -> None:
             contents.complete = False
         if s.is_defined and not s.is_exported:
             contents.hidden.add(s.name)
-        elif _is_code(elf, s):
+        elif is_code(elf, s):
             contents.functions.add(s.name)
         if s.st_shndx in merged:
             contents.comdat.add(s.name)
@@ -154,7 +154,8 @@ def _add_symbols(elf: ElfFile, contents: Contents) -> None:
         contents.complete = False
 
 
-def _is_code(elf: ElfFile, symbol: Symbol) -> bool:
+def is_code(elf: ElfFile, symbol: Symbol) -> bool:
+    """Whether an object defines a symbol as a function."""
     if symbol.type == STT_NOTYPE:  # as assemblers leave it
         sections = elf.sections
         return 0 < symbol.st_shndx < len(sections) and bool(sections[symbol.st_shndx].sh_flags & SHF_EXECINSTR)

@@ -403,3 +403,25 @@ def test_options_of_the_compiler_hide_no_plain_operator(tmp_path: Path, options:
     assert "'twice' is a plain C function" in said
     with pytest.raises(mblob.MblobError, match="'twice' is a plain C function"):
         run(tmp_path / "m.so")
+
+
+@pytest.mark.parametrize("other", ['alias("twice")', 'weak, alias("twice")', 'ifunc("choose")'])
+def test_an_operator_that_is_another_name_of_a_plain_function_is_told_too(tmp_path: Path, other: str) -> None:
+    text = f"{KERNEL}static void *choose(void) {{ return twice; }}\n"
+    text += f"extern __typeof(twice) again __attribute__(({other}));"
+    (said,) = told(over(mblob.csource_module(text, functions=[PROTOTYPE]), "again"), tmp_path / "m.so")
+    assert "it calls 'again', 'twice' as packed functions, but they are plain C functions" in said
+    assert "no prototype is given for 'again'" in said
+    with pytest.raises(mblob.MblobError, match="'again' is a plain C function"):
+        run(tmp_path / "m.so")
+
+
+def test_a_plain_operator_in_an_object_for_link_time_optimization_is_told(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    (tmp_path / "k.c").write_text(KERNEL)
+    subprocess.run([require("gcc"), "-g", "-flto", "-fPIC", "-c", "k.c"], cwd=tmp_path, check=True)
+    (said,) = told(over(mblob.static_library(tmp_path / "k.o")), tmp_path / "m.so", cc="gcc")
+    assert "'twice' is a plain C function" in said
+    with pytest.raises(mblob.MblobError, match="'twice' is a plain C function"):
+        run(tmp_path / "m.so")
