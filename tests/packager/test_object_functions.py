@@ -242,7 +242,7 @@ PACKED_IFUNC = PACKED_C.replace("int sum(", "static int one(") + (
     [
         PACKED_C + 'extern __typeof(sum) other __attribute__((alias("sum")));',
         PACKED_IFUNC.replace("%s", "static void *"),
-        PACKED_IFUNC.replace("%s choose(void)", "int (*choose(void))(void *, int *, int, void *, int *, void *)"),
+        PACKED_IFUNC.replace("%s", "typedef int f(void *, int *, int, void *, int *, void *);\nstatic f *"),
     ],
 )
 def test_a_packed_function_that_debug_information_does_not_name_stays_one(tmp_path: Path, text: str) -> None:
