@@ -77,11 +77,21 @@ def crash(
     return f"TVM's executor {verb} this library: it calls {_few(names)} {called_as}, but {found}. {mblob} {cure}"
 
 
-def missing(called: Sequence[str], known: Collection[str]) -> str | None:
-    """What to say of functions that an executor calls and no module has; None if there are none."""
+def missing(called: Sequence[str], known: Collection[str], hidden: Collection[str] = ()) -> str | None:
+    """What to say of functions that an executor calls and no module has; None if there are none.
+
+    Args:
+        hidden: functions that a module may have, and does not export.
+    """
     names = sorted(set(called) - set(known))
     if not names:
         return None
+    if there := [name for name in names if name in hidden]:
+        return (
+            f"no module has {_few(names)}, which it calls: {_few(there)} is defined, but not exported. Leave out what"
+            ' hides it (-fvisibility=hidden, -fwhole-program, a version script), or mark it __attribute__((visibility('
+            '"default")))'
+        )
     import difflib
 
     near = difflib.get_close_matches(names[0][:200], [name for name in known if len(name) <= 200], 1)

@@ -425,3 +425,57 @@ def test_a_plain_operator_in_an_object_for_link_time_optimization_is_told(
     assert "'twice' is a plain C function" in said
     with pytest.raises(mblob.MblobError, match="'twice' is a plain C function"):
         run(tmp_path / "m.so")
+
+
+HIDING = ["-fvisibility=hidden", "-O3 -fwhole-program", "-Wl,--version-script=v.map", "-flto -fvisibility=hidden"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("options", HIDING)
+def test_an_operator_that_the_library_does_not_export_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, packed: bool
+) -> None:
+    (tmp_path / "v.map").write_text("{ global: __tvm*; __mblob*; local: *; };")
+    options = options.replace("v.map", str(tmp_path / "v.map"))
+    source = mblob.csource_module(OTHER if packed else KERNEL)
+    (said,) = told(over(source, "other" if packed else "twice"), tmp_path / "m.so", options=options)[-1:]
+    assert said.startswith("GraphExecutorFactory: no module has ")
+    with pytest.raises(mblob.MblobError, match="'other'" if packed else "'twice'"):
+        run(tmp_path / "m.so")
+
+
+@pytest.mark.parametrize("how", ["a system library", "a tar", "an fcompile"])
+def test_a_hidden_operator_is_told_however_it_is_packed(tmp_path: Path, how: str) -> None:
+    def link(output: str, files: list[str], options: list[str]) -> None:
+        subprocess.run(["cc", "-shared", "-fPIC", "-w", *options, "-o", output, *files], check=True)
+
+    more: dict[str, Any] = {"a system library": {"system_lib": True}, "an fcompile": {"fcompile": link}}.get(how, {})
+    path = tmp_path / {"a system library": "m.a", "a tar": "m.tar"}.get(how, "m.so")
+    (said,) = told(over(mblob.csource_module(KERNEL)), path, options="-fvisibility=hidden", **more)
+    assert said.startswith("GraphExecutorFactory: no module has 'twice', which it calls")
+    assert told(model(packed="name"), path, **more) == []
+
+
+def test_a_hidden_operator_that_is_there_gets_a_hint(tmp_path: Path) -> None:
+    (said,) = told(over(mblob.csource_module(KERNEL)), tmp_path / "m.so", options="-fvisibility=hidden")
+    assert said == (
+        "GraphExecutorFactory: no module has 'twice', which it calls: 'twice' is defined, but not exported. Leave out"
+        " what hides it (-fvisibility=hidden, -fwhole-program, a version script), or mark it"
+        ' __attribute__((visibility("default")))'
+    )
+
+
+@pytest.mark.parametrize("options", ["-fvisibility=hidden", "-fwhole-program"])
+def test_of_a_hidden_function_with_a_prototype_nothing_is_said_but_the_error(tmp_path: Path, options: str) -> None:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        with pytest.raises(mblob.MblobError, match=r"twice is (listed|declared), but"):
+            model().export_library(tmp_path / "m.so", options=options)
+    assert found == []
+
+
+def test_an_operator_of_a_library_that_is_linked_by_other_means_is_not_told(tmp_path: Path) -> None:
+    (tmp_path / "other.c").write_text(OTHER)
+    subprocess.run(["cc", "-shared", "-fPIC", "other.c", "-o", "libother.so"], cwd=tmp_path, check=True)
+    made = over(mblob.csource_module(KERNEL, functions=[PROTOTYPE], packed="name"), "other")
+    assert told(made, tmp_path / "m.so", options=["-Wl,--no-as-needed," + str(tmp_path / "libother.so")]) == []
