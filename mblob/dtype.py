@@ -15,7 +15,7 @@ WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)  # bits of one element
 # its own here and in the runtime (MBLOB_FLOAT8_E3M4 of mblob.h).
 FLOAT8_E3M4 = 128
 
-# Elements by their text without lanes: code and bits. Names of small floats say their bits: TVM's 6 and 7, DLPack's from 8.
+# Elements by their text without lanes: code and bits. Small floats are TVM's 6 and 7, and DLPack's from 8 on.
 _ELEMENTS = {f"{name}{bits}": (code, bits) for code, name in NAMES.items() if name != "handle" for bits in WIDTHS}
 _ELEMENTS |= {
     "e4m3_float8": (6, 8), "e5m2_float8": (7, 8), "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8),

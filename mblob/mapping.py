@@ -9,6 +9,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from mblob.arguments import path as checked_path
 from mblob.errors import FormatError
 
 _END = 256 << 10  # bytes of each end of a file that are read at once
@@ -62,7 +63,9 @@ def map_file(path: Path) -> memoryview:
     Raises:
         OSError: it cannot be read, or is a folder.
         FormatError: "not_elf": no regular file.
+        ValueError: no file can have that path.
     """
+    checked_path(path)
     # O_NONBLOCK: a FIFO that nobody writes to would block for ever.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
