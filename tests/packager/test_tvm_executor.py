@@ -78,8 +78,8 @@ def test_plain_operators_are_told_when_packing_and_when_looking(tmp_path: Path) 
         model().export_library(tmp_path / "m.so")
     assert [str(w.message) for w in found] == [
         "GraphExecutorFactory: TVM's executor crashes on this library: it calls 'twice' as a packed function, but"
-        " 'twice' is a plain C function. mblob can run the library. For TVM, declare it with functions= and add"
-        ' packed="name".'
+        " 'twice' is a plain C function. mblob can run the library. For TVM, add"
+        ' packed="name" (--packed name).'
     ]
     assert [w.filename for w in found] == [__file__]
     assert codes(tmp_path / "m.so") == {"plain_operators"}
@@ -342,7 +342,7 @@ def test_a_plain_operator_without_a_prototype_runs_nowhere_and_the_warning_says_
     assert said == (
         "GraphExecutorFactory: TVM's executor crashes on this library: it calls 'twice' as a packed function, but"
         " 'twice' is a plain C function. mblob cannot run it either: no prototype is given for 'twice'. Declare"
-        ' each with functions= (--function); for TVM, add packed="name".'
+        ' it with functions= (--function); for TVM, add packed="name" (--packed name).'
     )
     with mblob.open(tmp_path / "m.so") as library:
         assert [d["message"].split(": ", 1)[1] for d in library.diagnostics if d["code"] == "plain_operators"] == [
@@ -479,3 +479,38 @@ def test_an_operator_of_a_library_that_is_linked_by_other_means_is_not_told(tmp_
     subprocess.run(["cc", "-shared", "-fPIC", "other.c", "-o", "libother.so"], cwd=tmp_path, check=True)
     made = over(mblob.csource_module(KERNEL, functions=[PROTOTYPE], packed="name"), "other")
     assert told(made, tmp_path / "m.so", options=["-Wl,--no-as-needed," + str(tmp_path / "libother.so")]) == []
+
+
+def test_the_command_line_does_what_its_warning_says(tmp_path: Path) -> None:
+    (tmp_path / "g.json").write_text(json.dumps(graph()))
+    (tmp_path / "k.c").write_text(KERNEL)
+    given = ["build", "--graph", tmp_path / "g.json", "--kernel", tmp_path / "k.c", "-o", tmp_path / "m.so"]
+    without = pack_verb(*given)
+    assert "Declare it with functions= (--function); for TVM, add packed=\"name\" (--packed name)." in without.stderr
+    declared = pack_verb(*given, "--function", PROTOTYPE)
+    assert "mblob can run the library. For TVM, add packed=\"name\" (--packed name)." in declared.stderr
+    assert "Declare" not in declared.stderr
+    for name in ("name", "twice"):
+        done = pack_verb(*given, "--function", PROTOTYPE, "--packed", name)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert codes(tmp_path / "m.so") == set()
+        assert run(tmp_path / "m.so") == [4.0] * 4
+    wrong = pack_verb(*given, "--function", PROTOTYPE, "--packed", "twise")
+    assert wrong.returncode == 2
+    assert "packed names 'twise', which functions= (--function) does not declare; it declares twice" in wrong.stderr
+
+
+def test_flags_and_a_manifest_name_packed_functions_together(tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text(KERNEL + KERNEL.replace("twice", "again"))
+    prototypes = json.dumps([PROTOTYPE, PROTOTYPE.replace("twice", "again")])
+    for said, flag in (("twice", "again"), ("name", "name")):
+        text = f'output = "m.so"\nkernels = ["k.c"]\nfunctions = {prototypes}\npacked = ["{said}"]\n'
+        (tmp_path / "m.toml").write_text(text)
+        assert pack_verb("build", tmp_path / "m.toml", "--packed", flag).returncode == 0
+        with mblob.open(tmp_path / "m.so") as library:
+            assert [(f.name, f.abi) for f in library.host_functions] == [("again", "packed"), ("twice", "packed")]
+
+
+def test_a_system_library_is_not_told_of_names_that_it_does_not_need(tmp_path: Path) -> None:
+    (said,) = told(over(mblob.csource_module(KERNEL)), tmp_path / "m.a", system_lib=True, prefix="m_")
+    assert said.endswith("no prototype is given for 'twice'. Declare it with functions= (--function).")
