@@ -136,16 +136,15 @@ class _Described:
 
 def _read(dwarf: Any) -> _Described:
     left = dwarf.debug_info_sec.size  # an entry has a byte at least: more are a circle
-    made = _Described()
-    untyped = False
+    made = _Described(whole=True)
     for unit in dwarf.iter_CUs():
         made.units += 1
         top = unit.get_top_DIE()
         producer = _text(top, "DW_AT_producer")
         if producer == _TVM or _is_assembler(top):
-            untyped = True
+            made.whole = False
             continue
-        terse = _may_be_terse(producer)
+        found = []
         scopes = [top]
         while scopes:
             for die in scopes.pop().iter_children():
@@ -154,30 +153,32 @@ def _read(dwarf: Any) -> _Described:
                     raise ValueError("entries in a circle")
                 if die.tag == "DW_TAG_namespace" and _name(die) not in _LIBRARY_NAMESPACES:
                     scopes.append(die)
-                elif die.tag == "DW_TAG_subprogram":
-                    untyped = not _add(made, die, unit["address_size"], terse) or untyped
-    made.whole = not untyped and bool(made.entries)
+                elif die.tag == "DW_TAG_subprogram" and "DW_AT_declaration" not in die.attributes:
+                    found.append(die)
+        _add(made, found, unit["address_size"], _may_be_terse(producer))
+    made.whole = made.whole and bool(made.entries)
     return made
 
 
-def _add(made: _Described, die: Any, pointer_size: int, terse: bool) -> bool:
-    """Add a function that a unit defines; False if its types are left out."""
-    if "DW_AT_declaration" in die.attributes:
-        return True
-    declared = die.get_DIE_from_attribute("DW_AT_specification") if "DW_AT_specification" in die.attributes else die
-    name = _text(die, "DW_AT_linkage_name") or _text(declared, "DW_AT_linkage_name") or _name(declared)
-    if not name:
-        return True
-    symbol, entry = name.decode(errors="replace"), (die, declared, pointer_size)
-    if not name.startswith(_MANGLED) and "DW_AT_external" in declared.attributes:
-        found = _function(symbol, *entry)
-        if terse and _is_bare(die, found):
-            return False
-        made.exported.append(found)
-    elif terse:
-        return False  # nobody looked whether they are there
-    made.entries.setdefault(symbol, []).append(entry)
-    return True
+def _add(made: _Described, found: Sequence[Any], pointer_size: int, terse: bool) -> None:
+    """Add the functions that a unit defines, but those whose types it leaves out."""
+    if found and not any(map(_tells_types, found)):
+        made.whole = False
+        return
+    for die in found:
+        declared = die.get_DIE_from_attribute("DW_AT_specification") if "DW_AT_specification" in die.attributes else die
+        name = _text(die, "DW_AT_linkage_name") or _text(declared, "DW_AT_linkage_name") or _name(declared)
+        if not name:
+            continue
+        symbol, entry = name.decode(errors="replace"), (die, declared, pointer_size)
+        is_exported = not name.startswith(_MANGLED) and "DW_AT_external" in declared.attributes
+        function = _function(symbol, *entry) if is_exported or terse else None
+        if terse and function is not None and _is_bare(die, function):
+            made.whole = False
+            continue
+        if is_exported and function is not None:
+            made.exported.append(function)
+        made.entries.setdefault(symbol, []).append(entry)
 
 
 def _is_assembler(top: Any) -> bool:
@@ -196,6 +197,13 @@ def _may_be_terse(producer: bytes) -> bool:
     """
     levels = _LEVEL.findall(producer)
     return producer.startswith(b"GNU ") and (levels[-1] == b"1" if levels else b" -" not in producer)
+
+
+def _tells_types(die: Any) -> bool:
+    """Whether an entry has what `clang -g1` leaves out, which names functions and says nothing else of them."""
+    told = ("DW_AT_external", "DW_AT_type", "DW_AT_prototyped", "DW_AT_specification")
+    parameters = (child.tag == "DW_TAG_formal_parameter" for child in die.iter_children())
+    return any(attribute in die.attributes for attribute in told) or any(parameters)
 
 
 def _is_bare(die: Any, found: Function) -> bool:

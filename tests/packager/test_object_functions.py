@@ -266,6 +266,21 @@ def test_an_object_linked_with_one_that_tells_no_types_says_nothing_of_its_funct
     assert [f.name for f in functions(memoryview((tmp_path / "both.o").read_bytes()))] == ["vadd"]
 
 
+@pytest.mark.parametrize(("cc", "flag"), [("gcc", "-g1"), ("clang", "-g1"), ("clang", "-gline-tables-only")])
+def test_an_object_whose_debug_information_has_no_types_is_taken_as_one_without(
+    tmp_path: Path, require: Callable[[str], str], cc: str, flag: str
+) -> None:
+    inlined = "static inline __attribute__((always_inline)) int next(int n) { volatile int m = n + 1; return m; }\n"
+    text = inlined + PACKED_C.replace("return 0", "return next(count) - next(count)")
+    text += PACKED_C.replace("sum", "alone") + 'extern __typeof(sum) other __attribute__((alias("sum")));'
+    made = compiled(tmp_path, "p", text, flag, cc=require(cc))
+    assert functions(memoryview(made.read_bytes())) == []
+    mblob.static_library(made).export_library(tmp_path / "x.so", cc=cc)
+    loaded = mblob.load_module(tmp_path / "x.so")
+    for name in ("sum", "alone", "other"):
+        loaded[name](1)
+
+
 def test_functions_of_one_name_in_an_object_linked_of_several_tell_an_alias_only_what_they_agree_on(
     tmp_path: Path,
 ) -> None:
