@@ -18,7 +18,7 @@ from mblob.elf_records import STT_FILE, STT_GNU_IFUNC
 from mblob.exported import is_helper
 from packager.debug_sections import relocated
 from packager.given_functions import MANGLED, has_debug_info
-from packager.objects import is_code
+from packager.objects import is_code, lto_functions
 
 _DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
 
@@ -237,8 +237,13 @@ def _without_entry(elf: ElfFile, described: _Described, whole: bool) -> list[Fun
         if s.is_exported and s.name not in listed and is_code(elf, s) and not is_helper(s.name)
         and not s.name.startswith(MANGLED)
     ]  # fmt: skip
+    unseen = [
+        name for name in lto_functions(elf)
+        if name not in listed and not is_helper(name) and not name.startswith(MANGLED)
+    ]  # fmt: skip
+    unknown = [replace(_UNKNOWN, name=name) for name in unseen if whole or described.whole]
     if not symbols:
-        return []
+        return unknown
     places: dict[_Place, list[str]] = {}
     indirect: set[_Place] = set()
     for s in elf.symtab:
@@ -247,7 +252,7 @@ def _without_entry(elf: ElfFile, described: _Described, whole: bool) -> list[Fun
         elif s.name in described.entries and s.is_defined:
             places.setdefault((s.st_shndx, s.st_value), []).append(s.name)
     resolvers = {name for place in indirect for name in places.get(place, ())}
-    found: list[Function] = []
+    found: list[Function] = unknown
     for s in symbols:
         here = places.get((s.st_shndx, s.st_value), [])
         if s.type == STT_GNU_IFUNC:

@@ -312,3 +312,32 @@ def test_an_object_for_link_time_optimization_tells_types_too(
     compiled(tmp_path, "p", SCALE, "-g", *options.split(), cc=require("gcc"))
     mblob.static_library(tmp_path / "p.o").export_library(tmp_path / "x.so", cc="gcc")
     assert table(tmp_path / "x.so") == [("scale", "plain", "float *, long int")]
+
+
+def test_other_names_in_an_object_for_link_time_optimization_are_plain_too(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    text = VIEWS["alias"] + "int data[3]; extern int far(void); int near(void) { return far() + data[0]; }\n"
+    text += "int far(void) { return 1; }\n"
+    text += '__attribute__((visibility("hidden"))) extern __typeof(scale) inside __attribute__((alias("scale")));'
+    compiled(tmp_path, "p", text, "-g", "-flto", cc=require("gcc"))
+    mblob.static_library(tmp_path / "p.o").export_library(tmp_path / "x.so", cc="gcc")
+    assert table(tmp_path / "x.so") == [
+        ("far", "plain", "void"), ("near", "plain", "void"), ("other", "plain", "?"),
+        ("scale", "plain", "float *, long int"),
+    ]  # fmt: skip
+    with pytest.raises(AttributeError, match="'other' is a plain C function"):
+        mblob.load_module(tmp_path / "x.so")["other"]
+
+
+@pytest.mark.slow
+def test_a_damaged_list_of_functions_for_link_time_optimization_raises_nothing(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    content = compiled(tmp_path, "p", VIEWS["alias"], "-g", "-flto", cc=require("gcc")).read_bytes()
+    for section in ElfFile(memoryview(content)).sections:
+        if "symtab." in section.name:
+            for at in range(section.sh_offset, section.sh_offset + section.sh_size):
+                damaged = bytearray(content)
+                damaged[at] ^= 0xFF
+                functions(memoryview(bytes(damaged)))
