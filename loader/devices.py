@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loader.runtime import ffi, lib
-from mblob.arguments import bytes_of_name
+from loader.status import bytes_of_name
 
 
 def type_of(name: str) -> int:

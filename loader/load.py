@@ -10,7 +10,6 @@ from loader import bridge
 from loader.opened import Origin, wrap_tree
 from loader.runtime import ffi, lib
 from loader.status import last_error
-from mblob.arguments import path as checked_path
 from mblob.errors import FormatError, LoaderMissingError, MblobError, one_line
 from mblob.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.module import Module
@@ -70,7 +69,7 @@ def load_module(
     if isinstance(source, bool):
         raise _wrong_type("source", SOURCES, source)
     if isinstance(source, (str, os.PathLike)):
-        return _load_path(checked_path(source, "load_module: source"), options, loaders)
+        return _load_path(os.fsdecode(source), options, loaders)
     if isinstance(source, int):
         from mblob.arguments import whole
 
@@ -147,7 +146,13 @@ def _open(call: Open, options: Any, origin: Origin) -> Module:
 
 def _load_path(path: str, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
     absolute = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118  (pathlib costs milliseconds to import)
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except ValueError:
+        from mblob.arguments import path as checked_path
+
+        checked_path(path, "load_module: source")
+        raise
     try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):

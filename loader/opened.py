@@ -13,8 +13,7 @@ from os import register_at_fork
 
 from loader import _call, bridge
 from loader.runtime import address_of, ffi, lib
-from loader.status import check, last_error, text
-from mblob.arguments import bytes_of_name
+from loader.status import bytes_of_name, check, last_error, text
 from mblob.errors import LoaderMissingError, MblobError
 from mblob.module import LIBRARY, Module, Node
 

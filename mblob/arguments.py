@@ -58,15 +58,6 @@ def path(value: str | bytes | os.PathLike[Any], who: str = "") -> str:
     return text
 
 
-def bytes_of_name(value: str) -> bytes | None:
-    """The bytes of a name that is looked up, None if no file can have such a name. They need not be UTF-8."""
-    try:
-        encoded = value.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return None
-    return None if b"\0" in encoded else encoded
-
-
 def whole(function: str, argument: str, value: Any, least: int = 0, most: int = 2**31 - 1) -> int:
     """`value` as an int of least..most; anything with `__index__` is taken, numpy's integers too.
 

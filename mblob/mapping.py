@@ -9,7 +9,6 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from mblob.arguments import path as checked_path
 from mblob.errors import FormatError
 
 _END = 256 << 10  # bytes of each end of a file that are read at once
@@ -65,9 +64,14 @@ def map_file(path: Path) -> memoryview:
         FormatError: "not_elf": no regular file.
         ValueError: no file can have that path.
     """
-    checked_path(path)
     # O_NONBLOCK: a FIFO that nobody writes to would block for ever.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError:
+        from mblob.arguments import path as checked_path
+
+        checked_path(path)
+        raise
     try:
         info = os.fstat(fd)
         if stat.S_ISDIR(info.st_mode):

@@ -19,13 +19,23 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mblob.arguments import bytes_of_name
+from mblob.arguments import path as checked_path
 from mblob.errors import ToolchainError
 from mblob.starting import Starting
 from mblob.tool_output import first_error
 from packager.errors import BuildError
 
 Command = tuple[str, ...]
+
+
+def _check_word(word: str) -> None:
+    try:
+        checked_path(word)
+    except ValueError:
+        raise BuildError(
+            f"no command can have the word {word!r}, which has a NUL in it or is no Unicode text; check options=, cc="
+            " and target= (--cc, --target)"
+        ) from None
 
 
 class Processes:
@@ -78,11 +88,9 @@ class Processes:
                     stderr=subprocess.STDOUT, start_new_session=True, env=environment,
                 )  # fmt: skip
             except ValueError:
-                words = (word for word in command if bytes_of_name(word) is None)
-                raise BuildError(
-                    f"no command can have the word {next(words, '')!r}, which has a NUL in it or is no Unicode text;"
-                    " check options=, cc= and target= (--cc, --target)"
-                ) from None
+                for word in command:
+                    _check_word(word)
+                raise
             except OSError as exc:
                 raise ToolchainError(
                     f"{command[0]}: cannot be started: {exc.strerror}; check cc= and $CC", command=command
