@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from loader.runtime import ffi, lib
+from loader.status import bytes_of_name
 
 
 def type_of(name: str) -> int:
     """The DLPack number of a kind of devices by its name, 0 if no plug-in that can be found has that name."""
     out = ffi.new("int *")
-    encoded = name.encode("utf-8", "surrogateescape")
-    return 0 if b"\0" in encoded or lib.mblob_device_type(encoded, out) else int(out[0])
+    encoded = bytes_of_name(name)
+    return 0 if encoded is None or lib.mblob_device_type(encoded, out) else int(out[0])

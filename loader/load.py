@@ -10,7 +10,7 @@ from loader import bridge
 from loader.opened import Origin, wrap_tree
 from loader.runtime import ffi, lib
 from loader.status import last_error
-from mblob.errors import FormatError, LoaderMissingError, MblobError
+from mblob.errors import FormatError, LoaderMissingError, MblobError, one_line
 from mblob.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.module import Module
 
@@ -69,10 +69,7 @@ def load_module(
     if isinstance(source, bool):
         raise _wrong_type("source", SOURCES, source)
     if isinstance(source, (str, os.PathLike)):
-        path = os.fsdecode(source)
-        if "\0" in path:
-            raise ValueError(f"load_module: source: the path {path!r} has a NUL in it")
-        return _load_path(path, options, loaders)
+        return _load_path(os.fsdecode(source), options, loaders)
     if isinstance(source, int):
         from mblob.arguments import whole
 
@@ -91,7 +88,8 @@ def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any) -> None:
         raise _wrong_type("fmt", "str", fmt)
     for argument, value, known in (("verify", verify, VERIFY), ("missing", missing, MISSING)):
         if not isinstance(value, str) or value not in known:
-            raise ValueError(f"load_module: {argument}: expected one of {', '.join(known)}, found {value!r}")
+            found = f"load_module: {argument}: expected one of {', '.join(known)}, found {value!r}"
+            raise ValueError(one_line(found))
     if loaders is None:
         return
     if not hasattr(loaders, "items"):
@@ -148,7 +146,13 @@ def _open(call: Open, options: Any, origin: Origin) -> Module:
 
 def _load_path(path: str, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
     absolute = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118  (pathlib costs milliseconds to import)
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except ValueError:
+        from mblob.arguments import path as checked_path
+
+        checked_path(path, "load_module: source")
+        raise
     try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):

@@ -13,7 +13,7 @@ from os import register_at_fork
 
 from loader import _call, bridge
 from loader.runtime import address_of, ffi, lib
-from loader.status import check, last_error, text
+from loader.status import bytes_of_name, check, last_error, text
 from mblob.errors import LoaderMissingError, MblobError
 from mblob.module import LIBRARY, Module, Node
 
@@ -135,13 +135,14 @@ class OpenedNode(Node):
     def find(self, name: str) -> Callable[..., Any] | None:
         if not isinstance(name, str):
             raise TypeError(f"expected the name of a function, a str, found {type(name).__name__} {name!r}")
-        if "\0" in name:
+        encoded = bytes_of_name(name)
+        if encoded is None:
             return None
         loader = self._loader()
         if loader is not None:
             return self._open_with(loader).find(name)
         out = ffi.new("mblob_function **")
-        status = self._ask(name.encode("utf-8", "surrogateescape"), out)
+        status = self._ask(encoded, out)
         if not status:
             return _call.PackedFunction(address_of(out[0]), name, self.module)
         if status == lib.MBLOB_E_NOT_FOUND:
@@ -171,9 +172,10 @@ class OpenedNode(Node):
 
     def explain(self, name: str) -> str | None:
         out = ffi.new("mblob_function **")
-        if self.type_key != LIBRARY or "\0" in name:
+        encoded = bytes_of_name(name)
+        if self.type_key != LIBRARY or encoded is None:
             return None
-        if lib.mblob_module_function(self.handle, name.encode("utf-8", "surrogateescape"), 0, out):
+        if lib.mblob_module_function(self.handle, encoded, 0, out):
             message = str(last_error())
             return message if "plain C function" in message else None
         lib.mblob_function_release(out[0])
@@ -227,9 +229,10 @@ class OpenedNode(Node):
 
     def symbol_address(self, name: str) -> int:
         """Address of an exported symbol of a library, else 0."""
-        if self.type_key != LIBRARY or "\0" in name:
+        encoded = bytes_of_name(name)
+        if self.type_key != LIBRARY or encoded is None:
             return 0
-        return address_of(lib.mblob_module_symbol(self.handle, name.encode("utf-8", "surrogateescape")))
+        return address_of(lib.mblob_module_symbol(self.handle, encoded))
 
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
         from loader import symbols

@@ -31,6 +31,15 @@ _ARGUMENT_TEXTS = (
 _ARGUMENT_EXIT_CODE = 2  # of mblob-pack, for wrong arguments
 
 
+def bytes_of_name(value: str) -> bytes | None:
+    """The bytes of a name that is looked up, None if no file can have such a name. They need not be UTF-8."""
+    try:
+        encoded = value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return None
+    return None if b"\0" in encoded else encoded
+
+
 def text(pointer: Any) -> str:
     """A C string as str; NULL is ""."""
     return str(ffi.string(pointer).decode("utf-8", "backslashreplace")) if pointer else ""

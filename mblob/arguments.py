@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from _operator import index  # what `operator` hands on
 
 from mblob.errors import one_line
@@ -34,6 +35,27 @@ def name(function: str, argument: str, value: Any, *, empty: bool = False) -> st
     except UnicodeEncodeError:
         raise ValueError(one_line(f"{function}: {argument}: {value!r} is no Unicode text")) from None
     return value
+
+
+def path(value: str | bytes | os.PathLike[Any], who: str = "") -> str:
+    """`value` as a path that a file can have.
+
+    Args:
+        who: whose argument it is.
+
+    Raises:
+        TypeError: it is no path.
+        ValueError: it has a NUL in it, or is no Unicode text.
+    """
+    text = os.fsdecode(value)
+    why = "has a NUL in it" if "\0" in text else None
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        why = "is no Unicode text"
+    if why is not None:
+        raise ValueError(one_line(f"{who}{who and ': '}the path {text!r} {why}"))
+    return text
 
 
 def whole(function: str, argument: str, value: Any, least: int = 0, most: int = 2**31 - 1) -> int:

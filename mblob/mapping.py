@@ -62,9 +62,16 @@ def map_file(path: Path) -> memoryview:
     Raises:
         OSError: it cannot be read, or is a folder.
         FormatError: "not_elf": no regular file.
+        ValueError: no file can have that path.
     """
     # O_NONBLOCK: a FIFO that nobody writes to would block for ever.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError:
+        from mblob.arguments import path as checked_path
+
+        checked_path(path)
+        raise
     try:
         info = os.fstat(fd)
         if stat.S_ISDIR(info.st_mode):

@@ -136,6 +136,10 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
     Args:
         params: name -> numpy array, tensor, or anything with the buffer protocol. Names are written sorted,
             so that the same content gives the same bytes.
+
+    Raises:
+        TypeError: a value that is no array.
+        ValueError: a name that is no Unicode text.
     """
     records = {name: as_record(value) for name, value in params.items()}
     names = sorted(records)

@@ -64,24 +64,39 @@ def crash(
     if not names:
         return None
     if len(names) == 1:
-        called_as, found, them = "as a packed function", f"{names[0]!r} is a plain C function", "it"
+        called_as, found = "as a packed function", f"{names[0]!r} is a plain C function"
     else:
-        called_as, found, them = "as packed functions", "they are plain C functions", "them"
+        called_as, found = "as packed functions", "they are plain C functions"
     verb = "cannot run" if announced else "crashes on"
     lacking = [name for name in names if name in without_form]
-    mblob = "mblob can run the library."
-    cure = f'For TVM, declare {them} with functions= and add packed="name".'
+    mblob, cures = "mblob can run the library.", []
     if lacking:
         mblob = f"mblob cannot run it either: no prototype is given for {_few(lacking)}."
-        cure = 'Declare each with functions= (--function); for TVM, add packed="name".'
-    return f"TVM's executor {verb} this library: it calls {_few(names)} {called_as}, but {found}. {mblob} {cure}"
+        cures.append(f"declare {'it' if len(lacking) == 1 else 'each'} with functions= (--function)")
+    if not announced:
+        cures.append('for TVM, add packed="name" (--packed name)')
+    cure = "; ".join(cures)
+    return (
+        f"TVM's executor {verb} this library: it calls {_few(names)} {called_as}, but {found}. {mblob}"
+        f" {cure[0].upper()}{cure[1:]}."
+    )
 
 
-def missing(called: Sequence[str], known: Collection[str]) -> str | None:
-    """What to say of functions that an executor calls and no module has; None if there are none."""
+def missing(called: Sequence[str], known: Collection[str], hidden: Collection[str] = ()) -> str | None:
+    """What to say of functions that an executor calls and no module has; None if there are none.
+
+    Args:
+        hidden: functions that a module may have, and does not export.
+    """
     names = sorted(set(called) - set(known))
     if not names:
         return None
+    if there := [name for name in names if name in hidden]:
+        return (
+            f"no module has {_few(names)}, which it calls: {_few(there)} is defined, but not exported. Leave out what"
+            ' hides it (-fvisibility=hidden, -fwhole-program, a version script), or mark it __attribute__((visibility('
+            '"default")))'
+        )
     import difflib
 
     near = difflib.get_close_matches(names[0][:200], [name for name in known if len(name) <= 200], 1)

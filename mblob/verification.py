@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob import container, contents
+from mblob.arguments import path as checked_path
 from mblob.diagnostics import damaged_sections, unreadable_graphs
 from mblob.digest import ALGORITHMS
 from mblob.elf import ElfFile
@@ -126,8 +127,12 @@ def verify(
         FormatError: the library is damaged, or it is no model library ("not_elf", "no_blob").
         DigestError: bytes differ from their digest.
         IncompatibleError: a library of `against` is for another machine, or dlopen may not open the library.
+        ValueError: no file can have one of the paths.
     """
     from mblob.library import Library
+
+    for argument, given in (("path", path), ("root", root), *(("against", other) for other in against or ())):
+        checked_path(given, f"verify: {argument}")
 
     try:
         with Library(path, verify=level) as library:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from mblob.errors import FormatError
+from mblob.errors import FormatError, one_line
 
 KEY_LIMIT = 4096  # bytes of a type key; a longer one is damage, not a name
 
@@ -110,8 +110,15 @@ def encode_u64(value: int) -> bytes:
 
 
 def encode_string(value: str | bytes) -> bytes:
-    """`string`: u64 length, bytes (UTF-8), no terminator."""
-    raw = value.encode() if isinstance(value, str) else bytes(value)
+    """`string`: u64 length, bytes (UTF-8), no terminator.
+
+    Raises:
+        ValueError: the text has half of a surrogate pair.
+    """
+    try:
+        raw = value.encode() if isinstance(value, str) else bytes(value)
+    except UnicodeEncodeError:
+        raise ValueError(one_line(f"{value!r} is no Unicode text")) from None
     return encode_u64(len(raw)) + raw
 
 

@@ -130,7 +130,7 @@ def _with_imports(plan: BuildPlan) -> Module:
 
 def _host(plan: BuildPlan) -> Module:
     """The root: the first kernel or object imports the others; host modules become one library."""
-    packed = None if not plan.packed else "name" if list(plan.packed) == ["name"] else list(plan.packed)
+    packed = None if not plan.packed else "name" if set(plan.packed) == {"name"} else list(plan.packed)
     # Prototypes belong to the library, not to one of its files; the first module carries them. They are parsed when a
     # large payload is on its way.
     declared = Declared(list(plan.functions), packed, "build")

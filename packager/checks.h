@@ -73,18 +73,25 @@ MBLOB_STATIC MBLOB_FORMAT(4) void mblob_set_failure(const mblob_call_info *call,
 }
 
 MBLOB_STATIC void mblob_dtype_name(DLDataType type, char *text, size_t size) {
-  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex", /* from here on without bits: */
-                                      MBLOB_NAME_OF_6, MBLOB_NAME_OF_7, "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn",
-                                      "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn",
-                                      "float6_e3m2fn", "float4_e2m1fn"};
-  const char *name = type.code < sizeof names / sizeof *names ? names[type.code] : "custom";
-  char bits[8] = "", lanes[8] = "";
-  if (type.code == 1 && type.bits == 1)
-    name = "bool";
-  else if (type.code < 6 || *name == 'c')
-    (void)snprintf(bits, sizeof bits, "%d", type.bits);
-  if (type.lanes != 1) (void)snprintf(lanes, sizeof lanes, "x%d", type.lanes);
-  (void)snprintf(text, size, "%s%s%s", name, bits, lanes);
+  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+  enum { FIRST = 6, E3M4 = 128 }; /* small floats, whose names say their bits; mblob's code of float8_e3m4, the last one */
+  static const char *const small[] = {MBLOB_NAME_OF_6, MBLOB_NAME_OF_7, "float8_e4m3", "float8_e4m3b11fnuz",
+                                      "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+                                      "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "float8_e3m4"};
+  const unsigned place = type.code == E3M4 ? 12 : type.code < 18 ? (unsigned)type.code - FIRST : 13;
+  const bool scalar = type.lanes == 1;
+  char lanes[8] = "";
+  if (!scalar) (void)snprintf(lanes, sizeof lanes, "x%d", type.lanes);
+  if (type.code == 1 && type.bits == 1 && scalar)
+    (void)snprintf(text, size, "bool");
+  else if (type.code == 3 && (scalar || !type.bits))
+    (void)snprintf(text, size, "%s", type.bits ? "handle" : "void");
+  else if (place <= 12 && type.bits == (place < 9 || place == 12 ? 8 : place < 11 ? 6 : 4))
+    (void)snprintf(text, size, "%s%s", small[place], lanes);
+  else if (type.code < sizeof names / sizeof *names)
+    (void)snprintf(text, size, "%s%d%s", names[type.code], type.bits, lanes);
+  else
+    (void)snprintf(text, size, "custom[%d]%d%s", type.code, type.bits, lanes);
 }
 
 /* A shape as Python writes it; a dimension of MBLOB_ANY is `*`. Cut with "..." when it is long. */

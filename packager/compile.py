@@ -137,7 +137,7 @@ def _described(file: HostFile, ours: bool) -> HostFile:
     """The file with what its debug information tells; if that is `ours`, it is not linked."""
     if file.generated or (ours and not _is_elf(file.path)):
         return file
-    found = functions_of(file.path, file.label)
+    found = functions_of(file.path, file.label, whole=ours)
     if ours:
         exclude_debug_sections(file.path, file.label)
     return replace(file, functions=found)
@@ -178,7 +178,7 @@ def _succeeds(job: Job, tools: Toolchain, work: Path) -> bool:
 
 def _exported(path: Path, label: str) -> tuple[Function, ...]:
     exported = objects.read(path, label).functions
-    return tuple(function for function in functions_of(path, label) if function.name in exported)
+    return tuple(function for function in functions_of(path, label, whole=True) if function.name in exported)
 
 
 def _is_elf(path: Path) -> bool:

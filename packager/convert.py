@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob import classic, ffi_dialect, functions_table, safetensors
+from mblob.arguments import path as checked_path
 from mblob.elf import ElfFile
 from mblob.errors import FormatError, IncompatibleError
 from mblob.file_kind import AR_MAGIC, ELF_MAGIC
@@ -69,8 +70,8 @@ def convert(
     """
     if dialect not in DIALECTS:
         raise BuildError(f"dialect: expected one of {', '.join(DIALECTS)}, found {dialect!r}")
-    path = Path(os.fspath(file))
-    given = [Path(os.fspath(p)) for p in objects]
+    path = Path(checked_path(file, "convert: file"))
+    given = [Path(checked_path(p, "convert: objects")) for p in objects]
     if Path(os.fspath(file_name)).suffix in (".o", ".a"):
         raise BuildError(f"{file_name}: convert writes a shared library (.so), or .tar for the objects of one")
     check_output(Path(os.fspath(file_name)), [("the input", path), *(("an object", p) for p in given)])

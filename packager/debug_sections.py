@@ -11,6 +11,7 @@ import zlib
 
 from mblob.elf import ElfFile
 from mblob.elf_records import SHF_COMPRESSED, SHT_REL, SHT_RELA, Section
+from packager.given_functions import LTO_DEBUG
 
 _RELOCATED = (".debug_info", ".debug_str_offsets")
 _ZLIB = 1  # ELFCOMPRESS_ZLIB
@@ -21,16 +22,22 @@ def relocated(elf: ElfFile) -> bytes:
     """The object with those references of its debug information in place that lead to other debug information.
 
     They are offsets in sections, and mean the same on every machine. The others are addresses of code and data,
-    which tell nothing about types.
+    which tell nothing about types. In an object for link-time optimization alone, debug information has other names;
+    here it gets those that readers look for.
     """
     out = bytearray(elf.data)
+    prefix = LTO_DEBUG if elf.section(".debug_info") is None else ""
     for i, target in enumerate(elf.sections):
-        if target.name in _RELOCATED:
+        if prefix and target.name.startswith(f"{prefix}.debug_"):
+            at = elf.e_shoff + i * elf.e_shentsize
+            (name,) = struct.unpack_from(f"{elf.byte_order}I", out, at)
+            struct.pack_into(f"{elf.byte_order}I", out, at, name + len(prefix))
+        if target.name.removeprefix(prefix) in _RELOCATED:
             if target.sh_flags & SHF_COMPRESSED:
                 target = _decompress(elf, i, out)
             for section in elf.sections:
                 if section.sh_type in (SHT_REL, SHT_RELA) and section.sh_info == i:
-                    _relocate(elf, section, target, out)
+                    _relocate(elf, section, target, out, f"{prefix}.debug_")
     return bytes(out)
 
 
@@ -64,10 +71,10 @@ def _decompress(elf: ElfFile, index: int, out: bytearray) -> Section:
     return made
 
 
-def _relocate(elf: ElfFile, relocations: Section, target: Section, out: bytearray) -> None:
+def _relocate(elf: ElfFile, relocations: Section, target: Section, out: bytearray, debug: str) -> None:
     has_addend = relocations.sh_type == SHT_RELA
     symbols = elf.symtab
-    in_debug = {i for i, s in enumerate(elf.sections) if s.name.startswith(".debug_")}
+    in_debug = {i for i, s in enumerate(elf.sections) if s.name.startswith(debug)}
     # 64-bit DWARF, whose offsets have 8 bytes, starts with 0xffffffff.
     wide = out[target.sh_offset : target.sh_offset + 4] == b"\xff" * 4
     width, size = elf.byte_order + ("Q" if wide else "I"), 8 if wide else 4

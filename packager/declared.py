@@ -57,13 +57,14 @@ class Declared:
             return ()
         if packed == "name" and "name" not in known:
             if not known:
-                raise BuildError(f"{self._who}: packed= needs functions=: prototypes of what shall be packed")
+                what = "packed= (--packed) needs functions= (--function)"
+                raise BuildError(f"{self._who}: {what}: prototypes of what shall be packed")
             return tuple(known)
         names = (packed,) if isinstance(packed, str) else tuple(packed)
         for name in names:
             if name not in known:
                 raise BuildError(
-                    f"{self._who}: packed names {name!r}, which functions= does not declare; it declares"
+                    f"{self._who}: packed names {name!r}, which functions= (--function) does not declare; it declares"
                     f" {', '.join(known) or 'nothing'}"
                 )
         return names

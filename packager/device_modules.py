@@ -162,7 +162,7 @@ def _read(source: Any) -> bytes:
     """Bytes of one source: text, bytes or a path."""
     if isinstance(source, (str, os.PathLike)):
         given = path_or_text(source, SOURCE_SUFFIXES, "device_module")
-        return given.read_bytes() if isinstance(given, Path) else given.encode()
+        return given.read_bytes() if isinstance(given, Path) else given.encode(errors="surrogateescape")
     try:
         return bytes(as_bytes_view(source))
     except TypeError:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mblob.arguments import path as checked_path
 from mblob.digest import ALGORITHMS
 from mblob.errors import UnreadableWarning
 from mblob.interrupts import Patience
@@ -116,7 +117,7 @@ def export_library(
     check_prefix(prefix, system_lib)
     if kwargs and fcompile is None:
         raise TypeError(f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)")
-    path = Path(os.fspath(file_name))
+    path = Path(checked_path(file_name, "export_library: file_name"))
     if fcompile is None:
         _check_suffix(path, system_lib)
     elif not callable(fcompile):
@@ -203,7 +204,7 @@ def _plugins(carry: Sequence[str | os.PathLike[str] | Module] | None) -> tuple[t
 def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
     if isinstance(given, (str, bytes, os.PathLike)):
         raise TypeError(f"addons: expected a list of paths, found {given!r}; write [{given!r}]")
-    return [Path(os.fspath(a)) for a in given or ()]
+    return [Path(checked_path(a, "addons")) for a in given or ()]
 
 
 # What people ask for that is neither a library nor a tar of objects; a linker would write a library of that name.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Union
 
 from mblob import npy, safetensors
+from mblob.arguments import path as checked_path
 from mblob.errors import FormatError
 from mblob.library import EntryView, Library
 from mblob.tensors import StoredTensor
@@ -72,14 +73,16 @@ def extract(
             Without a `format`, tensors that no format can hold are named when all others are written.
         FormatError: the library is damaged, or has no blob.
         OSError: a file cannot be read or written.
+        ValueError: no file can have one of the paths.
     """
     if format is not None and format not in FORMATS:
         raise BuildError(f"format: expected one of {', '.join(FORMATS)}, found {format!r}")
+    given = checked_path(output, "extract: output")
     with nullcontext(library) if isinstance(library, Library) else Library(library) as opened:
         if opened.blob is None:
             raise FormatError(f"{opened.path}: it has no blob, so there is nothing to extract", code="no_blob")
         done = []
-        for path in _written(_planned(opened, os.fspath(output), entries, tensors, format), opened.path):
+        for path in _written(_planned(opened, given, entries, tensors, format), opened.path):
             done.append(path)
             if written:
                 written(path)

@@ -9,6 +9,7 @@ from typing import Any
 
 from mblob.archive import is_archive
 from mblob.errors import ToolchainError
+from mblob.functions_table import Row
 from mblob.paths import include_dir
 from packager import adapters, carry, objects, system_lib
 from packager.adapters import Known
@@ -59,7 +60,11 @@ def export(request: Request, fcompile: FCompile, output: Path, work: Path, kwarg
     if getattr(fcompile, "need_system_lib", False) and not request.system_lib:
         raise BuildError(f"fcompile {_name(fcompile)} needs a system library (static linking): pass system_lib=True")
     object_format = getattr(fcompile, "object_format", None) or "o"
-    files = (_system_files if request.system_lib else _files)(request, fcompile, object_format, work)
+    rows: list[Row] = []
+    if request.system_lib:
+        files = _system_files(request, fcompile, object_format, work)
+    else:
+        files, rows = _files(request, fcompile, object_format, work)
     arguments = dict(kwargs)
     options = list(request.options)
     if any(f.suffix in (".c", ".cc", ".cpp", ".cu") for f in files) and output.suffix != ".tar":
@@ -74,6 +79,8 @@ def export(request: Request, fcompile: FCompile, output: Path, work: Path, kwarg
             f"fcompile {_name(fcompile)} returned, but did not write the file that it was given as its first"
             f" argument, {output.name}"
         )
+    if not request.system_lib:
+        warn_of_operators(request, rows, None, output)
     return made
 
 
@@ -88,8 +95,11 @@ def _system_files(request: Request, fcompile: FCompile, object_format: str, work
     return [member.path for member in system_lib.members(request, work)]
 
 
-def _files(request: Request, fcompile: FCompile, object_format: str, work: Path) -> list[Path]:
-    """The inputs of a shared library: the caller's, host modules, packed forms, packed modules."""
+def _files(
+    request: Request, fcompile: FCompile, object_format: str, work: Path
+) -> tuple[list[Path], list[Row]]:  # fmt: skip
+    """The inputs of a shared library: the caller's, host modules, packed forms, packed modules. Also the rows of its
+    table of functions."""
     host, known = _host_files(request, object_format, work)
     files = [*request.addons, *host, *_plugin_files(request, object_format, work)]
     wrapped, told = request.wrapped(), request.told_rows()
@@ -100,13 +110,12 @@ def _files(request: Request, fcompile: FCompile, object_format: str, work: Path)
         files.append(write_source(made.text, work / f"{made.stem}.c"))
     kept = adapters.kept_rows(request.dialect, told, known)
     if rows := [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]:
-        warn_of_operators(request, rows, None)
         source = (request.packed_forms() or "") + table(rows) + announcement(rows)
         files.append(write_source(source, work / "mblob_functions.c"))
     packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)
     if packed is not None:
         files.append(packed)
-    return files
+    return files, rows
 
 
 def _plugin_files(request: Request, object_format: str, work: Path) -> list[Path]:

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Collection
 from pathlib import Path
 
+from mblob.arguments import path as checked_path
 from mblob.classic import TREE_KEY
 from mblob.module import LIBRARY
 from mblob.stream_writer import LIB_KEY
@@ -25,6 +26,7 @@ def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: 
 
     Raises:
         FileNotFoundError, IsADirectoryError: a path without a file.
+        BuildError: a text with half of a surrogate pair.
     """
     if isinstance(given, os.PathLike):
         return existing_file(Path(given), who)
@@ -33,6 +35,10 @@ def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: 
     one_line = given and "\n" not in given and "\0" not in given and len(given) < 4096
     if one_line and (_exists(given) or (given.endswith(tuple(suffixes)) and not set(given) & set(';{}()#"'))):
         return existing_file(Path(given), who)
+    try:
+        given.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        raise BuildError(f"{who}: the source text has half of a surrogate pair, which is no character") from None
     return given
 
 
@@ -49,7 +55,9 @@ def existing_file(path: Path, who: str) -> Path:
 
     Raises:
         FileNotFoundError, IsADirectoryError, OSError: there is none.
+        ValueError: no file can have that path.
     """
+    checked_path(path, who)
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

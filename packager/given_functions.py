@@ -12,21 +12,28 @@ if TYPE_CHECKING:
     from packager.debug_info import Function
 
 MANGLED = ("_Z", "_R")  # C++, Rust
+LTO_DEBUG = ".gnu.debuglto_"  # stands before names of sections that gcc -flto writes
 
 
-def functions_of(path: Path, label: str) -> tuple[Function, ...]:
-    """The functions that an object file, or all members of an archive, define; () without debug information.
+def functions_of(path: Path, label: str, whole: bool = False) -> tuple[Function, ...]:
+    """The functions that an object file, or all members of an archive, define, as far as debug information tells.
 
     Args:
         label: what messages call it.
+        whole: as of `packager.debug_info.functions`.
 
     Raises:
         OSError, BuildError, FormatError: as of `packager.objects.read`.
     """
     found: list[Function] = []
     for name, data in objects_in(path, label):
-        if ElfFile(data, name).section(".debug_info") is not None:
+        if whole or has_debug_info(ElfFile(data, name)):
             from packager.debug_info import functions  # pyelftools is loaded where there is something to read
 
-            found += functions(data)
+            found += functions(data, whole)
     return tuple(found)
+
+
+def has_debug_info(elf: ElfFile) -> bool:
+    """Whether an object tells types, in its own sections or in those that wait for link-time optimization."""
+    return any(section.name in (".debug_info", LTO_DEBUG + ".debug_info") for section in elf.sections)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from mblob import safetensors, tvm_executor
 from mblob.contents import read_content
-from mblob.errors import PortabilityWarning
+from mblob.elf_records import ET_DYN
+from mblob.errors import MblobError, PortabilityWarning
 from mblob.functions_table import Row
 from mblob.grammar import GRAMMARS
 from mblob.graph_summary import summarize
@@ -39,21 +41,27 @@ def warn_of_graphs(module: Module, dialect: Dialect) -> None:
 
 
 def warn_of_operators(
-    request: Request, rows: Sequence[Row], files: Sequence[tuple[HostFile, Contents]] | None
-) -> None:
+    request: Request, rows: Sequence[Row], files: Sequence[tuple[HostFile, Contents]] | None,
+    library: Path | None = None,
+) -> None:  # fmt: skip
     """Warn of executors of a tree that call plain C functions, which crashes TVM's, or functions that no module has.
 
     Args:
         rows: of the library's table of functions, which executors look up by their symbols.
-        files: all that is linked; None if the caller compiles and links.
+        files: all that is linked; None if the caller compiles.
+        library: what was linked of them; None if that is done elsewhere.
     """
     executors = list(_executors(request.module, request.dialect))
     if not executors:
         return
+    linked = None if library is None else _linked(library)
+    exported = None if linked is None else linked[0]
+    rows = [row for row in rows if exported is None or row.symbol in exported]
     plain = {row.name for row in rows if row.abi == "plain"}
     found = {row.name for row in rows if row.abi == "plain" and row.symbol == row.name}
     packed = {row.name for row in rows if row.abi == "packed"}
-    known = None if files is None or request.fpack_imports else _known_functions(request, files)
+    known = None if request.fpack_imports else _known_functions(request, files, linked)
+    hidden = {name for f, c in files or () for name in (*c.hidden, *c.defined, *c.weak, *(g.name for g in f.functions))}
     for node in executors:
         called = tvm_executor.called_functions(node.type_key, _facts(node))
         why = tvm_executor.crash(called, found, plain - packed, announced=request.system_lib)
@@ -61,18 +69,48 @@ def warn_of_operators(
             warn(f"{node.type_key}: {why}", PortabilityWarning)
         # Others call functions of the runtime too, or one whose name depends on the release.
         by_name = node.type_key in (*tvm_executor.GRAPHS, "VMExecutable")
-        if by_name and known is not None and (why := tvm_executor.missing(called, known | plain | packed)):
+        if by_name and known is not None and (why := tvm_executor.missing(called, known | plain | packed, hidden)):
             warn(f"{node.type_key}: {why}", PortabilityWarning)
 
 
-def _known_functions(request: Request, files: Sequence[tuple[HostFile, Contents]]) -> set[str] | None:
-    """Names under which modules of a tree may have functions; None if more may come from what nobody can look into."""
-    unseen = any(not c.complete and not f.functions for f, c in files) or any(map(may_define, request.options))
-    if unseen or any(addon.suffix not in (*SUFFIXES, ".o", ".a") for addon in request.addons):
+_Linked = tuple[set[str], list[str]]  # what a library exports, what it needs
+
+
+def _linked(library: Path) -> _Linked | None:
+    """What became of the link; None if it made no shared library that tells."""
+    try:
+        with Library(library, verify="off", partial=True) as found:
+            if found.elf.e_type != ET_DYN:
+                return None
+            return {s.name for s in found.elf.dynsym if s.is_exported}, found.elf.needed
+    except MblobError:  # the linker of somebody else
         return None
+
+
+# Libraries that compilers link, of which executors call nothing.
+_SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|c\+\+)|ld-[\w-]+|libc\.musl-\w+)\.so[.\d]*")
+
+
+def _known_functions(
+    request: Request, files: Sequence[tuple[HostFile, Contents]] | None, linked: _Linked | None
+) -> set[str] | None:
+    """Names under which modules of a tree may have functions; None if more may come from what nobody can look into."""
     known: set[str] = set()
-    for f, c in files:
-        known.update(c.defined | c.weak, (function.name for function in f.functions))
+    if linked is not None:
+        known, needed = linked
+        by_others = files is None or any(o.startswith("-Wl,") for o in request.options)
+        unseen = by_others and not all(map(_SYSTEM.fullmatch, needed))
+    elif files is None:
+        return None
+    else:
+        unseen = any(not c.complete and not (f.own and f.functions) for f, c in files)
+        for f, c in files:
+            known |= (c.defined | c.weak) - c.hidden if c.complete else {function.name for function in f.functions}
+    options = [o for o in request.options if linked is None or not o.startswith("-Wl,")]
+    if unseen or any(map(may_define, options)):
+        return None
+    if any(addon.suffix not in (*SUFFIXES, ".o", ".a") for addon in request.addons):
+        return None
     for module in request.module.walk():
         node = node_of(module)
         name = node.only_function if isinstance(node, PayloadNode) else None
@@ -151,8 +189,11 @@ def plain_functions(
     hidden = {name for _, c in files for name in c.hidden}
     defined = {name for _, c in files for name in c.defined | c.weak}
     rows = {r.name: r for r in told if r.abi == "plain" and r.symbol in defined and r.name not in listed}
+    packed = {r.symbol for r in told if r.abi == "packed"}
     for f, contents in files:
         for function in f.functions:
+            if function.is_guess and function.name in packed:
+                continue
             # Of what is compiled with -flto only those are told that the compiler exports.
             defined_here = not contents.complete or function.name in contents.defined | contents.weak
             exported = defined_here and function.name not in hidden

@@ -62,6 +62,8 @@ class Inputs:
         cxx: the link takes the C++ library.
         refers_to_blob: an object uses the blob's symbol.
         plugins: those that are among the files.
+        rows: of the table of functions.
+        known: all objects and archives, with what is in them.
         looks_up: an object calls dlsym().
         joins: the library becomes a part of another one, which has code that this one calls.
     """
@@ -73,6 +75,8 @@ class Inputs:
     cxx: bool
     refers_to_blob: bool
     plugins: list[Plugin]
+    rows: list[Row]
+    known: list[tuple[HostFile, Contents]]
     looks_up: bool = False
     joins: bool = False
 
@@ -139,7 +143,6 @@ def prepare(request: Request, work: Path) -> Inputs:
     adapted = adapters.needed(request.dialect, wrapped, plain, everything, told)
     kept = adapters.kept_rows(request.dialect, told, everything)
     rows = [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]
-    warn_of_operators(request, rows, [*everything, *gathered.extra])
     helpers = _helpers(request, gathered.tools, rows, adapted, everything, work)
     everything += [(f, objects.read(f.path, f.label)) for f in helpers]
     hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
@@ -155,7 +158,8 @@ def prepare(request: Request, work: Path) -> Inputs:
     linked_here = [f for f in files if not f.elsewhere]
     return Inputs(
         gathered.tools, gathered.addons, [*linked_here, *helpers], gathered.machine, cxx, refers_to_blob,
-        gathered.carried.plugins, any("dlsym" in c.undefined for _, c in everything), len(linked_here) < len(files),
+        gathered.carried.plugins, rows, linked, any("dlsym" in c.undefined for _, c in everything),
+        len(linked_here) < len(files),
     )  # fmt: skip
 
 
@@ -268,6 +272,7 @@ def export_shared(request: Request, output: Path, work: Path, early: EarlyBlob |
     else:
         verify(output, blob, _embed(request, inputs, blob, output, work, early))
     check_exports(request.wrapped(), output)
+    warn_of_operators(request, inputs.rows, inputs.known, None if inputs.joins else output)
     carry.check_exported(inputs.plugins, output)
 
 

@@ -124,6 +124,8 @@ def _parse(path: Path) -> dict[str, Any]:
 def _text(path: Path, key: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise BuildError(f"{path}: {key}: expected a text, found {value!r}")
+    if "\0" in value:
+        raise BuildError(f"{path}: {key}: {value!r} has a NUL in it")
     return value
 
 

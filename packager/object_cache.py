@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Union
 
+from mblob.arguments import path as checked_path
 from packager.errors import BuildError
 
 Setting = Union[bool, str, "os.PathLike[str]"]
@@ -153,7 +154,7 @@ def object_cache(setting: Setting = True) -> ObjectCache | None:
         raise TypeError(f"cache: expected True, False or a folder, found {type(setting).__name__}")
     if setting is False or (setting is True and os.environ.get("MBLOB_CACHE") == "0"):
         return None
-    folder = _folder() if setting is True else Path(os.fspath(setting)).absolute()
+    folder = _folder() if setting is True else Path(checked_path(setting, "cache")).absolute()
     return None if folder is None else ObjectCache(folder / "objects", _limit())
 
 

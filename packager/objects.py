@@ -140,7 +140,7 @@ def _add_symbols(elf: ElfFile, contents: Contents) -> None:
             contents.complete = False
         if s.is_defined and not s.is_exported:
             contents.hidden.add(s.name)
-        elif _is_code(elf, s):
+        elif is_code(elf, s):
             contents.functions.add(s.name)
         if s.st_shndx in merged:
             contents.comdat.add(s.name)
@@ -154,11 +154,40 @@ def _add_symbols(elf: ElfFile, contents: Contents) -> None:
         contents.complete = False
 
 
-def _is_code(elf: ElfFile, symbol: Symbol) -> bool:
+def is_code(elf: ElfFile, symbol: Symbol) -> bool:
+    """Whether an object defines a symbol as a function."""
     if symbol.type == STT_NOTYPE:  # as assemblers leave it
         sections = elf.sections
         return 0 < symbol.st_shndx < len(sections) and bool(sections[symbol.st_shndx].sh_flags & SHF_EXECINSTR)
     return symbol.is_defined and symbol.type in (STT_FUNC, STT_GNU_IFUNC)
+
+
+_DEFINED, _EXPORTED, _LTO_FUNCTION = (0, 1), (0, 1), 1  # gcc's plugin-api.h: ld_plugin_symbol
+
+
+def lto_functions(elf: ElfFile) -> list[str]:
+    """The functions that an object for link-time optimization exports, as gcc 10 and later list them for linkers.
+
+    Two sections have the symbols in one order: name, name of the group, kind, visibility, size, number; and behind the
+    version, type and kind of section.
+    """
+    named = {s.name: s for s in elf.sections if s.name.startswith(_LTO)}
+    found = []
+    for title, section in named.items():
+        told = named.get(title.replace(_LTO + "symtab", _LTO + "ext_symtab"))
+        if title.startswith(_LTO + "symtab") and told is not None:
+            data, types = bytes(elf.contents(section)), elf.contents(told)
+            at = 0
+            for kind in types[1::2]:
+                end = data.find(b"\0", at)
+                group_end = data.find(b"\0", end + 1)
+                if end < 0 or group_end < 0 or len(data) - group_end < 15:
+                    break
+                exported = data[group_end + 1] in _DEFINED and data[group_end + 2] in _EXPORTED
+                if kind == _LTO_FUNCTION and exported:
+                    found.append(data[at:end].decode(errors="replace"))
+                at = group_end + 15
+    return found
 
 
 def _comdat_groups(elf: ElfFile) -> tuple[set[int], set[int]]:
@@ -175,6 +204,7 @@ def _comdat_groups(elf: ElfFile) -> tuple[set[int], set[int]]:
     return members, names
 
 
+_LTO = ".gnu.lto_."
 _CXX_LIBRARY = ("_ZTVN10__cxxabiv1", "_ZNSt", "_ZNKSt", "_ZSt", "_ZTISt", "_ZTVSt", "_ZTTSt", "_Znwm", "_Znwj", "_Znam",
                 "_Znaj", "_ZdlPv", "_ZdaPv", "__gxx_personality_", "__cxa_")  # fmt: skip
 _OF_C_LIBRARY = ("__cxa_finalize", "__cxa_atexit", "__cxa_at_quick_exit")

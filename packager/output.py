@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from mblob.arguments import path as checked_path
 from mblob.payload_source import OF_CALLER
 from mblob.temporary import folder_beside, temporary_folder
 
@@ -27,7 +28,9 @@ def replacing(path: str | os.PathLike[str], *, through_links: bool = True) -> It
 
     Raises:
         OSError: `path` cannot be written; it names `path`.
+        ValueError: no file can have that path.
     """
+    checked_path(path)
     real = Path(os.path.realpath(path) if through_links else path)
     if through_links and real.is_symlink():  # it leads to itself, or is one of too many
         raise OSError(errno.ELOOP, f"the output cannot be written: {os.strerror(errno.ELOOP)}", str(path))
@@ -69,7 +72,7 @@ def _beside(real: Path, output: str) -> Iterator[Path]:
 def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
     """A folder for intermediate files: the caller's, which is kept, or a temporary one, which is removed."""
     if folder is not None:
-        path = Path(folder).absolute()
+        path = Path(checked_path(folder, "workspace_dir")).absolute()
         path.mkdir(parents=True, exist_ok=True)
         yield path
         return

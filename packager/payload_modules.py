@@ -39,7 +39,10 @@ def json_module(kind: str, symbol: str, graph_json: str | Mapping[str, Any], con
     """
     check_key(kind, "json_module")
     text = _json_text(graph_json, "json_module")
-    payload = encode_string(symbol) + encode_string(text) + encode_strings(const_names)
+    try:
+        payload = encode_string(symbol) + encode_string(text) + encode_strings(const_names)
+    except ValueError as exc:
+        raise BuildError(f"json_module: {exc}") from None
     return Module(node=PayloadNode(kind, BytesPayload(payload), text, only_function=symbol, dialect="classic"))
 
 
@@ -91,11 +94,15 @@ def const_loader_module(constants: Mapping[str, Any], symbols: Mapping[str, Sequ
     for symbol, used in symbols.items():
         if missing := next((n for n in used if n not in constants), None):
             raise BuildError(f"const_loader_module: {symbol!r} needs {missing!r}, which is none of the constants")
-    pieces: list[Any] = [encode_strings(names) + encode_u64(len(names))]
+    try:
+        pieces: list[Any] = [encode_strings(names) + encode_u64(len(names))]
+        lists = b"".join(encode_strings(used) for used in symbols.values())
+        lists = encode_strings(list(symbols)) + encode_u64(len(symbols)) + lists
+    except ValueError as exc:
+        raise BuildError(f"const_loader_module: {exc}") from None
     for key, value in constants.items():
         pieces += _array(value, f"const_loader_module: constants[{key!r}]")
-    lists = b"".join(encode_strings(used) for used in symbols.values())
-    pieces.append(encode_strings(list(symbols)) + encode_u64(len(symbols)) + lists)
+    pieces.append(lists)
     return Module(node=PayloadNode("const_loader", PiecesPayload(pieces), dialect="classic"))
 
 

@@ -19,11 +19,23 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from mblob.arguments import path as checked_path
 from mblob.errors import ToolchainError
 from mblob.starting import Starting
 from mblob.tool_output import first_error
+from packager.errors import BuildError
 
 Command = tuple[str, ...]
+
+
+def _check_word(word: str) -> None:
+    try:
+        checked_path(word)
+    except ValueError:
+        raise BuildError(
+            f"no command can have the word {word!r}, which has a NUL in it or is no Unicode text; check options=, cc="
+            " and target= (--cc, --target)"
+        ) from None
 
 
 class Processes:
@@ -75,6 +87,10 @@ class Processes:
                     command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT, start_new_session=True, env=environment,
                 )  # fmt: skip
+            except ValueError:
+                for word in command:
+                    _check_word(word)
+                raise
             except OSError as exc:
                 raise ToolchainError(
                     f"{command[0]}: cannot be started: {exc.strerror}; check cc= and $CC", command=command

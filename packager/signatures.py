@@ -60,6 +60,8 @@ def contradiction(prototype: Prototype, function: Function) -> str | None:
     changes what is passed.
     """
     found = function.parameters
+    if function.is_guess:
+        return None
     if len(prototype.parameters) != len(found) or function.variadic:
         return f"has {len(prototype.parameters)} parameters, the source's has {len(found)}: ({function.types})"
     for i, (p, actual) in enumerate(zip(prototype.parameters, found)):

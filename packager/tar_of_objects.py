@@ -9,6 +9,7 @@ from pathlib import Path
 from packager.devc_c import write_c
 from packager.elf_writer import section_for, write_object
 from packager.errors import BuildError
+from packager.host_checks import warn_of_operators
 from packager.link import prepare
 from packager.request import Request
 
@@ -22,6 +23,7 @@ def export_tar(request: Request, output: Path, work: Path) -> None:
         As of `export_library`.
     """
     inputs = prepare(request, work)
+    warn_of_operators(request, inputs.rows, inputs.known)
     blob = request.blob(inputs.tools.triple)
     members = [*inputs.addons, *(f.path for f in inputs.files)]
     packed = request.packed_file(work)

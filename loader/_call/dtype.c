@@ -118,12 +118,10 @@ void call_dtype_text(DLDataType dtype, char out[48]) {
   static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
   char lanes[16] = "";
   if (dtype.lanes != 1) snprintf(lanes, sizeof lanes, "x%u", (unsigned)dtype.lanes);
-  if (dtype.code == kDLUInt && dtype.bits == 1) {
-    snprintf(out, 48, "bool%s", lanes);
-  } else if (dtype.code == 3 && dtype.lanes == 1) {
-    snprintf(out, 48, "handle");
-  } else if (dtype.code == 3 && dtype.bits == 0) {
-    snprintf(out, 48, "void");
+  if (dtype.code == kDLUInt && dtype.bits == 1 && dtype.lanes == 1) {
+    snprintf(out, 48, "bool");
+  } else if (dtype.code == 3 && (dtype.lanes == 1 || dtype.bits == 0)) {
+    snprintf(out, 48, dtype.bits ? "handle" : "void");
   } else if (small_float(dtype)) {
     snprintf(out, 48, "%s%s", small_float(dtype), lanes);
   } else if (dtype.code < sizeof names / sizeof names[0]) {

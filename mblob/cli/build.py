@@ -36,6 +36,9 @@ def configure(verbs: Any) -> None:
     add.add_argument("--object", metavar="FILE", action="append", default=[], help="object or archive")
     add.add_argument("--function", metavar="PROTOTYPE", action="append", default=[],
                      help="prototype of a C function: its arguments will be checked")  # fmt: skip
+    add.add_argument("--packed", metavar="NAME", action="append", default=[],
+                     help="function whose packed form takes its name, as TVM's executors need; 'name': all that have a"
+                     " prototype")  # fmt: skip
     add.add_argument("--blob", metavar="KEY=FILE", action="append", default=[], help="any bytes, under a type key")
     add.add_argument("--weights", metavar="FILE", action="append", default=[], help="safetensors file")
     add.add_argument("--carry", metavar="FILE", action="append", default=[],
@@ -133,6 +136,7 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
         weights=[*plan.weights, *map(Path, args.weights)],
         carry=[*plan.carry, *args.carry],
         functions=[*plan.functions, *args.function],
+        packed=[*plan.packed, *args.packed],
         blobs=[*plan.blobs, *map(split_blob, args.blob)],
         options=[*plan.options, *args.cflags],
         **changes,

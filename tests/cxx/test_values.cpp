@@ -70,8 +70,10 @@ void TypesAndDevicesPass() {
 
 void TypeNamesRoundTrip() {
   for (const char *name : {"int8", "uint16", "int32", "float64", "bfloat16", "int8x4", "float32x16", "bool",
-                           "handle", "", "complex64", "uint1x8"})
+                           "handle", "", "complex64", "uint1x8", "float8_e3m4", "float8_e4m3fnx2", "e5m2_float8",
+                           "float4_e2m1fn"})
     REQUIRE(DLDataType2String(String2DLDataType(name)) == name);
+  REQUIRE(DLDataType2String({200, 8, 1}) == "custom[200]8" && DLDataType2String({10, 4, 2}) == "custom[10]4x2");
   REQUIRE(TypeMatch(String2DLDataType("float"), kDLFloat, 32) &&
           TypeMatch(String2DLDataType("int"), kDLInt, 32));
   REQUIRE(GetVectorBytes(String2DLDataType("float32x4")) == 16 && DataType::Bool().bytes() == 1);

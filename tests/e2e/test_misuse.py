@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -150,3 +152,121 @@ def test_failures_of_packing_keep_the_old_file_and_leave_nothing(tmp_path: Path)
         twice.export_library(path)
     assert path.read_bytes() == before
     assert [p.name for p in out.iterdir()] == ["k.so"]
+
+
+# -- paths and names that cannot be ---------------------------------------------------------------------
+
+IMPOSSIBLE = {"half a surrogate pair": "\ud800.%s", "NUL": "a\0.%s"}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    module = kernels()
+    module.import_module(mblob.blob_module("raw", b"x"))
+    path = tmp_path_factory.mktemp("misuse") / "k.so"
+    module.export_library(path)
+    return path
+
+
+def of_paths(wrong: str, good: Path, folder: Path) -> dict[str, Callable[[], object]]:
+    """Every public function that takes a path, with one that no file can have."""
+    so, source = wrong % "so", Path(wrong % "c")
+
+    def export(**options: Any) -> None:
+        mblob.csource_module("int one(void) { return 1; }").export_library(folder / "o.so", **options)
+
+    return {
+        "open": lambda: mblob.open(so),
+        "load_module": lambda: mblob.load_module(so),
+        "verify": lambda: mblob.verify(Path(so)),
+        "verify against": lambda: mblob.verify(good, against=[so]),
+        "verify root": lambda: mblob.verify(good, against=(), root=so),
+        "diff": lambda: mblob.diff(good, so),
+        "extract": lambda: mblob.extract(so, folder / "out"),
+        "extract to a file": lambda: mblob.extract(good, wrong % "payload", entries=[1]),
+        "extract to a folder": lambda: mblob.extract(good, so + "/"),
+        "swap": lambda: mblob.swap(so, {1: b"y"}),
+        "swap to": lambda: mblob.swap(good, {1: b"y"}, so),
+        "swap a payload": lambda: mblob.swap(good, {1: Path(so)}, folder / "s.so"),
+        "swap weights": lambda: mblob.swap(good, weights=so, output=folder / "s.so"),
+        "strip_index": lambda: mblob.strip_index(so),
+        "strip_index to": lambda: mblob.strip_index(good, so, force=True),
+        "add_index": lambda: mblob.add_index(so),
+        "convert": lambda: mblob.convert(so, folder / "c.so", dialect="ffi"),
+        "convert to": lambda: mblob.convert(good, so, dialect="ffi"),
+        "convert objects": lambda: mblob.convert(good, folder / "c.so", dialect="ffi", objects=[wrong % "o"]),
+        "export_library": lambda: kernels().export_library(so),
+        "export_library of objects": lambda: kernels().export_library(wrong % "tar"),
+        "a system library": lambda: kernels().export_library(wrong % "a", system_lib=True),
+        "fcompile": lambda: kernels().export_library(so, fcompile=lambda *_, **__: None),
+        "addons": lambda: export(addons=[wrong % "o"]),
+        "workspace_dir": lambda: export(workspace_dir=so),
+        "cache": lambda: export(cache=so),
+        "carry": lambda: export(carry=[wrong % "c"]),
+        "cc": lambda: export(cc=wrong % "cc"),
+        "target": lambda: export(target=wrong % "none"),
+        "options": lambda: export(options=["-D" + wrong % "x"]),
+        "csource_module": lambda: mblob.csource_module(source),
+        "static_library": lambda: mblob.static_library(wrong % "o"),
+        "device_module": lambda: mblob.device_module("opencl", source),
+        "blob_module": lambda: mblob.blob_module("key", Path(so)),
+        "safetensors_module": lambda: mblob.safetensors_module(so),
+    }
+
+
+PATHS = list(of_paths("%s", Path(), Path()))
+
+
+@pytest.mark.parametrize("kind", IMPOSSIBLE)
+@pytest.mark.parametrize("function", PATHS)
+def test_a_path_that_no_file_can_have_is_one_error_that_shows_it(
+    tmp_path: Path, library: Path, function: str, kind: str
+) -> None:
+    call = of_paths(IMPOSSIBLE[kind], library, tmp_path)[function]
+    with pytest.raises((ValueError, mblob.ToolchainError)) as caught:
+        call()
+    text = str(caught.value)
+    assert ("\\ud800." if kind == "half a surrogate pair" else "a\\x00.") in text
+    assert not isinstance(caught.value, UnicodeError)
+    assert "embedded null" not in text
+    assert text.isprintable()
+    assert list(tmp_path.glob("*")) == []
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\0b", "vadd\0"])
+def test_a_name_that_no_function_can_have_is_not_there(library: Path, name: str) -> None:
+    loaded = mblob.load_module(library)
+    for module in (loaded, loaded.imported_modules[0], kernels()):
+        assert not module.implements_function(name)
+        for look in (module.__getitem__, module.get_function, module.symbol):
+            with pytest.raises(AttributeError) as caught:
+                look(name)
+            assert ascii(name).strip("'") in str(caught.value) or look == module.symbol
+    with pytest.raises(ValueError, match="is not known"):
+        mblob.device(name)
+
+
+def test_names_that_a_file_stores_are_unicode() -> None:
+    one = np.zeros(1, "float32")
+    for call in (
+        lambda: mblob.json_module("key", "\ud800", "{}"),
+        lambda: mblob.json_module("key", "f", "{}", ["\ud800"]),
+        lambda: mblob.const_loader_module({"\ud800": one}, {}),
+        lambda: mblob.const_loader_module({}, {"\ud800": []}),
+        lambda: mblob.save_param_dict({"\ud800": one}),
+        lambda: mblob.csource_module("int \ud800;"),
+        lambda: mblob.device_module("opencl", "__kernel void \ud800() {}"),
+    ):
+        with pytest.raises(ValueError, match=r"Unicode|surrogate") as caught:
+            call()
+        assert not isinstance(caught.value, UnicodeError)
+
+
+def test_a_manifest_names_the_key_of_a_text_with_a_nul(tmp_path: Path) -> None:
+    from packager.manifest import load
+
+    for key in ("output", "kernels", "graph", "params", "options", "cc"):
+        lines = {"output": '"o.so"', key: '["a\\u0000"]' if key in ("kernels", "options") else '"a\\u0000"'}
+        (tmp_path / "m.toml").write_text("".join(f"{k} = {v}\n" for k, v in lines.items()))
+        with pytest.raises(ValueError, match=rf"m\.toml: {key}: 'a\\x00' has a NUL in it"):
+            load(tmp_path / "m.toml")

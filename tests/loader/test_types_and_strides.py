@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.dtype import DataType
+from packager.wrappers import packed_forms
 from tests.e2e.ffi_outcomes import DLTensor, new_capsule
 
 pytestmark = pytest.mark.own_process
@@ -391,3 +395,62 @@ def test_a_strided_tensor_of_dlpack_is_refused_with_the_remedy() -> None:
     with pytest.raises(ValueError, match=r"from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray"):
         mblob.from_dlpack(placed((4, 6), 0)[:, ::2])
     np.testing.assert_array_equal(mblob.array(placed((4, 6), 4).T).numpy(), placed((4, 6), 0).T)
+
+
+NAMES = r"""
+int main(void) {
+  for (int code = 0; code < 256; code++)
+    for (unsigned i = 0; i < 12; i++) {
+      static const uint8_t widths[] = {0, 1, 4, 6, 8, 12, 16, 32, 64, 80, 128, 255};
+      for (int lanes = 0; lanes < 3; lanes++) {
+        const DLDataType type = {(uint8_t)code, widths[i], (uint16_t)(lanes * lanes)};
+        char ours[40], runtime[32];
+        mblob_dtype_name(type, ours, sizeof ours);
+        printf("%d %d %d %s %s\n", type.code, type.bits, type.lanes, ours, mb_dtype_text(type, runtime));
+      }
+    }
+  return 0;
+}
+"""
+
+
+def test_an_element_type_has_one_name_in_c_in_python_and_in_packed_functions(tmp_path: Path, installed: Path) -> None:
+    text = packed_forms([]) + "\nconst char *mb_dtype_text(DLDataType dtype, char text[32]);\n" + NAMES
+    (tmp_path / "names.c").write_text("#include <stdio.h>\n" + text)
+    command = ["cc", "-w", f"-I{installed / 'include'}", "-DMBLOB_KERNEL", "names.c", installed / "lib" / "libmblob.a"]
+    subprocess.run([*command, "-pthread", "-ldl", "-lm", "-o", "names"], cwd=tmp_path, check=True)
+    said = subprocess.run([tmp_path / "names"], capture_output=True, text=True, check=True).stdout
+    wrong = []
+    for line in said.splitlines():
+        *numbers, checks, runtime = line.split()
+        name = str(DataType(*map(int, numbers)))
+        if not checks == runtime == name:
+            wrong.append((line, name))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("element", [(1, 1, 1), (1, 1, 4), (0, 8, 4), (10, 8, 1), (128, 8, 2), (2, 32, 1)])
+def test_a_tensor_tells_its_element_type_as_python_names_it(element: tuple[int, int, int]) -> None:
+    dtype = DataType(*element)
+    assert str(mblob.empty((2,), str(dtype)).dtype) == str(dtype)
+    assert DataType.parse(str(dtype)) == dtype
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_c_and_python_name_the_element_type_of_a_wrong_array_alike(
+    tmp_path: Path, installed: Path, dialect: str
+) -> None:
+    source = mblob.csource_module("void f(float *x) {}", functions=["void f(float x[3])"])
+    source.export_library(tmp_path / "f.so", dialect=dialect)
+    (tmp_path / "host.c").write_text(
+        '#include <mblob.h>\n#include <stdio.h>\nint main(void) { char x[3] = {0}; mblob_module *m;\n'
+        'return mblob_open("f.so", NULL, &m) || mblob_call(m, "f", "float8_e3m4[3]", x) '
+        "? puts(mblob_last_error()), 0 : 1; }"
+    )
+    command = ["cc", "-w", f"-I{installed / 'include'}", "host.c", installed / "lib" / "libmblob.so", "-o", "host"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    env = {**os.environ, "LD_LIBRARY_PATH": str(installed / "lib")}
+    said = subprocess.run(["./host"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True).stdout
+    assert "found float8_e3m4" in said
+    with pytest.raises(TypeError, match="found float8_e3m4"):
+        mblob.load_module(tmp_path / "f.so")["f"](mblob.empty((3,), "float8_e3m4"))

@@ -78,8 +78,8 @@ def test_plain_operators_are_told_when_packing_and_when_looking(tmp_path: Path) 
         model().export_library(tmp_path / "m.so")
     assert [str(w.message) for w in found] == [
         "GraphExecutorFactory: TVM's executor crashes on this library: it calls 'twice' as a packed function, but"
-        " 'twice' is a plain C function. mblob can run the library. For TVM, declare it with functions= and add"
-        ' packed="name".'
+        " 'twice' is a plain C function. mblob can run the library. For TVM, add"
+        ' packed="name" (--packed name).'
     ]
     assert [w.filename for w in found] == [__file__]
     assert codes(tmp_path / "m.so") == {"plain_operators"}
@@ -318,88 +318,3 @@ def test_finished_libraries_and_given_bytes_are_told_of(tmp_path: Path) -> None:
 def test_libraries_of_tvm_are_told_nothing_of(golden: Path) -> None:
     for library in golden.glob("**/*.so"):
         assert codes(library) == set(), library
-
-
-# -- functions that cannot be called --------------------------------------------------------------------
-
-
-def told(module: mblob.Module, path: Path, **options: Any) -> list[str]:
-    """What packing warns of."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        module.export_library(path, **options)
-    return [str(w.message) for w in found]
-
-
-def over(source: mblob.Module, function: str = "twice") -> mblob.Module:
-    factory = mblob.graph_executor_factory(graph(function=function))
-    factory.import_module(source)
-    return factory
-
-
-def test_a_plain_operator_without_a_prototype_runs_nowhere_and_the_warning_says_so(tmp_path: Path) -> None:
-    (said,) = told(over(mblob.csource_module(KERNEL)), tmp_path / "m.so")
-    assert said == (
-        "GraphExecutorFactory: TVM's executor crashes on this library: it calls 'twice' as a packed function, but"
-        " 'twice' is a plain C function. mblob cannot run it either: no prototype is given for 'twice'. Declare"
-        ' each with functions= (--function); for TVM, add packed="name".'
-    )
-    with mblob.open(tmp_path / "m.so") as library:
-        assert [d["message"].split(": ", 1)[1] for d in library.diagnostics if d["code"] == "plain_operators"] == [
-            said.split(": ", 1)[1]
-        ]
-    with pytest.raises(mblob.MblobError, match="'twice' is a plain C function, without a packed form"):
-        run(tmp_path / "m.so")
-
-
-@pytest.mark.parametrize("suffix", [".a", ".o", ".tar"])
-def test_a_system_library_warns_of_plain_operators_that_nobody_can_call(tmp_path: Path, suffix: str) -> None:
-    (said,) = told(over(mblob.csource_module(KERNEL)), tmp_path / f"m{suffix}", system_lib=True, prefix="m_")
-    assert said.startswith("GraphExecutorFactory: TVM's executor cannot run this library: it calls 'twice' as a packed")
-    assert "mblob cannot run it either: no prototype is given for 'twice'." in said
-    assert told(model(), tmp_path / f"n{suffix}", system_lib=True, prefix="n_") == []
-
-
-@pytest.mark.parametrize("options", [{}, {"system_lib": True}], ids=["shared", "system"])
-def test_an_operator_that_no_module_has_is_told_when_packing(tmp_path: Path, options: dict[str, Any]) -> None:
-    source = mblob.csource_module(KERNEL, functions=[PROTOTYPE], packed="name")
-    path = tmp_path / ("m.a" if options else "m.so")
-    (said,) = told(over(source, "twise"), path, **options)
-    assert said == (
-        "GraphExecutorFactory: no module has 'twise', which it calls: it fails until a module with the name is added"
-        " to its imports; did you mean 'twice'?"
-    )
-    assert path.exists()
-
-
-OTHER = "int other(void *a, int *t, int n, void *r, int *c, void *h) { return 0; }"  # a packed function
-
-
-@pytest.mark.parametrize("brings", ["a runtime", "a named module", "a library", "another source", "an addon", "a link"])
-def test_an_operator_that_something_may_have_is_not_told(tmp_path: Path, brings: str) -> None:
-    made = over(mblob.csource_module(KERNEL, functions=[PROTOTYPE], packed="name"), "other")
-    options: dict[str, Any] = {}
-    if brings == "a runtime":
-        made.import_module(mblob.blob_module("my_runtime", b"x"))
-    elif brings == "a named module":
-        made.import_module(mblob.json_module("dnnl_json", "other", "{}", []))
-    elif brings == "a library":
-        options["options"] = "-lm"
-    elif brings == "another source":
-        made.import_module(mblob.csource_module(OTHER))
-    else:
-        (tmp_path / "other.c").write_text(OTHER)
-        if brings == "an addon":
-            options["addons"] = [tmp_path / "other.c"]
-        else:
-            subprocess.run(["cc", "-c", "other.c"], cwd=tmp_path, check=True)
-            options["options"] = [tmp_path / "other.o"]
-    assert told(made, tmp_path / "m.so", **options) == []
-
-
-@pytest.mark.parametrize("options", ["-gz", "-g0", "-gsplit-dwarf", "-flto"])
-def test_options_of_the_compiler_hide_no_plain_operator(tmp_path: Path, options: str) -> None:
-    (said,) = told(over(mblob.csource_module(KERNEL)), tmp_path / "m.so", options=options)
-    assert "'twice' is a plain C function" in said
-    with pytest.raises(mblob.MblobError, match="'twice' is a plain C function"):
-        run(tmp_path / "m.so")

@@ -97,9 +97,14 @@ const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]) {
   static const char names[][8] = {"int", "uint", "float", "handle", "bfloat", "complex"};
   const char *small = mb_dtype_small_float(dtype);
   if (dtype.code == kDLUInt && dtype.bits == 1 && dtype.lanes == 1) return "bool";
-  if (dtype.code == kDLOpaqueHandle && dtype.lanes <= 1) return dtype.bits ? "handle" : "void";
-  const char *name = dtype.code < sizeof(names) / sizeof(*names) ? names[dtype.code] : "custom";
-  int used = small ? snprintf(text, MB_DTYPE_TEXT, "%s", small) : snprintf(text, MB_DTYPE_TEXT, "%s%d", name, dtype.bits);
+  if (dtype.code == kDLOpaqueHandle && (dtype.lanes == 1 || !dtype.bits)) return dtype.bits ? "handle" : "void";
+  int used;
+  if (small)
+    used = snprintf(text, MB_DTYPE_TEXT, "%s", small);
+  else if (dtype.code < sizeof(names) / sizeof(*names))
+    used = snprintf(text, MB_DTYPE_TEXT, "%s%d", names[dtype.code], dtype.bits);
+  else
+    used = snprintf(text, MB_DTYPE_TEXT, "custom[%d]%d", dtype.code, dtype.bits);
   if (dtype.lanes != 1) (void)snprintf(text + used, MB_DTYPE_TEXT - (size_t)used, "x%d", dtype.lanes);
   return text;
 }

@@ -84,13 +84,17 @@ namespace detail {
 struct DataTypeName {
   const char *name;
   uint8_t code;
+  uint8_t bits; /* that the name says; 0 if they stand behind it */
 };
 
 /* A name that begins another one stands behind it. */
 inline constexpr DataTypeName kDataTypeNames[] = {
-    {"int", kDLInt},        {"uint", kDLUInt},       {"float", kDLFloat},
-    {"bfloat", kDLBfloat},  {"complex", kDLComplex}, {"e4m3_float", DataType::kE4M3Float},
-    {"e5m2_float", DataType::kE5M2Float}};
+    {"float8_e3m4", 128, 8}, /* MBLOB_FLOAT8_E3M4 of mblob.h */
+    {"float8_e4m3b11fnuz", 9, 8}, {"float8_e4m3fnuz", 11, 8}, {"float8_e4m3fn", 10, 8}, {"float8_e4m3", 8, 8},
+    {"float8_e5m2fnuz", 13, 8}, {"float8_e5m2", 12, 8}, {"float8_e8m0fnu", 14, 8}, {"float6_e2m3fn", 15, 6},
+    {"float6_e3m2fn", 16, 6}, {"float4_e2m1fn", 17, 4}, {"e4m3_float8", DataType::kE4M3Float, 8},
+    {"e5m2_float8", DataType::kE5M2Float, 8}, {"int", kDLInt, 0}, {"uint", kDLUInt, 0}, {"float", kDLFloat, 0},
+    {"bfloat", kDLBfloat, 0}, {"complex", kDLComplex, 0}};
 
 /* The decimal number of 1 to `limit` at text[at]; moves behind it. 0 if there is none. */
 inline unsigned ParseNumber(const std::string &text, std::size_t &at, unsigned limit) {
@@ -114,8 +118,8 @@ inline DLDataType String2DLDataType(const std::string &text) {
     const std::string name = known.name;
     if (text.compare(0, name.size(), name) != 0) continue;
     std::size_t at = name.size();
-    unsigned bits = 32, lanes = 1;
-    if (at < text.size() && text[at] != 'x') bits = detail::ParseNumber(text, at, UINT8_MAX);
+    unsigned bits = known.bits ? known.bits : 32, lanes = 1;
+    if (!known.bits && at < text.size() && text[at] != 'x') bits = detail::ParseNumber(text, at, UINT8_MAX);
     if (at < text.size() && text[at] == 'x') lanes = detail::ParseNumber(text, ++at, UINT16_MAX);
     if (!bits || !lanes || at != text.size()) break;
     return {known.code, static_cast<uint8_t>(bits), static_cast<uint16_t>(lanes)};
@@ -128,11 +132,11 @@ inline std::string DLDataType2String(DLDataType t) {
   const DataType type(t);
   if (type.is_void()) return "";
   if (type.is_bool() && type.is_scalar()) return "bool";
-  std::string text = "type" + std::to_string(t.code) + "_"; /* codes that have no name here */
+  std::string text = "custom[" + std::to_string(t.code) + "]" + std::to_string(t.bits);
   for (const detail::DataTypeName &known : detail::kDataTypeNames)
-    if (known.code == t.code) text = known.name;
-  if (t.code == kDLOpaqueHandle) text = "handle";
-  if (t.code != kDLOpaqueHandle || t.bits != 64) text += std::to_string(t.bits);
+    if (known.code == t.code && (!known.bits || known.bits == t.bits))
+      text = known.bits ? known.name : known.name + std::to_string(t.bits);
+  if (t.code == kDLOpaqueHandle) text = t.bits == 64 ? "handle" : "handle" + std::to_string(t.bits);
   return t.lanes > 1 ? text + "x" + std::to_string(t.lanes) : text;
 }
 
