@@ -114,6 +114,33 @@ static void memory_of_the_caller_is_used(void) {
   mblob_module_release(m);
 }
 
+static void bind(mblob_module *m, const char *name, TVMValue which, int code, DLTensor *array) {
+  mblob_function *function = NULL;
+  TVMValue args[2] = {which, {.v_handle = array}}, ret;
+  const int codes[2] = {code, kTVMNDArrayHandle};
+  int ret_code = kTVMNullptr;
+  CHECK(mblob_module_function(m, name, 0, &function) == MBLOB_OK);
+  CHECK(mblob_function_call(function, args, codes, 2, &ret, &ret_code) == MBLOB_OK);
+  mblob_function_release(function);
+}
+
+static void an_array_of_the_caller_lives_while_it_is_used(void) {
+  mblob_module *m = executor(diamond, COUNT(diamond), (int[]){3, -1});
+  DLTensor *in = NULL, *out = NULL;
+  CHECK(TVMArrayAlloc((int64_t[]){4}, 1, kDLFloat, 32, 1, kDLCPU, 0, &in) == 0);
+  CHECK(TVMArrayAlloc((int64_t[]){2, 2}, 2, kDLFloat, 32, 1, kDLCPU, 0, &out) == 0);
+  memcpy(in->data, one_to_four, sizeof(one_to_four));
+  bind(m, "set_input_zero_copy", (TVMValue){.v_str = "data"}, kTVMStr, in);
+  bind(m, "set_output_zero_copy", (TVMValue){.v_int64 = 0}, kTVMArgInt, out);
+  TVMArrayFree(in);
+  CALL(m, "run", "");
+  CHECK(((const float *)out->data)[3] == 10);
+  TVMArrayFree(out);
+  CALL(m, "run", "");
+  expect(m, 0, 4, 6, 8, 10);
+  mblob_module_release(m);
+}
+
 static void linked_parameters_are_found(void) {
   static const struct node nodes[] = {
       {.name = "data"},
@@ -224,6 +251,7 @@ int main(int argc, char **argv) {
   RUN(an_output_outlives_the_executor);
   RUN(operators_see_what_the_graph_says);
   RUN(memory_of_the_caller_is_used);
+  RUN(an_array_of_the_caller_lives_while_it_is_used);
   RUN(linked_parameters_are_found);
   RUN(an_error_names_the_node);
   RUN(wrong_use_is_named);
