@@ -27,6 +27,7 @@ from mblob.elf_records import (
     DT_STRTAB,
     DT_SYMENT,
     DT_SYMTAB,
+    DT_TLSDESC_GOT,
     DT_VERDEF,
     DT_VERNEED,
     DT_VERSYM,
@@ -159,6 +160,7 @@ class Symbols:
         sizes += [(tag, tags.get(size, [0])[0]) for tag, size in pairs]
         known = (self.elf.machine, self.elf.bits) in KNOWN_MACHINES
         sizes += [(DT_PLTGOT, word * _RESERVED_SLOTS[self.elf.machine])] if known else []
+        sizes += [(DT_TLSDESC_GOT, word)]
         for tag, size in sizes:
             if tag in tags and size and self.elf.is_in_file(tags[tag][0], size):
                 yield tags[tag][0], tags[tag][0] + size

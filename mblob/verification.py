@@ -11,10 +11,9 @@ from mblob import container, contents
 from mblob.diagnostics import damaged_sections, unreadable_graphs
 from mblob.digest import ALGORITHMS
 from mblob.elf import ElfFile
-from mblob.elf_facts import becomes_read_only, is_program
+from mblob.elf_facts import is_program
 from mblob.elf_loading import check_linking
-from mblob.elf_records import DT_DEBUG, ET_EXEC, ET_REL, PF_W, SHN_ABS, STT_COMMON, STT_NOTYPE, STT_OBJECT
-from mblob.elf_symbols import is_loaded
+from mblob.elf_records import DT_DEBUG, ET_EXEC, ET_REL
 from mblob.errors import DigestError, FormatError, IncompatibleError
 from mblob.grammar import Grammars
 from mblob.image import Image
@@ -22,7 +21,6 @@ from mblob.index import is_small
 from mblob.library_search import shared_elf
 from mblob.linkage import Linkage, resolve
 from mblob.mapping import map_file
-from mblob.prefixes import CONTEXTS, SLOTS
 
 if TYPE_CHECKING:
     from mblob.library import EntryView, Library
@@ -166,16 +164,10 @@ def describe(
 
 
 def _check_linking(elf: Image) -> None:
-    """Of what a dynamic linker loads, and a loader writes into then."""
+    """Of what a dynamic linker loads."""
     if not isinstance(elf, ElfFile) or elf.e_type == ET_REL or _is_program(elf):
         return
     check_linking(elf)
-    for name in (*SLOTS, *CONTEXTS):
-        slot = elf.find(name)
-        if slot is None or slot.type not in (STT_NOTYPE, STT_OBJECT, STT_COMMON) or slot.st_shndx == SHN_ABS:
-            continue
-        if is_loaded(elf, slot.st_value, elf.bits // 8, PF_W) and becomes_read_only(elf, slot.st_value):
-            raise FormatError(f"{elf.name}: {name} becomes read-only, so nobody can fill it", code="elf_header")
 
 
 def _is_program(elf: ElfFile) -> bool:

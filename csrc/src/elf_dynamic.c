@@ -84,6 +84,7 @@ static void find_tables(struct mb_elf *elf) {
       {DT_JMPREL, mb_elf_tag_or_zero(elf, DT_PLTRELSZ)},
       {DT_RELR, mb_elf_tag_or_zero(elf, DT_RELRSZ)},
       {DT_PLTGOT, MB_ELF_RESERVED_SLOTS * sizeof(ElfW(Addr))},
+      {DT_TLSDESC_GOT, sizeof(ElfW(Addr))},
   };
   for (size_t i = 0; i < sizeof(tagged) / sizeof(*tagged); i++) add_tagged(elf, tagged[i].tag, tagged[i].size);
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {

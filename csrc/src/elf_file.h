@@ -12,6 +12,7 @@
 
 #include "bytes.h"
 #include "error.h"
+#include "host_symbols.h"
 
 typedef unsigned long long ull; /* what printf takes for 64 bits */
 
@@ -62,6 +63,8 @@ struct mb_elf {
   uint64_t hash_size, gnu_hash_size; /* bytes of the tables */
   struct mb_range tables[24];        /* headers, and what else the dynamic linker reads as tables */
   unsigned table_count;
+  uint64_t slots[MB_SLOTS_AND_CONTEXTS]; /* addresses of the variables that a loader fills, 0: it has none of that name */
+  struct mb_range slots_range;           /* around all of them */
   bool origin_in_runpath;
 };
 
@@ -137,7 +140,8 @@ int mb_elf_gnu_hash(struct mb_elf *elf, uint64_t vaddr, uint64_t *count);
 int mb_elf_check_hashes(const struct mb_elf *elf);
 
 /* elf_relocations.c, elf_versions.c */
-int mb_elf_check_relocations(const struct mb_elf *elf);
+/* Also finds the variables that a loader fills, which no linker reads or writes as words of its own. */
+int mb_elf_check_relocations(struct mb_elf *elf);
 /* One more than the highest symbol that a relocation names. */
 uint64_t mb_elf_symbols_used(const struct mb_elf *elf);
 /* Whether relocations may write into segments that are read-only. */

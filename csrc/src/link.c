@@ -229,47 +229,26 @@ static int check_mapping(struct mb_library *library) {
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-/* Where the exported variable `name` is, NULL if the library has none. */
-static void **slot_at(const struct mb_library *library, const char *name, uint64_t *vaddr) {
-  ElfW(Sym) symbol;
-  if (!mb_elf_find(&library->elf, name, &symbol)) return NULL;
-  unsigned type = ELF64_ST_TYPE(symbol.st_info);
-  if (type != STT_OBJECT && type != STT_NOTYPE && type != STT_COMMON) return NULL;
-  if (symbol.st_shndx == SHN_ABS) return NULL;
-  if (!mb_elf_is_loaded(&library->elf, symbol.st_value, sizeof(void *), PF_W)) return NULL;
-  *vaddr = symbol.st_value;
-  return (void **)(library->base + symbol.st_value);
-}
-
-/* Before the library is loaded: slots must stay writable. */
-static int check_slots(const struct mb_library *library) {
-  for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS; i++) {
-    uint64_t vaddr = 0;
-    if (slot_at(library, mb_slot_name(i), &vaddr) && mb_elf_becomes_read_only(&library->elf, vaddr))
-      return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN,
-                            "%s becomes read-only, so nobody can fill it", mb_slot_name(i));
-  }
-  return MBLOB_OK;
+/* Where the exported variable of that number is, NULL if the library has none. */
+static void **slot_at(const struct mb_library *library, size_t i) {
+  return library->elf.slots[i] ? (void **)(library->base + library->elf.slots[i]) : NULL;
 }
 
 static void fill_slots(struct mb_library *library) {
-  uint64_t vaddr = 0;
   for (size_t i = 0; i < MB_SLOTS; i++) {
-    void **slot = slot_at(library, mb_slot_name(i), &vaddr);
+    void **slot = slot_at(library, i);
     void *function = slot ? mb_library_host_symbol(library, mb_slot_name(i) + strlen("__")) : NULL;
     if (slot) memcpy(slot, &function, sizeof(function));
   }
   library->context = (struct mb_context){MB_TAG_CONTEXT, library};
   void *context = &library->context;
-  library->context_slot = slot_at(library, mb_slot_name(MB_SLOTS + (size_t)library->form), &vaddr);
+  library->context_slot = slot_at(library, MB_SLOTS + (size_t)library->form);
   if (library->context_slot) memcpy(library->context_slot, &context, sizeof(context));
 }
 
 int mb_library_link(struct mb_library *library) {
-  int status = check_slots(library);
-  if (!status) status = prepare(library);
-  if (status) return status;
-  status = run_linker(library);
+  int status = prepare(library);
+  if (!status) status = run_linker(library);
   if (!status) status = check_mapping(library);
   if (!status) status = mb_link_copy_give_back(library);
   if (status) return status;

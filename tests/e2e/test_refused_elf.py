@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,23 +38,26 @@ def dynamic(data: bytes) -> dict[int, int]:
     return dict(struct.unpack_from("<QQ", data, at + i) for i in range(0, size, 16))
 
 
-def relocation(data: bytes, number: int) -> tuple[int, int]:
-    """Offset and index of the first relocation of DT_RELA and DT_JMPREL of a type."""
+def relocations(data: bytes) -> Iterator[tuple[int, int]]:
+    """Offset and type of each relocation of DT_RELA and DT_JMPREL."""
     tags = dynamic(data)
     for table, size in ((7, 8), (23, 2)):
         start = offset_of(data, tags[table]) if table in tags else 0
-        for at in range(start, start + tags.get(size, 0), 24):
-            if struct.unpack_from("<I", data, at + 8)[0] == number:
-                return at, (at - start) // 24
-    raise AssertionError(f"no relocation of type {number}")
+        yield from ((at, *struct.unpack_from("<I", data, at + 8)) for at in range(start, start + tags.get(size, 0), 24))
+
+
+def relocation(data: bytes, number: int) -> int:
+    """Offset of the first relocation of DT_RELA and DT_JMPREL of a type."""
+    return next(at for at, found in relocations(data) if found == number)
 
 
 # Where in a GLOB_DAT or JUMP_SLOT relocation, what, and the error of opening it and of `verify`.
 RELOCATIONS = {
     "nothing for a symbol far away": ({8: 0, 12: 0xFFFFFFFF}, "names no symbol|names symbol"),
     "a place in a thread's memory": ({8: 18}, "thread-local"),
-    "a thread's block": ({8: 16}, "thread-local"),
-    "a descriptor": ({8: 36}, "thread-local|lies outside the data"),
+    "the module of a thread's block": ({8: 16}, "no relocation behind it gives the offset|writes the same bytes"),
+    "a place in a thread's block": ({8: 17}, "no relocation in front of it gives the module"),
+    "a descriptor": ({8: 36}, "thread-local|lies outside the data|writes the same bytes"),
     "a copy": ({8: 5}, "only executables do"),
     "no known type": ({8: 77}, "type 77, at .*no known type"),
 }
@@ -70,7 +73,7 @@ def test_a_relocation_that_lies_is_refused_by_both(
     source += " int f(void) { return rand(); }"
     library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy")
     data = bytearray(library.read_bytes())
-    at, _ = relocation(data, 7 if call else 6)
+    at = relocation(data, 7 if call else 6)
     for start, value in RELOCATIONS[case][0].items():
         struct.pack_into("<I", data, at + start, value)
     library.write_bytes(data)
@@ -130,7 +133,7 @@ def test_a_call_is_relocated_by_a_type_that_can_be_bound_late(
     source = "void *__tvm_module_ctx; __thread int counter = 3; int count(void) { return ++counter; }"
     library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy", "-fPIC", "-ftls-model=global-dynamic")
     data = bytearray(library.read_bytes())
-    at, _ = relocation(data, 7)
+    at = relocation(data, 7)
     symbol = offset_of(data, dynamic(data)[6]) + 24 * struct.unpack_from("<I", data, at + 12)[0]
     data[symbol + 4] = 0x16  # STB_GLOBAL, STT_TLS
     struct.pack_into("<I", data, at + 8, 18)  # R_X86_64_TPOFF64
@@ -143,9 +146,9 @@ def test_a_call_is_relocated_by_a_type_that_can_be_bound_late(
 # What is written into the first or the last of three relocations of calls, from where the number starts.
 CALLS: dict[str, tuple[int, Callable[[list[int]], tuple[int, int]], str]] = {
     "no address": (0, lambda slots: (8, 0), "of no known kind"),
-    "the address of another": (0, lambda slots: (0, slots[2]), "two addresses"),
-    "two addresses": (2, lambda slots: (0, slots[1]), "two addresses"),
-    "none, but a place behind": (2, lambda slots: (0, slots[2] + 8), "a call slot has no address|points to no code"),
+    "the address of another": (0, lambda slots: (0, slots[2]), "writes the same bytes"),
+    "two addresses": (2, lambda slots: (0, slots[1]), "writes the same bytes"),
+    "none, but a place behind": (2, lambda slots: (0, slots[2] + 8), "writes the same bytes|points to no code"),
     "none, but a place in front": (0, lambda slots: (0, slots[0] - 8), "a table that the dynamic linker reads"),
     "half of two places": (2, lambda slots: (0, slots[1] + 4), "not aligned|between two call slots"),
 }
@@ -191,8 +194,8 @@ CODE: dict[str, Callable[[bytes], int]] = {
     "a destructor": lambda data: of_constructor(data, 26),
     "DT_INIT": lambda data: of_tag(data, 12),
     "DT_FINI": lambda data: of_tag(data, 13),
-    "a resolver": lambda data: relocation(data, 37)[0] + 16,
-    "a call": lambda data: offset_of(data, struct.unpack_from("<Q", data, relocation(data, 7)[0])[0]),
+    "a resolver": lambda data: relocation(data, 37) + 16,
+    "a call": lambda data: offset_of(data, struct.unpack_from("<Q", data, relocation(data, 7))[0]),
     "a function": lambda data: next(s.offset for s in ElfFile(memoryview(data)).dynsym if s.name == "last") + 8,
     "a packed constructor": lambda data: offset_of(data, dynamic(data)[25]),
 }
@@ -316,6 +319,168 @@ def test_what_a_loader_fills_stays_writable(built: Path, tmp_path: Path, cc: Cal
     said = open_error(built, library)
     assert f"{name} becomes read-only" in said or "libmblob-ffi.so" in said  # the plug-in is looked for first
     with pytest.raises(FormatError, match=f"{name} becomes read-only"):
+        mblob.verify(library)
+
+
+PLACES = {
+    "a destructor": 'static void bye(void) {} __attribute__((section(".fini_array"), used)) void *NAME = (void *)bye;',
+    "a constructor": 'static void run(void) {} __attribute__((section(".init_array"), used)) void *NAME = (void *)run;',
+}
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", ["__tvm_module_ctx", "__TVMBackendAllocWorkspace"])
+@pytest.mark.parametrize("place", PLACES)
+def test_what_a_loader_fills_is_no_function_that_the_linker_calls(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], place: str, name: str
+) -> None:
+    library = cc(PLACES[place].replace("NAME", name), tmp_path / "f.so", "-Wl,-z,norelro")
+    expected = f"{name} lies in a table that the dynamic linker reads"
+    assert expected in open_error(built, library)
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+def _slot_of(type_: int) -> Callable[[bytes], int]:
+    return lambda data: struct.unpack_from("<Q", data, relocation(data, type_))[0]
+
+
+# Where a slot is moved, and the error.
+MOVED: dict[str, tuple[Callable[[bytes], int], str]] = {
+    "the dynamic section": (lambda data: next(s[3] for _, s in segments(data) if s[0] == PT_DYNAMIC) + 8, "a table"),
+    "words of the linker": (lambda data: dynamic(data)[3] + 8, "a table"),
+    "constructors": (lambda data: dynamic(data)[25], "a table"),
+    "destructors": (lambda data: dynamic(data)[26] + 4, "a table"),
+    "the slot of a call": (_slot_of(7), "it writes {}, which a loader fills"),
+    "the end of that": (lambda data: _slot_of(7)(data) + 4, "it writes {}, which a loader fills|writes the same"),
+    "the slot of a symbol": (_slot_of(6), "it writes {}, which a loader fills"),
+    "a thread's block": (lambda data: _slot_of(16)(data) + 8, "it writes {}, which a loader fills"),
+    "half a pointer": (lambda data: _slot_of(1)(data) - 4, "it writes {}, which a loader fills"),
+    "another one": (lambda data: ElfFile(memoryview(data)).find("__TVMFuncCall").st_value, "lie in one place"),  # type: ignore[union-attr]
+}
+
+
+@x86_64
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", ["__tvm_module_ctx", "__TVMBackendAllocWorkspace"])
+@pytest.mark.parametrize("place", MOVED)
+def test_what_a_loader_fills_is_no_word_of_the_linkers(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], place: str, name: str
+) -> None:
+    source = KERNEL + "void *__TVMBackendAllocWorkspace, *__TVMFuncCall; __thread int shared;"
+    source += "int f(void) { return rand() + shared; }"
+    library = cc(source, tmp_path / "f.so", "-Wl,-z,norelro", "-Wl,-z,lazy")
+    data = bytearray(library.read_bytes())
+    symbol = ElfFile(memoryview(bytes(data))).find(name)
+    where, expected = MOVED[place]
+    assert symbol
+    struct.pack_into("<Q", data, symbol.offset + 8, where(bytes(data)))
+    library.write_bytes(data)
+    expected = expected.replace("{}", name)
+    assert re.search(expected, open_error(built, library))
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+# -- two relocations, one word ---------------------------------------------------------------------------------
+
+
+THREADS = """
+#include <stdlib.h>
+void *__tvm_module_ctx;
+int data[4], *pointer = data;
+static int *volatile own = data + 1;
+__thread int counter = 3, second;
+__attribute__((tls_model("initial-exec"))) __thread int near;
+int f(void) { return rand() + abs(*pointer) + *own + counter + second + near; }
+"""
+# By the types of relocations: which one is moved, onto which, how many bytes behind it.
+OVERLAPS = {
+    "a symbol onto a call": (6, 7, 0), "a symbol onto half a call": (6, 7, 4),
+    "a symbol onto a thread's block": (6, 16, 0),
+    "a symbol onto an offset in it": (6, 16, 8), "a module onto another": (16, 16, 0),
+    "an address onto a symbol": (1, 6, 0),
+    "an address onto a part of one": (1, 6, -3), "a relative one onto an address": (8, 1, 0),
+    "a place of a thread onto a symbol": (18, 6, 0), "a call onto a symbol": (7, 6, 0),
+    "an offset elsewhere": (17, 18, 0), "a module between words": (16, 16, -1), "an offset between words": (17, 17, 1),
+    "a symbol between words": (6, 6, -4),
+}  # fmt: skip
+
+
+@x86_64
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("case", OVERLAPS)
+def test_each_byte_is_written_by_one_relocation(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], case: str
+) -> None:
+    library = cc(THREADS, tmp_path / "f.so", "-Wl,-z,lazy", "-ftls-model=global-dynamic")
+    assert damaged(built, library, "load", [[]]) == ["opened"]
+    data = bytearray(library.read_bytes())
+    moved, onto, behind = OVERLAPS[case]
+    places = [at for at, number in relocations(data) if number == onto]
+    at = next(at for at, number in relocations(data) if number == moved)
+    (word,) = struct.unpack_from("<Q", data, places[-1])
+    struct.pack_into("<Q", data, at, word + behind)
+    library.write_bytes(data)
+    expected = "another relocation writes the same bytes|not aligned|a call slot has no address"
+    expected += "|no relocation (behind|in front of) it gives the (offset|module)"
+    assert re.search(expected, open_error(built, library))
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+@x86_64
+def test_a_packed_relocation_is_the_only_one_of_its_word(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    library = cc(THREADS, tmp_path / "f.so", "-Wl,-z,pack-relative-relocs")
+    data = bytearray(library.read_bytes())
+    packed = next(s.st_value for s in ElfFile(memoryview(bytes(data))).symtab if s.name == "own")
+    struct.pack_into("<Q", data, relocation(data, 6), packed)
+    library.write_bytes(data)
+    assert "another relocation writes the same bytes" in open_error(built, library)
+    with pytest.raises(FormatError, match="another relocation writes the same bytes"):
+        mblob.verify(library)
+
+
+# What is changed of the relocation of an offset in a thread's block, and the error.
+OFFSETS: dict[str, tuple[int, int, str]] = {
+    "far behind": (16, 0x7FFFFFFF, "outside the thread storage"),
+    "in front": (16, 2**64 - 8, "outside the thread storage"),
+    "of another symbol": (12, 1, "no relocation in front of it gives the module|is not|that is none"),
+    "without its module": (8 - 24, 0, "no relocation in front of it gives the module"),
+}
+
+
+@x86_64
+@pytest.mark.parametrize("case", OFFSETS)
+def test_an_offset_in_a_threads_block_is_one_of_its_module(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], case: str
+) -> None:
+    library = cc(THREADS, tmp_path / "f.so", "-ftls-model=global-dynamic")
+    data = bytearray(library.read_bytes())
+    at = relocation(data, 17)
+    field, value, expected = OFFSETS[case]
+    struct.pack_into("<Q" if field == 16 else "<I", data, at + field, value)
+    library.write_bytes(data)
+    assert re.search(expected, open_error(built, library))
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+@x86_64
+def test_an_offset_that_the_linker_wrote_lies_in_the_thread_storage(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    """Of a variable that nobody else sees; no relocation gives it."""
+    source = "void *__tvm_module_ctx; static __thread int first, own = 3; int f(void) { return first++ + own++; }"
+    library = cc(source, tmp_path / "f.so", "-O0", "-ftls-model=global-dynamic")
+    data = bytearray(library.read_bytes())
+    word = offset_of(data, struct.unpack_from("<Q", data, relocation(data, 16))[0]) + 8
+    struct.pack_into("<Q", data, word, 4096)
+    library.write_bytes(data)
+    assert "outside the thread storage" in open_error(built, library)
+    with pytest.raises(FormatError, match="outside the thread storage"):
         mblob.verify(library)
 
 

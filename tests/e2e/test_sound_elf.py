@@ -51,6 +51,21 @@ SOUND = {
         " int f(int x) { return x + sizes[0]; }",
         [],
     ),
+    "variables of the loader that have values, and pointers that are not aligned": (
+        "static int x; void *__tvm_module_ctx = &x; int y; void *__TVMFuncCall = &y;"
+        ' extern void *__tvm_ffi__library_ctx __attribute__((alias("__tvm_module_ctx")));'
+        " struct __attribute__((packed)) { char c; int *p, *q; } data = {1, &x, &y};"
+        " int f(int i) { return *data.p + *data.q + i; }",
+        [],
+    ),
+    "packed variables of the loader": (
+        "static int x; void *__tvm_module_ctx = &x; int f(int i) { return i + !__tvm_module_ctx; }",
+        ["-Wl,-z,pack-relative-relocs"],
+    ),
+    "offsets of thread storage that the linker knows": (
+        "__thread int a = 1, b; int f(int i) { return i + a + b; }",
+        ["-fuse-ld=lld", "-Wl,-Bsymbolic", "-ftls-model=global-dynamic"],
+    ),
     "a descriptor of a variable of another library": (
         "extern __thread int elsewhere; int f(int x) { return x + elsewhere; }",
         ["-mtls-dialect=gnu2", "-Wl,-z,lazy", "-L.", "-lelsewhere"],
@@ -94,7 +109,7 @@ def test_an_address_without_a_symbol_is_the_librarys(built: Path, tmp_path: Path
     source = "void *__tvm_module_ctx; int data[4] = {1, 2, 3, 4}, *pointer = data; int f(void) { return *pointer; }"
     library = cc(source, tmp_path / "f.so")
     data = bytearray(library.read_bytes())
-    at, _ = relocation(data, 1)  # R_X86_64_64
+    at = relocation(data, 1)  # R_X86_64_64
     symbol = next(s for s in ElfFile(memoryview(bytes(data))).dynsym if s.name == "data")
     struct.pack_into("<IIQ", data, at + 8, 1, 0, symbol.st_value + 8)
     (tmp_path / "base.so").write_bytes(data)
