@@ -42,6 +42,7 @@ from mblob.elf_records import (
     DT_RPATH,
     DT_RUNPATH,
     DT_SONAME,
+    DT_STRTAB,
     DT_SYMENT,
     DT_SYMTAB,
     DT_TLSDESC_GOT,
@@ -68,13 +69,15 @@ from mblob.elf_records import (
 )
 from mblob.elf_relocations import check_relocations
 from mblob.elf_symbols import KNOWN_MACHINES, Symbols, bad, is_loaded
-from mblob.elf_tables import PAGE
+from mblob.elf_tables import NAME_LIMIT, PAGE
 from mblob.errors import FormatError, IncompatibleError
 
 # Machines whose functions have their code's address; those of others (ppc64, parisc) may have a descriptor's.
 _CODE_ADDRESSES = ("x86_64", "i386", "aarch64", "arm", "riscv", "s390x", "loongarch", "m68k", "sparc", "sparc64", "ppc")
 _TLS_LIMIT, _TLS_ALIGN_LIMIT = 1 << 28, 1 << 20  # bytes of one thread
 _TAG_LIMIT = 1 << 12  # the largest libraries have some 40, and one for each library that they need
+# The dynamic linker copies them onto the stack: libraries have some ten segments; bytes of all names and search paths.
+_SEGMENT_LIMIT, _NAMES_LIMIT = 1 << 10, 1 << 18
 _ARRAYS = (
     (DT_INIT_ARRAY, DT_INIT_ARRAYSZ, "constructors"), (DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ, "constructors"),
     (DT_FINI_ARRAY, DT_FINI_ARRAYSZ, "destructors"),
@@ -106,6 +109,8 @@ def check_linking(elf: ElfFile) -> None:
         raise _fail(elf, f"version {elf.e_version} is not known")
     if any(elf.data[9:16]):  # glibc refuses the file
         raise _fail(elf, f"the padding of e_ident is {max(elf.data[9:16])}, expected 0")
+    if not 0 < elf.e_phnum <= _SEGMENT_LIMIT:
+        raise _fail(elf, f"{elf.e_phnum} program headers, a shared library has 1 to {_SEGMENT_LIMIT}")
     if not any(s.p_type == PT_LOAD for s in elf.segments):
         raise _fail(elf, "no segment is loaded")
     _check_shared_bytes(elf)
@@ -250,11 +255,26 @@ def _check_tags(elf: ElfFile, symbols: Symbols) -> None:
             raise bad(elf, f"the tag {tag:#x} is there twice")
         if tag in _STRINGS and any(v >= symbols.strings_size for v in values):
             raise bad(elf, f"the name of the tag {tag:#x} lies outside the strings")
+    _check_followed(elf)
     for tag, name, option in ((DT_AUXILIARY, "DT_AUXILIARY", "--auxiliary"), (DT_FILTER, "DT_FILTER", "--filter")):
         if tag in tags:  # for a library that dlopen opens, glibc ends the process
             raise bad(elf, f"it is a filter for another library ({name}); link it without {option}")
     _check_called(elf, symbols)
     _check_slots(elf, symbols)
+
+
+def _check_followed(elf: ElfFile) -> None:
+    """The names of libraries, and the folders, which the dynamic linker copies onto the stack with each "$ORIGIN" and
+    the like written out."""
+    used, strings = 0, elf.offset_of(elf.dynamic[DT_STRTAB][0], 1, "dynamic strings")
+    for tag in _STRINGS:
+        for at in elf.dynamic.get(tag, ()):
+            text, end, _ = bytes(elf.data[strings + at : strings + at + NAME_LIMIT]).partition(b"\0")
+            if not end:
+                raise bad(elf, f"the name of the tag {tag:#x} has no end within {NAME_LIMIT} bytes")
+            used += len(text) + 256 * text.count(b"$")
+    if used > _NAMES_LIMIT:
+        raise bad(elf, f"its names and search paths have more than {_NAMES_LIMIT} bytes")
 
 
 def _check_called(elf: ElfFile, symbols: Symbols) -> None:

@@ -301,7 +301,20 @@ static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) 
   }
 }
 
+/* A name of a library, or folders, which the dynamic linker copies onto the stack with each "$ORIGIN" and the like written out;
+ * `used`: bytes of all of them. */
+static int check_followed(int64_t tag, const char *text, uint64_t *used) {
+  const uint64_t size = strnlen(text, MB_ELF_NAME_LIMIT);
+  if (size == MB_ELF_NAME_LIMIT)
+    return mb_elf_bad("the name of the tag %#llx has no end within %u bytes", (ull)tag, MB_ELF_NAME_LIMIT);
+  *used += size;
+  for (; (text = strchr(text, '$')); text++) *used += 256;
+  return *used <= MB_ELF_NAMES_LIMIT ? MBLOB_OK
+                                     : mb_elf_bad("its names and search paths have more than %u bytes", MB_ELF_NAMES_LIMIT);
+}
+
 static int check_tags(struct mb_elf *elf) {
+  uint64_t used = 0;
   for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
     uint64_t ignored = 0;
     if (mb_elf_tag(elf, pairs[i].tag, &ignored) && !mb_elf_tag(elf, pairs[i].needs, &ignored))
@@ -315,6 +328,8 @@ static int check_tags(struct mb_elf *elf) {
     if (!is_string(d.d_tag)) continue;
     if (d.d_un.d_val >= elf->strings_size)
       return mb_elf_bad("the name of the tag %#llx lies outside the strings", (ull)d.d_tag);
+    status = check_followed(d.d_tag, elf->strings + d.d_un.d_val, &used);
+    if (status) return status;
     if (d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH)
       elf->origin_in_runpath |= strstr(elf->strings + d.d_un.d_val, "ORIGIN") != NULL;
   }

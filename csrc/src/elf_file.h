@@ -107,6 +107,9 @@ struct mb_announced {
 #define MB_NOTE_HAS_TABLE 2u
 struct mb_announced mb_elf_announced(const struct mb_elf *elf);
 
+/* Bytes of one name that the dynamic linker follows, and of all together: it copies them onto the stack. */
+#define MB_ELF_NAME_LIMIT (1u << 16)
+#define MB_ELF_NAMES_LIMIT (1u << 18)
 /* elf_dynamic.c: the dynamic section and the tables it points to. */
 int mb_elf_read_dynamic(struct mb_elf *elf);
 ElfW(Dyn) mb_elf_tag_at(const struct mb_elf *elf, uint64_t i);

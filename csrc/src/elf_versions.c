@@ -6,7 +6,6 @@
 
 #define INDEX_MASK (MB_ELF_HIDDEN - 1)
 #define FIRST_INDEX 2u     /* 0 is local, 1 global */
-#define NAME_LIMIT (1u << 16)   /* bytes of a file's name */
 #define RECORD_LIMIT (1u << 14) /* of both tables together: many records may lead to the same ones */
 
 static const char *string_at(const struct mb_elf *elf, uint64_t at) {
@@ -31,16 +30,14 @@ static int read_record(struct reader *r, uint64_t vaddr, void *out, size_t size)
 /* Many places may name the same long text, so texts of any length would be read over and over. */
 static const char *file_at(const struct mb_elf *elf, uint64_t at) {
   const char *name = string_at(elf, at);
-  return name && strnlen(name, NAME_LIMIT) < NAME_LIMIT ? name : NULL;
+  return name && strnlen(name, MB_ELF_NAME_LIMIT) < MB_ELF_NAME_LIMIT ? name : NULL;
 }
 
 static int read_needed(struct reader *r) {
   for (uint64_t i = 0; i < r->elf->dynamic_count; i++) {
     ElfW(Dyn) d = mb_elf_tag_at(r->elf, i);
     if (d.d_tag != DT_NEEDED) continue;
-    const char *name = file_at(r->elf, d.d_un.d_val);
-    if (!name) return mb_elf_bad("the name of a needed library has no end within %u bytes", NAME_LIMIT);
-    if (!mb_map_put(&r->needed, name, r)) return MBLOB_E_MEMORY;
+    if (!mb_map_put(&r->needed, r->elf->strings + d.d_un.d_val, r)) return MBLOB_E_MEMORY;
   }
   return MBLOB_OK;
 }

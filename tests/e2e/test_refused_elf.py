@@ -502,6 +502,59 @@ def test_a_filter_is_refused_by_name(built: Path, tmp_path: Path, cc: Callable[.
         mblob.verify(library)
 
 
+# What the dynamic linker copies onto the stack: an option of the linker, its text, the error, None for a sound library.
+FOLLOWED: dict[str, tuple[str, str, str | None]] = {
+    "a search path": ("-rpath", "/" + "x" * 65535, "has no end within 65536 bytes"),
+    "an old search path": ("--disable-new-dtags,-rpath", "/" + "x" * 65535, "has no end within 65536 bytes"),
+    "a name": ("-soname", "x" * 65536, "has no end within 65536 bytes"),
+    "an auditor": ("--audit", "x" * 65536, "has no end within 65536 bytes"),
+    "folders that get long": ("-rpath", "$ORIGIN" * 1500, "have more than 262144 bytes"),
+    "folders": ("-rpath", "$ORIGIN/lib:" * 400 + "/x" * 20_000, None),
+}
+
+
+@pytest.mark.parametrize("case", FOLLOWED)
+def test_names_and_search_paths_are_limited(built: Path, tmp_path: Path, cc: Callable[..., Path], case: str) -> None:
+    option, text, expected = FOLLOWED[case]
+    library = cc("void *__tvm_module_ctx;", tmp_path / "f.so", f"-Wl,{option},{text}")
+    if expected is None:
+        assert damaged(built, library, "load", [[]]) == ["opened"]
+        assert not python_refuses(library.read_bytes())
+        return
+    assert expected in open_error(built, library)
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+def test_so_are_the_names_of_needed_libraries_together(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    needed = [cc("", tmp_path / f"lib{i}.so", f"-Wl,-soname,{i}{'x' * 60_000}") for i in range(5)]
+    library = cc("void *__tvm_module_ctx;", tmp_path / "f.so", "-Wl,--no-as-needed", *map(str, needed))
+    assert "have more than 262144 bytes" in open_error(built, library)
+    with pytest.raises(FormatError, match="have more than 262144 bytes"):
+        mblob.verify(library)
+
+
+@x86_64
+@pytest.mark.parametrize("count", [1024, 1025, 60_000])
+def test_program_headers_are_limited(built: Path, tmp_path: Path, cc: Callable[..., Path], count: int) -> None:
+    """The dynamic linker copies them onto the stack."""
+    library = cc("void *__tvm_module_ctx;", tmp_path / "f.so")
+    data = bytearray(library.read_bytes())
+    old = segments(data)
+    table = b"".join(data[at : at + 56] for at, s in old) + bytes(56 * (count - len(old)))
+    struct.pack_into("<Q", data, 32, len(data))
+    struct.pack_into("<H", data, 56, count)
+    library.write_bytes(data + table)
+    expected = f"{count} program headers, a shared library has 1 to 1024"
+    if count == 1024:
+        assert damaged(built, library, "load", [[]]) == ["opened"]
+        assert not python_refuses(library.read_bytes())
+        return
+    assert expected in open_error(built, library)
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
 @x86_64
 @pytest.mark.parametrize("size", [8, 2])  # DT_RELASZ, DT_PLTRELSZ
 def test_sizes_of_tables_near_two_to_the_64_are_one_error(tmp_path: Path, cc: Callable[..., Path], size: int) -> None:
