@@ -65,6 +65,7 @@ from mblob.elf_records import (
     PT_NOTE,
     PT_PHDR,
     PT_TLS,
+    SHT_NOBITS,
     Segment,
 )
 from mblob.elf_relocations import check_relocations
@@ -82,15 +83,16 @@ _ARRAYS = (
     (DT_INIT_ARRAY, DT_INIT_ARRAYSZ, "constructors"), (DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ, "constructors"),
     (DT_FINI_ARRAY, DT_FINI_ARRAYSZ, "destructors"),
 )  # fmt: skip
+_SIZES = (
+    (DT_INIT_ARRAY, DT_INIT_ARRAYSZ), (DT_FINI_ARRAY, DT_FINI_ARRAYSZ), (DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ),
+    (DT_REL, DT_RELSZ), (DT_RELR, DT_RELRSZ),
+)  # fmt: skip
 # A tag that is there needs others, which the linker reads unasked.
 _PAIRS = (
-    (DT_INIT_ARRAY, DT_INIT_ARRAYSZ), (DT_INIT_ARRAYSZ, DT_INIT_ARRAY), (DT_FINI_ARRAY, DT_FINI_ARRAYSZ),
-    (DT_FINI_ARRAYSZ, DT_FINI_ARRAY), (DT_JMPREL, DT_PLTRELSZ), (DT_JMPREL, DT_PLTREL), (DT_PLTRELSZ, DT_JMPREL),
-    (DT_PLTREL, DT_JMPREL), (DT_RELA, DT_RELASZ), (DT_RELA, DT_RELAENT), (DT_RELASZ, DT_RELA), (DT_RELAENT, DT_RELASZ),
-    (DT_REL, DT_RELSZ), (DT_REL, DT_RELENT), (DT_RELSZ, DT_REL), (DT_VERNEED, DT_VERNEEDNUM), (DT_VERNEED, DT_VERSYM),
+    *_SIZES, *((size, tag) for tag, size in _SIZES), (DT_JMPREL, DT_PLTREL), (DT_PLTREL, DT_JMPREL),
+    (DT_RELA, DT_RELAENT), (DT_RELAENT, DT_RELASZ), (DT_REL, DT_RELENT), (DT_VERNEED, DT_VERNEEDNUM), (DT_VERNEED, DT_VERSYM),
     (DT_VERNEEDNUM, DT_VERNEED), (DT_VERDEF, DT_VERDEFNUM), (DT_VERDEF, DT_VERSYM), (DT_VERDEFNUM, DT_VERDEF),
-    (DT_RELR, DT_RELRSZ), (DT_RELR, DT_RELRENT), (DT_RELRSZ, DT_RELR), (DT_SYMTAB, DT_SYMENT), (DT_RELACOUNT, DT_RELA),
-    (DT_RELCOUNT, DT_REL),
+    (DT_RELR, DT_RELRENT), (DT_SYMTAB, DT_SYMENT), (DT_RELACOUNT, DT_RELA), (DT_RELCOUNT, DT_REL),
 )  # fmt: skip
 _STRINGS = (DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH, DT_AUDIT, DT_DEPAUDIT)
 _ONCE = (PT_DYNAMIC, PT_TLS, PT_PHDR)
@@ -255,12 +257,33 @@ def _check_tags(elf: ElfFile, symbols: Symbols) -> None:
             raise bad(elf, f"the tag {tag:#x} is there twice")
         if tag in _STRINGS and any(v >= symbols.strings_size for v in values):
             raise bad(elf, f"the name of the tag {tag:#x} lies outside the strings")
+    _check_ends(elf)
     _check_followed(elf)
     for tag, name, option in ((DT_AUXILIARY, "DT_AUXILIARY", "--auxiliary"), (DT_FILTER, "DT_FILTER", "--filter")):
         if tag in tags:  # for a library that dlopen opens, glibc ends the process
             raise bad(elf, f"it is a filter for another library ({name}); link it without {option}")
     _check_called(elf, symbols)
     _check_slots(elf, symbols)
+
+
+def _check_ends(elf: ElfFile) -> None:
+    """Where sound section headers are left, a table ends where a section does, or where the relocations of calls start;
+    a size that became smaller hides relocations. One table may have several sections."""
+    tags = elf.dynamic
+    if not _is_known(elf) or not elf.e_shoff or elf.e_shentsize != elf.section_header_size:
+        return
+    heads = elf.section_headers(elf.e_shnum, "section headers")
+    loaded = [h[3:6] for h in heads if h[1] != SHT_NOBITS]
+    for tag, size_tag in _SIZES:
+        vaddr, size = tags.get(tag, [0])[0], tags.get(size_tag, [0])[0]
+        if tag not in tags or not elf.is_in_file(vaddr, size) or (size and [vaddr + size] == tags.get(DT_JMPREL)):
+            continue
+        start = elf.offset_of(vaddr, size, "a table")
+        for place, first, length in loaded:
+            missing = first + length - start - size
+            if missing > 0 and (start <= first < start + size or first == start) and elf.maps(place, length, first):
+                text = f"has {size} bytes and ends inside a section, {missing} bytes before its end"
+                raise bad(elf, f"the table of the tag {tag:#x} {text}")
 
 
 def _check_followed(elf: ElfFile) -> None:

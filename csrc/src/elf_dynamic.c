@@ -211,23 +211,25 @@ static int read_tables(struct mb_elf *elf) {
 
 /* ---- tags ------------------------------------------------------------------------------------ */
 
-/* A tag that is there needs others, which the linker reads unasked. */
+/* A tag that is there needs others, which the linker reads unasked; the first ones their sizes. */
+#define SIZES 6
 static const struct {
   int32_t tag, needs;
 } pairs[] = {{DT_INIT_ARRAY, DT_INIT_ARRAYSZ},
-             {DT_INIT_ARRAYSZ, DT_INIT_ARRAY},
              {DT_FINI_ARRAY, DT_FINI_ARRAYSZ},
-             {DT_FINI_ARRAYSZ, DT_FINI_ARRAY},
              {DT_JMPREL, DT_PLTRELSZ},
+             {DT_RELA, DT_RELASZ},
+             {DT_REL, DT_RELSZ},
+             {DT_RELR, DT_RELRSZ},
+             {DT_INIT_ARRAYSZ, DT_INIT_ARRAY},
+             {DT_FINI_ARRAYSZ, DT_FINI_ARRAY},
              {DT_JMPREL, DT_PLTREL},
              {DT_JMPREL, DT_PLTGOT},
              {DT_PLTRELSZ, DT_JMPREL},
              {DT_PLTREL, DT_JMPREL},
-             {DT_RELA, DT_RELASZ},
              {DT_RELA, DT_RELAENT},
              {DT_RELASZ, DT_RELA},
              {DT_RELAENT, DT_RELASZ},
-             {DT_REL, DT_RELSZ},
              {DT_REL, DT_RELENT},
              {DT_RELSZ, DT_REL},
              {DT_VERNEED, DT_VERNEEDNUM},
@@ -236,7 +238,6 @@ static const struct {
              {DT_VERDEF, DT_VERDEFNUM},
              {DT_VERDEF, DT_VERSYM},
              {DT_VERDEFNUM, DT_VERDEF},
-             {DT_RELR, DT_RELRSZ},
              {DT_RELR, DT_RELRENT},
              {DT_RELRSZ, DT_RELR},
              {DT_SYMTAB, DT_SYMENT},
@@ -301,6 +302,24 @@ static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) 
   }
 }
 
+/* Where sound section headers are left, a table ends where a section does, or where the relocations of calls start; a size that became
+ * smaller hides relocations. One table may have several sections. */
+static int check_end(const struct mb_elf *elf, size_t pair) {
+  uint64_t vaddr = 0, calls = 0, start = 0, at = 0, size = mb_elf_tag_or_zero(elf, pairs[pair].needs);
+  ElfW(Shdr) s;
+  if (!MB_ELF_FUNCTIONS_ARE_CODE || !mb_elf_tag(elf, pairs[pair].tag, &vaddr) || !mb_elf_offset(elf, vaddr, size, &start) ||
+      (mb_elf_tag(elf, DT_JMPREL, &calls) && calls == vaddr + size && size))
+    return MBLOB_OK;
+  for (unsigned i = 0; mb_elf_section(elf, i, &s); i++) {
+    uint64_t first = s.sh_offset - start; /* huge in front of the table */
+    if ((first < size || !first) && s.sh_size > size - first && s.sh_type != SHT_NOBITS &&
+        mb_elf_offset(elf, s.sh_addr, s.sh_size, &at) && at == s.sh_offset)
+      return mb_elf_bad("the table of the tag %#llx has %llu bytes and ends inside a section, %llu bytes before its end",
+                        (ull)pairs[pair].tag, (ull)size, (ull)(s.sh_size - (size - first)));
+  }
+  return MBLOB_OK;
+}
+
 /* A name of a library, or folders, which the dynamic linker copies onto the stack with each "$ORIGIN" and the like written out;
  * `used`: bytes of all of them. */
 static int check_followed(int64_t tag, const char *text, uint64_t *used) {
@@ -319,6 +338,8 @@ static int check_tags(struct mb_elf *elf) {
     uint64_t ignored = 0;
     if (mb_elf_tag(elf, pairs[i].tag, &ignored) && !mb_elf_tag(elf, pairs[i].needs, &ignored))
       return mb_elf_bad("it has the tag %#llx without %#llx, which that needs", (ull)pairs[i].tag, (ull)pairs[i].needs);
+    int status = i < SIZES ? check_end(elf, i) : MBLOB_OK;
+    if (status) return status;
   }
   for (uint64_t i = 0; i < elf->dynamic_count; i++) {
     ElfW(Dyn) d = mb_elf_tag_at(elf, i);

@@ -254,6 +254,13 @@ static int check_sections(const struct mb_elf *elf) {
 /* The dynamic linker copies them onto the stack. Libraries have some ten. */
 #define SEGMENT_LIMIT 1024u
 
+bool mb_elf_section(const struct mb_elf *elf, unsigned i, ElfW(Shdr) * out) {
+  const ElfW(Ehdr) *h = &elf->header;
+  if (!h->e_shoff || h->e_shentsize != sizeof(*out) || i >= h->e_shnum) return false;
+  memcpy(out, elf->data + h->e_shoff + i * sizeof(*out), sizeof(*out));
+  return true;
+}
+
 static int read_segments(struct mb_elf *elf) {
   const ElfW(Ehdr) *h = &elf->header;
   uint64_t next = 0, loads = 0;

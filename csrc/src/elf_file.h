@@ -71,6 +71,8 @@ struct mb_elf {
 /* Check `size` bytes at `data` and fill `out`, which points into them. */
 int mb_elf_read(const uint8_t *data, uint64_t size, struct mb_elf *out);
 ElfW(Phdr) mb_elf_segment(const struct mb_elf *elf, unsigned i);
+/* Section header number `i`; false behind the last one, and in a file without. No loader needs them. */
+bool mb_elf_section(const struct mb_elf *elf, unsigned i, ElfW(Shdr) * out);
 /* File offset of `size` bytes at `vaddr`, if one loaded segment has all of them in the file. */
 bool mb_elf_offset(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint64_t *offset);
 /* How many bytes of the file there are from `vaddr` to the end of its segment. */

@@ -177,11 +177,9 @@ static int check_gnu(const struct mb_elf *elf, uint64_t vaddr, const struct expo
 /* Symbols that the section header of the table counts, if there is one: a chain that ends too early hides all
  * behind it, and nothing that the dynamic linker reads tells. */
 static uint64_t symbols_of_section(const struct mb_elf *elf) {
-  const ElfW(Ehdr) *h = &elf->header;
   uint64_t symbols = (uint64_t)(elf->symbols - elf->data);
-  for (unsigned i = 0; h->e_shoff && h->e_shentsize == sizeof(ElfW(Shdr)) && i < h->e_shnum; i++) {
-    ElfW(Shdr) section;
-    memcpy(&section, elf->data + h->e_shoff + i * sizeof(section), sizeof(section));
+  ElfW(Shdr) section;
+  for (unsigned i = 0; mb_elf_section(elf, i, &section); i++) {
     uint64_t count = section.sh_size / sizeof(ElfW(Sym));
     if (section.sh_type == SHT_DYNSYM && section.sh_offset == symbols && count <= elf->symbol_limit)
       return count;

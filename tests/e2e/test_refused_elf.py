@@ -555,6 +555,53 @@ def test_program_headers_are_limited(built: Path, tmp_path: Path, cc: Callable[.
         mblob.verify(library)
 
 
+# A tag, by how much its value becomes smaller, and flags of the linker.
+CUT = {
+    "DT_RELASZ": (8, 24, []), "all calls": (2, 0, []), "DT_PLTRELSZ": (2, 24, []), "DT_INIT_ARRAYSZ": (27, 8, []),
+    "all destructors": (28, 0, []), "DT_RELRSZ": (35, 8, ["-Wl,-z,pack-relative-relocs"]),
+    "gold": (8, 48, ["-fuse-ld=gold"]), "lld": (2, 24, ["-fuse-ld=lld"]), "mold": (8, 24, ["-fuse-ld=mold"]),
+}  # fmt: skip
+
+
+@x86_64
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("case", CUT)
+def test_a_table_ends_where_its_section_does(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], case: str
+) -> None:
+    """What is cut off would not be relocated, or not run."""
+    tag, less, flags = CUT[case]
+    for flag in flags:
+        if flag.startswith("-fuse-ld="):
+            require(flag.replace("-fuse-ld=", "ld."))
+    source = KERNEL + "int f(void) { return rand(); } void *a[] = {a, data, 0, 0, zeros}; void *volatile b = data;"
+    library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy", *flags)
+    data = bytearray(library.read_bytes())
+    at = of_tag(data, tag)
+    struct.pack_into("<Q", data, at, struct.unpack_from("<Q", data, at)[0] - less if less else 0)
+    library.write_bytes(data)
+    assert "and ends inside a section, " in open_error(built, library)
+    with pytest.raises(FormatError, match="and ends inside a section, "):
+        mblob.verify(library)
+    struct.pack_into("<Q", data, 40, 0)  # nothing else tells, without sections
+    library.write_bytes(data)
+    assert "inside a section" not in damaged(built, library, "check", [[]])[0]
+
+
+@x86_64
+def test_sections_that_lie_refuse_no_library(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    """No loader reads them: only what agrees with the segments is believed."""
+    library = cc(KERNEL, tmp_path / "f.so")
+    data = bytearray(library.read_bytes())
+    start, count = struct.unpack_from("<40xQ12xH", data)
+    for at in range(start, start + 64 * count, 64):
+        struct.pack_into("<Q", data, at + 16, 0x40)  # sh_addr
+        struct.pack_into("<Q", data, at + 32, 2**40)  # sh_size
+    library.write_bytes(data)
+    assert damaged(built, library, "load", [[]]) == ["opened"]
+    assert not python_refuses(bytes(data))
+
+
 @x86_64
 @pytest.mark.parametrize("size", [8, 2])  # DT_RELASZ, DT_PLTRELSZ
 def test_sizes_of_tables_near_two_to_the_64_are_one_error(tmp_path: Path, cc: Callable[..., Path], size: int) -> None:
