@@ -1,5 +1,6 @@
 /* The dynamic section: what the dynamic linker will follow without asking. Damage here would make it read or
  * write anywhere, so every address, size and index in it is checked first. */
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -320,6 +321,14 @@ static int check_end(const struct mb_elf *elf, size_t pair) {
   return MBLOB_OK;
 }
 
+size_t mb_elf_token(const char *text, const char *name) {
+  const bool braces = *text == '$' && text[1] == '{';
+  const char *end = text + 1 + braces + strlen(name);
+  if (*text != '$' || strncmp(text + 1 + braces, name, strlen(name)) != 0) return 0;
+  if (braces ? *end != '}' : isalnum((unsigned char)*end) || *end == '_') return 0;
+  return (size_t)(end - text) + braces;
+}
+
 /* A name of a library, or folders, which the dynamic linker copies onto the stack with each "$ORIGIN" and the like written out;
  * `used`: bytes of all of them. */
 static int check_followed(int64_t tag, const char *text, uint64_t *used) {
@@ -351,8 +360,8 @@ static int check_tags(struct mb_elf *elf) {
       return mb_elf_bad("the name of the tag %#llx lies outside the strings", (ull)d.d_tag);
     status = check_followed(d.d_tag, elf->strings + d.d_un.d_val, &used);
     if (status) return status;
-    if (d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH)
-      elf->origin_in_runpath |= strstr(elf->strings + d.d_un.d_val, "ORIGIN") != NULL;
+    if (d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH || d.d_tag == DT_NEEDED)
+      elf->needs_origin |= strstr(elf->strings + d.d_un.d_val, "ORIGIN") != NULL;
   }
   return MBLOB_OK;
 }

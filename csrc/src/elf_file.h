@@ -65,7 +65,7 @@ struct mb_elf {
   unsigned table_count;
   uint64_t slots[MB_SLOTS_AND_CONTEXTS]; /* addresses of the variables that a loader fills, 0: it has none of that name */
   struct mb_range slots_range;           /* around all of them */
-  bool origin_in_runpath;
+  bool needs_origin; /* a search path or the name of a needed library has $ORIGIN */
 };
 
 /* Check `size` bytes at `data` and fill `out`, which points into them. */
@@ -114,6 +114,8 @@ struct mb_announced mb_elf_announced(const struct mb_elf *elf);
 #define MB_ELF_NAMES_LIMIT (1u << 18)
 /* elf_dynamic.c: the dynamic section and the tables it points to. */
 int mb_elf_read_dynamic(struct mb_elf *elf);
+/* Bytes of "$NAME" or "${NAME}" at `text`, for which the dynamic linker puts another text; 0: there is none. */
+size_t mb_elf_token(const char *text, const char *name);
 ElfW(Dyn) mb_elf_tag_at(const struct mb_elf *elf, uint64_t i);
 bool mb_elf_tag(const struct mb_elf *elf, int64_t tag, uint64_t *value);
 uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag);

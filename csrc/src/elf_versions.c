@@ -61,6 +61,13 @@ static int check_needed_versions(struct reader *r, uint64_t vaddr, unsigned coun
   return count ? MBLOB_OK : mb_elf_bad("a library is named for no version of it");
 }
 
+/* The dynamic linker opens another file then, and ends the process where it looks for the versions of this one. */
+static bool is_expanded(const char *file) {
+  for (; (file = strchr(file, '$')); file++)
+    if (mb_elf_token(file, "ORIGIN") || mb_elf_token(file, "LIB") || mb_elf_token(file, "PLATFORM")) return true;
+  return false;
+}
+
 static int check_needed(struct reader *r) {
   uint64_t vaddr = 0, count = mb_elf_tag_or_zero(r->elf, DT_VERNEEDNUM);
   if (!mb_elf_tag(r->elf, DT_VERNEED, &vaddr)) return MBLOB_OK;
@@ -72,6 +79,7 @@ static int check_needed(struct reader *r) {
     const char *file = file_at(r->elf, need.vn_file);
     if (need.vn_version != VER_NEED_CURRENT || !file || !mb_map_get(&r->needed, file))
       return mb_elf_bad("versions are needed of a library that is not needed");
+    if (is_expanded(file)) return mb_elf_bad("versions are needed of '%s', which dynamic linkers do not find", file);
     status = check_needed_versions(r, vaddr + need.vn_aux, need.vn_cnt);
     if (status) return status;
     if ((need.vn_next == 0) != (i == count - 1)) return mb_elf_bad("versions are miscounted");

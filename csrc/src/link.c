@@ -3,7 +3,7 @@
  * glibc compares the name it is given with all names that loaded libraries ever had, before it looks at the
  * file, and descriptor numbers come back. So every load has a name that was never used in this process: the
  * path /proc/self/fd/<n>, spelled with redundant "/" and "./" that count the loads. A library with $ORIGIN in
- * its search path is named through its folder's descriptor instead, because the linker takes $ORIGIN from the
+ * a search path or in DT_NEEDED is named through its folder's descriptor instead, because the linker takes $ORIGIN from the
  * name; dladdr() reports these names. A library that leaves names of the runtime undefined is a memory file
  * to the linker (link_copy.h). */
 #define _GNU_SOURCE
@@ -58,7 +58,7 @@ static int open_folder(struct mb_source *source, const char **base) {
 
 /* Whether $ORIGIN matters, and a name without the folder would lose it. */
 static bool needs_folder(const struct mb_library *library) {
-  return library->elf.origin_in_runpath && *library->source.path == '/' && has_proc(library->source.fd);
+  return library->elf.needs_origin && *library->source.path == '/' && has_proc(library->source.fd);
 }
 
 /* The name for the linker; `count`: the spelling of this load, `base`: the file's name in its folder, which
