@@ -53,6 +53,7 @@ from mblob.elf_records import (
     DT_VERNEEDNUM,
     DT_VERSYM,
     ET_DYN,
+    ET_EXEC,
     HIDDEN,
     NT_GNU_PROPERTY_TYPE_0,
     PF_W,
@@ -106,8 +107,10 @@ def check_linking(elf: ElfFile) -> None:
         FormatError: "elf_header", "elf_dynamic", "elf_truncated".
         IncompatibleError: it is sound, and says that nobody may open it.
     """
-    if elf.e_type != ET_DYN or is_program(elf):
-        raise _fail(elf, "an executable, or of another type than a shared library; link it with -shared")
+    if elf.e_type == ET_EXEC or (elf.e_type == ET_DYN and is_program(elf)):
+        raise _fail(elf, "an executable; link it with -shared")
+    if elf.e_type != ET_DYN:
+        raise _fail(elf, f"ELF type {elf.e_type}, a shared library has {ET_DYN}: link it with -shared")
     if elf.e_version != 1:
         raise _fail(elf, f"version {elf.e_version} is not known")
     if any(elf.data[9:16]):  # glibc refuses the file

@@ -16,7 +16,6 @@ from mblob.elf_loading import check_linking
 from mblob.elf_records import DT_DEBUG, ET_EXEC, ET_REL
 from mblob.errors import DigestError, FormatError, IncompatibleError
 from mblob.grammar import Grammars
-from mblob.image import Image
 from mblob.index import is_small
 from mblob.library_search import shared_elf
 from mblob.linkage import Linkage, resolve
@@ -138,9 +137,9 @@ def _damage_of_tables(path: str | os.PathLike[str]) -> FormatError | Incompatibl
     """What loaders look at first: damage there may hide the blob, or change what is read of it."""
     try:
         opened = container.open_file(map_file(Path(path)), os.fspath(path))
-        if opened.kind == "shared" and isinstance(opened.image, ElfFile):
+        if isinstance(opened.image, ElfFile) and _is_loaded(opened.image):
             opened.image.check_loading()
-            _check_linking(opened.image)
+            check_linking(opened.image)
     except (FormatError, IncompatibleError) as error:
         return error
     return None
@@ -151,7 +150,8 @@ def describe(
 ) -> Verification:
     """What `verify` returns, for a library whose blob was just read at `level`."""
     library.require_model()
-    _check_linking(library.image)
+    if isinstance(library.image, ElfFile) and _is_loaded(library.image):
+        check_linking(library.image)
     blob = library.blob
     compared = blob is not None and digests_compared(blob, level)
     stored = [e for e in library.entries if e.offset is not None]
@@ -163,18 +163,13 @@ def describe(
     return Verification(str(library.path), level, library.dialect, has_index, entries, linkage, warnings, has_blob)
 
 
-def _check_linking(elf: Image) -> None:
-    """Of what a dynamic linker loads."""
-    if not isinstance(elf, ElfFile) or elf.e_type == ET_REL or _is_program(elf):
-        return
-    check_linking(elf)
-
-
-def _is_program(elf: ElfFile) -> bool:
-    """Whether it starts by itself: it has an entry point, as libraries may, and what linkers write into programs alone,
-    DT_DEBUG, or no dynamic section."""
+def _is_loaded(elf: ElfFile) -> bool:
+    """Whether it is for a dynamic linker to open: no object, which has no program headers, and no program. That has an
+    entry point, as libraries may, and what linkers write into programs alone, DT_DEBUG, or no dynamic section."""
+    if elf.e_type == ET_REL and not elf.e_phnum:
+        return False
     program = elf.e_type == ET_EXEC or is_program(elf)
-    return program and elf.e_entry != 0 and (not elf.dynamic or DT_DEBUG in elf.dynamic)
+    return not (program and elf.e_entry != 0 and (not elf.dynamic or DT_DEBUG in elf.dynamic))
 
 
 def _linkage(library: Library, against: Sequence[str | os.PathLike[str]], root: str) -> Linkage:

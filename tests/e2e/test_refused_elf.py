@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import platform
 import re
+import shutil
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -304,6 +306,26 @@ def test_an_entry_point_makes_no_program_of_a_library(
     assert "an executable" in open_error(built, library)
     with pytest.raises(FormatError, match="an executable"):
         mblob.verify(library)
+
+
+@pytest.mark.parametrize("stripped", [False, True])
+@pytest.mark.parametrize("kind", [0, 1, 4])
+def test_a_library_of_another_type_is_no_object(
+    built: Path, tmp_path: Path, require: Callable[[str], str], kind: int, stripped: bool
+) -> None:
+    """An object has no program headers."""
+    library = tmp_path / "f.so"
+    shutil.copy(built / "lib" / "keyed.so", library)
+    if stripped:
+        run(require("strip"), library)
+    data = bytearray(library.read_bytes())
+    data[16 if sys.byteorder == "little" else 17] = kind
+    library.write_bytes(data)
+    expected = f"ELF type {kind}, a shared library has 3: link it with -shared"
+    assert expected in open_error(built, library)
+    for read in (mblob.verify, mblob.load_module):
+        with pytest.raises(FormatError, match=expected):
+            read(library)
 
 
 @pytest.mark.sample(2)
