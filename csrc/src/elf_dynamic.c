@@ -42,6 +42,41 @@ uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag) {
   return value;
 }
 
+/* A tag that is there needs others, which the linker reads unasked. The first ones need their sizes: arrays of functions, then
+ * relocations. */
+#define ARRAYS 2
+#define SIZES 6
+static const struct {
+  int32_t tag, needs;
+} pairs[] = {{DT_INIT_ARRAY, DT_INIT_ARRAYSZ},
+             {DT_FINI_ARRAY, DT_FINI_ARRAYSZ},
+             {DT_JMPREL, DT_PLTRELSZ},
+             {DT_RELA, DT_RELASZ},
+             {DT_REL, DT_RELSZ},
+             {DT_RELR, DT_RELRSZ},
+             {DT_INIT_ARRAYSZ, DT_INIT_ARRAY},
+             {DT_FINI_ARRAYSZ, DT_FINI_ARRAY},
+             {DT_JMPREL, DT_PLTREL},
+             {DT_JMPREL, DT_PLTGOT},
+             {DT_PLTRELSZ, DT_JMPREL},
+             {DT_PLTREL, DT_JMPREL},
+             {DT_RELA, DT_RELAENT},
+             {DT_RELASZ, DT_RELA},
+             {DT_RELAENT, DT_RELASZ},
+             {DT_REL, DT_RELENT},
+             {DT_RELSZ, DT_REL},
+             {DT_VERNEED, DT_VERNEEDNUM},
+             {DT_VERNEED, DT_VERSYM},
+             {DT_VERNEEDNUM, DT_VERNEED},
+             {DT_VERDEF, DT_VERDEFNUM},
+             {DT_VERDEF, DT_VERSYM},
+             {DT_VERDEFNUM, DT_VERDEF},
+             {DT_RELR, DT_RELRENT},
+             {DT_RELRSZ, DT_RELR},
+             {DT_SYMTAB, DT_SYMENT},
+             {DT_RELACOUNT, DT_RELA},
+             {DT_RELCOUNT, DT_REL}};
+
 /* ---- headers and tables --------------------------------------------------------------------------- */
 
 static void add_table(struct mb_elf *elf, uint64_t start, uint64_t size) {
@@ -80,14 +115,11 @@ static void find_tables(struct mb_elf *elf) {
       {DT_VERSYM, count * sizeof(uint16_t)},
       {DT_VERNEED, sizeof(ElfW(Verneed))},
       {DT_VERDEF, sizeof(ElfW(Verdef))},
-      {DT_RELA, mb_elf_tag_or_zero(elf, DT_RELASZ)},
-      {DT_REL, mb_elf_tag_or_zero(elf, DT_RELSZ)},
-      {DT_JMPREL, mb_elf_tag_or_zero(elf, DT_PLTRELSZ)},
-      {DT_RELR, mb_elf_tag_or_zero(elf, DT_RELRSZ)},
       {DT_PLTGOT, MB_ELF_RESERVED_SLOTS * sizeof(ElfW(Addr))},
       {DT_TLSDESC_GOT, sizeof(ElfW(Addr))},
   };
   for (size_t i = 0; i < sizeof(tagged) / sizeof(*tagged); i++) add_tagged(elf, tagged[i].tag, tagged[i].size);
+  for (size_t i = ARRAYS; i < SIZES; i++) add_tagged(elf, pairs[i].tag, mb_elf_tag_or_zero(elf, pairs[i].needs));
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
     if (s.p_type == PT_DYNAMIC || s.p_type == PT_INTERP || s.p_type == PT_GNU_EH_FRAME || s.p_type == PT_NOTE)
@@ -212,39 +244,6 @@ static int read_tables(struct mb_elf *elf) {
 
 /* ---- tags ------------------------------------------------------------------------------------ */
 
-/* A tag that is there needs others, which the linker reads unasked; the first ones their sizes. */
-#define SIZES 6
-static const struct {
-  int32_t tag, needs;
-} pairs[] = {{DT_INIT_ARRAY, DT_INIT_ARRAYSZ},
-             {DT_FINI_ARRAY, DT_FINI_ARRAYSZ},
-             {DT_JMPREL, DT_PLTRELSZ},
-             {DT_RELA, DT_RELASZ},
-             {DT_REL, DT_RELSZ},
-             {DT_RELR, DT_RELRSZ},
-             {DT_INIT_ARRAYSZ, DT_INIT_ARRAY},
-             {DT_FINI_ARRAYSZ, DT_FINI_ARRAY},
-             {DT_JMPREL, DT_PLTREL},
-             {DT_JMPREL, DT_PLTGOT},
-             {DT_PLTRELSZ, DT_JMPREL},
-             {DT_PLTREL, DT_JMPREL},
-             {DT_RELA, DT_RELAENT},
-             {DT_RELASZ, DT_RELA},
-             {DT_RELAENT, DT_RELASZ},
-             {DT_REL, DT_RELENT},
-             {DT_RELSZ, DT_REL},
-             {DT_VERNEED, DT_VERNEEDNUM},
-             {DT_VERNEED, DT_VERSYM},
-             {DT_VERNEEDNUM, DT_VERNEED},
-             {DT_VERDEF, DT_VERDEFNUM},
-             {DT_VERDEF, DT_VERSYM},
-             {DT_VERDEFNUM, DT_VERDEF},
-             {DT_RELR, DT_RELRENT},
-             {DT_RELRSZ, DT_RELR},
-             {DT_SYMTAB, DT_SYMENT},
-             {DT_RELACOUNT, DT_RELA},
-             {DT_RELCOUNT, DT_REL}};
-
 static bool is_string(int64_t tag) {
   return tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH || tag == DT_AUDIT ||
          tag == DT_DEPAUDIT;
@@ -297,8 +296,9 @@ static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) 
                  : mb_elf_bad("the code of thread descriptors lies outside the code");
     /* For a library that dlopen opens, glibc ends the process. */
     case DT_AUXILIARY:
-      return mb_elf_bad("it is a filter for another library (DT_AUXILIARY); link it without --auxiliary");
-    case DT_FILTER: return mb_elf_bad("it is a filter for another library (DT_FILTER); link it without --filter");
+    case DT_FILTER:
+      return mb_elf_bad("it is a filter for another library (%s); link it without %s",
+                        tag == DT_FILTER ? "DT_FILTER" : "DT_AUXILIARY", tag == DT_FILTER ? "--filter" : "--auxiliary");
     default: return MBLOB_OK;
   }
 }
