@@ -248,7 +248,7 @@ class _Relocations:
                 self._check_place(at, self._size(meaning))
                 if types:
                     self._check_meaning(t, i, (at, addend), meaning, (symbol, named))
-                elif any([f.see(at, self.word, self.word) for f in self.functions]):
+                elif any(f.see(at, self.word, self.word) for f in self.functions):
                     self._note(at, self.word)
             except FormatError:
                 raise
@@ -337,7 +337,7 @@ class _Relocations:
         if t.relative and (i < t.relative) != (meaning == RELATIVE):
             raise ValueError(f"{t.relative} relocations are counted as relative, and it is not as counted")
         size = self._size(meaning)
-        function = any([f.see(at, size, self.word) for f in self.functions])
+        function = any(f.see(at, size, self.word) for f in self.functions)
         if function and meaning not in (RELATIVE, ADDRESS, RESOLVER):
             raise ValueError("a constructor is no address")
         if t.calls:
@@ -447,7 +447,7 @@ class _Relocations:
             self.elf.offset_of(place, self.word, "a packed relocation")
             self._check_slots(place, self.word, True)
             self._note(place, self.word)
-            function = any([f.see(place, self.word, self.word) for f in self.functions])
+            function = any(f.see(place, self.word, self.word) for f in self.functions)
             self._check_target(self._word_at(place), function)
         except FormatError:
             raise

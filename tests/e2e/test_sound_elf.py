@@ -53,7 +53,6 @@ SOUND = {
     ),
     "variables of the loader that have values, and pointers that are not aligned": (
         "static int x; void *__tvm_module_ctx = &x; int y; void *__TVMFuncCall = &y;"
-        ' extern void *__tvm_ffi__library_ctx __attribute__((alias("__tvm_module_ctx")));'
         " struct __attribute__((packed)) { char c; int *p, *q; } data = {1, &x, &y};"
         " int f(int i) { return *data.p + *data.q + i; }",
         [],
@@ -88,6 +87,13 @@ def test_what_compilers_and_linkers_write_is_accepted_by_both(
     library = cc(source, tmp_path / "sound.so", *flags)
     assert not python_refuses(library.read_bytes())
     mblob.load_module(library).symbol("f")
+
+
+def test_one_variable_may_be_the_context_of_several_forms(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    alias = '__attribute__((alias("__tvm_module_ctx")))'
+    library = cc(f"void *__tvm_module_ctx; extern void *__tvm_ffi__library_ctx {alias};", tmp_path / "f.so")
+    assert not python_refuses(library.read_bytes())
+    assert damaged(built, library, "check", [[]]) == ["accepted "]
 
 
 @pytest.mark.parametrize("flags", [["-nostdlib", "-Wl,-N", "-w"], ["-Wl,-z,noseparate-code"]], ids=["writable", "code"])
