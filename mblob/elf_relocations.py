@@ -77,6 +77,8 @@ _FUNCTION_TABLES = (
 )  # fmt: skip
 # bionic relocates by tables of its own, which are not read here.
 _ANDROID_TABLES = (0x6000000F, 0x60000011, 0x6FFFE000)
+_SIZES = {PART_1: 1, PART_2: 2, PART_4: 4, PART_8: 8, SIZE_4: 4}
+_ONES = b"\1" * 16
 _EMPTY = Symbol("", 0, 0, 0, 0, 0, 0)
 
 
@@ -143,6 +145,7 @@ class _Relocations:
         self.functions = self._functions()
         self.calls = self._calls()
         self.slots = self._slots()
+        self.around_slots = (min(self.slots, default=0), max(self.slots, default=-1) + self.word - 1)
         self.binds_at_once = DT_BIND_NOW in elf.dynamic or bool(
             self._tag(DT_FLAGS) & DF_BIND_NOW or self._tag(DT_FLAGS_1) & DF_1_NOW
         )
@@ -248,7 +251,7 @@ class _Relocations:
                 self._check_place(at, self._size(meaning))
                 if types:
                     self._check_meaning(t, i, (at, addend), meaning, (symbol, named))
-                elif any(f.see(at, self.word, self.word) for f in self.functions):
+                elif self._see_function(at, self.word):
                     self._note(at, self.word)
             except FormatError:
                 raise
@@ -283,8 +286,9 @@ class _Relocations:
     def _size(self, meaning: int) -> int:
         """Bytes that belong to it: with the number of a module the offset, which has a relocation of its own or is
         there."""
-        sizes = {PART_1: 1, PART_2: 2, PART_4: 4, PART_8: 8, SIZE_4: 4}
-        return sizes.get(meaning, 2 * self.word if meaning in (DESCRIPTOR, MODULE) else self.word)
+        if meaning in (DESCRIPTOR, MODULE):
+            return 2 * self.word
+        return _SIZES.get(meaning, self.word)
 
     def _check_place(self, at: int, size: int) -> None:
         if not _inside(self.writable, at, size):
@@ -298,17 +302,26 @@ class _Relocations:
         for start, end, written in self.written:
             if start <= at < end:
                 first, last = at - start, min(at + size, end) - start
-                if written.find(1, first, last) >= 0:
+                if 1 in written[first:last]:
                     raise ValueError("another relocation writes the same bytes")
-                written[first:last] = b"\1" * (last - first)
+                written[first:last] = _ONES[: last - first]
+                return
 
     def _check_slots(self, at: int, size: int, is_data: bool) -> None:
         """A variable that a loader fills may have had an address before; but it is no word of the linker's."""
-        if is_data and at in self.slots:
+        first, last = self.around_slots
+        if at > last or at + size <= first or (is_data and at in self.slots):
             return
-        for slot in self.slots:
+        for slot, name in self.slots.items():
             if slot < at + size and at < slot + self.word:
-                raise ValueError(f"it writes {self.slots[slot]}, which a loader fills")
+                raise ValueError(f"it writes {name}, which a loader fills")
+
+    def _see_function(self, at: int, size: int) -> bool:
+        """Whether the bytes are among the constructors and destructors."""
+        for places in self.functions:  # noqa: SIM110
+            if places.see(at, size, self.word):
+                return True
+        return False
 
     def _calls(self) -> _Places:
         """The slots of calls, which linkers put one behind the other: as many words as the relocations of calls change,
@@ -337,7 +350,7 @@ class _Relocations:
         if t.relative and (i < t.relative) != (meaning == RELATIVE):
             raise ValueError(f"{t.relative} relocations are counted as relative, and it is not as counted")
         size = self._size(meaning)
-        function = any(f.see(at, size, self.word) for f in self.functions)
+        function = self._see_function(at, size)
         if function and meaning not in (RELATIVE, ADDRESS, RESOLVER):
             raise ValueError("a constructor is no address")
         if t.calls:
@@ -447,8 +460,7 @@ class _Relocations:
             self.elf.offset_of(place, self.word, "a packed relocation")
             self._check_slots(place, self.word, True)
             self._note(place, self.word)
-            function = any(f.see(place, self.word, self.word) for f in self.functions)
-            self._check_target(self._word_at(place), function)
+            self._check_target(self._word_at(place), self._see_function(place, self.word))
         except FormatError:
             raise
         except ValueError as error:
@@ -456,8 +468,14 @@ class _Relocations:
 
 
 def _touches(ranges: list[tuple[int, int]], at: int, size: int) -> bool:
-    return any(at < end and at + size > start for start, end in ranges)
+    for start, end in ranges:  # noqa: SIM110 - any() takes twice as long, and there may be a million
+        if at < end and at + size > start:
+            return True
+    return False
 
 
 def _inside(ranges: list[tuple[int, int]], at: int, size: int) -> bool:
-    return any(start <= at and at + size <= end for start, end in ranges)
+    for start, end in ranges:  # noqa: SIM110
+        if start <= at and at + size <= end:
+            return True
+    return False
