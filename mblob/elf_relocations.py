@@ -182,10 +182,12 @@ class _Relocations:
             if size % each:
                 raise self._bad(f"{size} bytes of relocations, each has {each}")
             self.elf.offset_of(tags[tag][0], size, "relocations")
-            if count > size // each:
-                raise self._bad(f"{count} relocations are relative, there are {size // each}")
             found.append(_Table(name, tags[tag][0], size, has_addend, count, tag == DT_JMPREL))
-        return [t.without(found[-1]) for t in found]
+        found = [t.without(found[-1]) for t in found]
+        for t in found:
+            if t.relative > (count := t.size // self._layout(t)[1]):
+                raise self._bad(f"{t.relative} relocations are relative, there are {count}")
+        return found
 
     def _functions(self) -> list[_Places]:
         """The tables of constructors and destructors."""
@@ -199,6 +201,8 @@ class _Relocations:
                 raise self._bad("the table of constructors has an impossible size")
             if size // self.word > most and not self._is_android:
                 raise self._bad("a constructor has no address")
+            if not self.elf.is_in_file(start, size):
+                raise self._bad("the table of constructors is not in the file")
             found.append(_Places("constructor", start, start + size))
         return found
 

@@ -489,11 +489,12 @@ static int find_table(const struct mb_elf *elf, int64_t tag, int64_t size_tag, s
 static int find_functions(struct linking *l, uint64_t relocations) {
   for (size_t i = 0; i < FUNCTION_TABLES; i++) {
     struct places *f = &l->functions[i];
-    uint64_t size = mb_elf_tag_or_zero(l->elf, function_tables[i].size_tag);
+    uint64_t at = 0, size = mb_elf_tag_or_zero(l->elf, function_tables[i].size_tag);
     if (!mb_elf_tag(l->elf, function_tables[i].tag, &f->range.start) || !size) continue;
     if (size % sizeof(ElfW(Addr)) || f->range.start % sizeof(ElfW(Addr)))
       return mb_elf_bad("the table of constructors has an impossible size");
     if (size / sizeof(ElfW(Addr)) > relocations) return mb_elf_bad("a constructor has no address");
+    if (!mb_elf_offset(l->elf, f->range.start, size, &at)) return mb_elf_bad("the table of constructors is not in the file");
     f->what = "constructor";
     f->range.size = size;
   }

@@ -234,6 +234,21 @@ def test_code_is_neither_in_headers_nor_in_tables(
         mblob.verify(library)
 
 
+@x86_64
+def test_constructors_lie_in_the_file(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    """Where the file has no data, nothing tells two addresses of one from one of each."""
+    library = cc(KERNEL, tmp_path / "f.so")
+    data = bytearray(library.read_bytes())
+    zeros = ElfFile(memoryview(bytes(data))).find("zeros")
+    assert zeros
+    struct.pack_into("<Q", data, of_constructor(data) - 16, zeros.st_value)
+    struct.pack_into("<Q", data, of_tag(data, 25), zeros.st_value)
+    library.write_bytes(data)
+    assert "the table of constructors is not in the file" in open_error(built, library)
+    with pytest.raises(FormatError, match="the table of constructors is not in the file"):
+        mblob.verify(library)
+
+
 # -- which damage is told --------------------------------------------------------------------------------------
 
 
