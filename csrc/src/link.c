@@ -231,7 +231,7 @@ static int check_mapping(struct mb_library *library) {
 
 /* Where the exported variable of that number is, NULL if the library has none. */
 static void **slot_at(const struct mb_library *library, size_t i) {
-  return library->elf.slots[i] ? (void **)(library->base + library->elf.slots[i]) : NULL;
+  return library->elf.slots[i] ? (void **)(library->base + (uintptr_t)library->elf.slots[i]) : NULL;
 }
 
 static void fill_slots(struct mb_library *library) {
