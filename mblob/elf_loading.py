@@ -42,6 +42,7 @@ from mblob.elf_records import (
     DT_RPATH,
     DT_RUNPATH,
     DT_SONAME,
+    DT_STRTAB,
     DT_SYMENT,
     DT_SYMTAB,
     DT_TLSDESC_GOT,
@@ -52,6 +53,7 @@ from mblob.elf_records import (
     DT_VERNEEDNUM,
     DT_VERSYM,
     ET_DYN,
+    ET_EXEC,
     HIDDEN,
     NT_GNU_PROPERTY_TYPE_0,
     PF_W,
@@ -64,29 +66,34 @@ from mblob.elf_records import (
     PT_NOTE,
     PT_PHDR,
     PT_TLS,
+    SHT_NOBITS,
     Segment,
 )
 from mblob.elf_relocations import check_relocations
 from mblob.elf_symbols import KNOWN_MACHINES, Symbols, bad, is_loaded
-from mblob.elf_tables import PAGE
+from mblob.elf_tables import NAME_LIMIT, PAGE
 from mblob.errors import FormatError, IncompatibleError
 
 # Machines whose functions have their code's address; those of others (ppc64, parisc) may have a descriptor's.
 _CODE_ADDRESSES = ("x86_64", "i386", "aarch64", "arm", "riscv", "s390x", "loongarch", "m68k", "sparc", "sparc64", "ppc")
 _TLS_LIMIT, _TLS_ALIGN_LIMIT = 1 << 28, 1 << 20  # bytes of one thread
 _TAG_LIMIT = 1 << 12  # the largest libraries have some 40, and one for each library that they need
+# The dynamic linker copies them onto the stack: libraries have some ten segments; bytes of all names and search paths.
+_SEGMENT_LIMIT, _NAMES_LIMIT = 1 << 10, 1 << 18
 _ARRAYS = (
     (DT_INIT_ARRAY, DT_INIT_ARRAYSZ, "constructors"), (DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ, "constructors"),
     (DT_FINI_ARRAY, DT_FINI_ARRAYSZ, "destructors"),
 )  # fmt: skip
+_SIZES = (
+    (DT_INIT_ARRAY, DT_INIT_ARRAYSZ), (DT_FINI_ARRAY, DT_FINI_ARRAYSZ), (DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ),
+    (DT_REL, DT_RELSZ), (DT_RELR, DT_RELRSZ),
+)  # fmt: skip
 # A tag that is there needs others, which the linker reads unasked.
 _PAIRS = (
-    (DT_INIT_ARRAY, DT_INIT_ARRAYSZ), (DT_INIT_ARRAYSZ, DT_INIT_ARRAY), (DT_FINI_ARRAY, DT_FINI_ARRAYSZ),
-    (DT_FINI_ARRAYSZ, DT_FINI_ARRAY), (DT_JMPREL, DT_PLTRELSZ), (DT_JMPREL, DT_PLTREL), (DT_PLTRELSZ, DT_JMPREL),
-    (DT_PLTREL, DT_JMPREL), (DT_RELA, DT_RELASZ), (DT_RELA, DT_RELAENT), (DT_RELASZ, DT_RELA), (DT_RELAENT, DT_RELASZ),
-    (DT_REL, DT_RELSZ), (DT_REL, DT_RELENT), (DT_RELSZ, DT_REL), (DT_VERNEED, DT_VERNEEDNUM), (DT_VERNEED, DT_VERSYM),
-    (DT_VERNEEDNUM, DT_VERNEED), (DT_VERDEF, DT_VERDEFNUM), (DT_VERDEF, DT_VERSYM), (DT_VERDEFNUM, DT_VERDEF),
-    (DT_RELR, DT_RELRSZ), (DT_RELR, DT_RELRENT), (DT_RELRSZ, DT_RELR), (DT_SYMTAB, DT_SYMENT), (DT_RELACOUNT, DT_RELA),
+    *_SIZES, *((size, tag) for tag, size in _SIZES), (DT_JMPREL, DT_PLTREL), (DT_PLTREL, DT_JMPREL),
+    (DT_RELA, DT_RELAENT), (DT_RELAENT, DT_RELASZ), (DT_REL, DT_RELENT), (DT_VERNEED, DT_VERNEEDNUM),
+    (DT_VERNEED, DT_VERSYM), (DT_VERNEEDNUM, DT_VERNEED), (DT_VERDEF, DT_VERDEFNUM), (DT_VERDEF, DT_VERSYM),
+    (DT_VERDEFNUM, DT_VERDEF), (DT_RELR, DT_RELRENT), (DT_SYMTAB, DT_SYMENT), (DT_RELACOUNT, DT_RELA),
     (DT_RELCOUNT, DT_REL),
 )  # fmt: skip
 _STRINGS = (DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH, DT_AUDIT, DT_DEPAUDIT)
@@ -100,12 +107,16 @@ def check_linking(elf: ElfFile) -> None:
         FormatError: "elf_header", "elf_dynamic", "elf_truncated".
         IncompatibleError: it is sound, and says that nobody may open it.
     """
-    if elf.e_type != ET_DYN or is_program(elf):
-        raise _fail(elf, "an executable, or of another type than a shared library; link it with -shared")
+    if elf.e_type == ET_EXEC or (elf.e_type == ET_DYN and is_program(elf)):
+        raise _fail(elf, "an executable; link it with -shared")
+    if elf.e_type != ET_DYN:
+        raise _fail(elf, f"ELF type {elf.e_type}, a shared library has {ET_DYN}: link it with -shared")
     if elf.e_version != 1:
         raise _fail(elf, f"version {elf.e_version} is not known")
     if any(elf.data[9:16]):  # glibc refuses the file
         raise _fail(elf, f"the padding of e_ident is {max(elf.data[9:16])}, expected 0")
+    if not 0 < elf.e_phnum <= _SEGMENT_LIMIT:
+        raise _fail(elf, f"{elf.e_phnum} program headers, a shared library has 1 to {_SEGMENT_LIMIT}")
     if not any(s.p_type == PT_LOAD for s in elf.segments):
         raise _fail(elf, "no segment is loaded")
     _check_shared_bytes(elf)
@@ -250,11 +261,47 @@ def _check_tags(elf: ElfFile, symbols: Symbols) -> None:
             raise bad(elf, f"the tag {tag:#x} is there twice")
         if tag in _STRINGS and any(v >= symbols.strings_size for v in values):
             raise bad(elf, f"the name of the tag {tag:#x} lies outside the strings")
+    _check_ends(elf)
+    _check_followed(elf)
     for tag, name, option in ((DT_AUXILIARY, "DT_AUXILIARY", "--auxiliary"), (DT_FILTER, "DT_FILTER", "--filter")):
         if tag in tags:  # for a library that dlopen opens, glibc ends the process
             raise bad(elf, f"it is a filter for another library ({name}); link it without {option}")
     _check_called(elf, symbols)
     _check_slots(elf, symbols)
+
+
+def _check_ends(elf: ElfFile) -> None:
+    """Where sound section headers are left, a table ends where a section does, or where the relocations of calls start;
+    a size that became smaller hides relocations. One table may have several sections."""
+    tags = elf.dynamic
+    if not _is_known(elf) or not elf.e_shoff or elf.e_shentsize != elf.section_header_size:
+        return
+    heads = elf.section_headers(elf.e_shnum, "section headers")
+    loaded = [h[3:6] for h in heads if h[1] != SHT_NOBITS]
+    for tag, size_tag in _SIZES:
+        vaddr, size = tags.get(tag, [0])[0], tags.get(size_tag, [0])[0]
+        if tag not in tags or not elf.is_in_file(vaddr, size) or (size and [vaddr + size] == tags.get(DT_JMPREL)):
+            continue
+        start = elf.offset_of(vaddr, size, "a table")
+        for place, first, length in loaded:
+            missing = first + length - start - size
+            if missing > 0 and (start <= first < start + size or first == start) and elf.maps(place, length, first):
+                text = f"has {size} bytes and ends inside a section, {missing} bytes before its end"
+                raise bad(elf, f"the table of the tag {tag:#x} {text}")
+
+
+def _check_followed(elf: ElfFile) -> None:
+    """The names of libraries, and the folders, which the dynamic linker copies onto the stack with each "$ORIGIN" and
+    the like written out."""
+    used, strings = 0, elf.offset_of(elf.dynamic[DT_STRTAB][0], 1, "dynamic strings")
+    for tag in _STRINGS:
+        for at in elf.dynamic.get(tag, ()):
+            text, end, _ = bytes(elf.data[strings + at : strings + at + NAME_LIMIT]).partition(b"\0")
+            if not end:
+                raise bad(elf, f"the name of the tag {tag:#x} has no end within {NAME_LIMIT} bytes")
+            used += len(text) + 256 * text.count(b"$")
+    if used > _NAMES_LIMIT:
+        raise bad(elf, f"its names and search paths have more than {_NAMES_LIMIT} bytes")
 
 
 def _check_called(elf: ElfFile, symbols: Symbols) -> None:

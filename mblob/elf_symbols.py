@@ -27,6 +27,7 @@ from mblob.elf_records import (
     DT_STRTAB,
     DT_SYMENT,
     DT_SYMTAB,
+    DT_TLSDESC_GOT,
     DT_VERDEF,
     DT_VERNEED,
     DT_VERSYM,
@@ -67,6 +68,9 @@ KNOWN_MACHINES = (("x86_64", 64), ("aarch64", 64), ("i386", 32), ("arm", 32), ("
 # Words at DT_PLTGOT in front of the slots of calls, which are the dynamic linker's own.
 _RESERVED_SLOTS = {"x86_64": 3, "i386": 3, "aarch64": 3, "arm": 3, "s390x": 3, "riscv": 2}
 _BINDINGS = (STB_LOCAL, STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE)
+
+# Symbols of one bucket, which the dynamic linker goes through for each relocation. Linkers make buckets for 2 to 100.
+_CHAIN_LIMIT = 1 << 12
 
 # Types that glibc finds by name.
 _LOOKED_UP = (STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUNC)
@@ -159,6 +163,7 @@ class Symbols:
         sizes += [(tag, tags.get(size, [0])[0]) for tag, size in pairs]
         known = (self.elf.machine, self.elf.bits) in KNOWN_MACHINES
         sizes += [(DT_PLTGOT, word * _RESERVED_SLOTS[self.elf.machine])] if known else []
+        sizes += [(DT_TLSDESC_GOT, word)]
         for tag, size in sizes:
             if tag in tags and size and self.elf.is_in_file(tags[tag][0], size):
                 yield tags[tag][0], tags[tag][0] + size
@@ -284,6 +289,9 @@ class Symbols:
         name = self.elf.dynsym[i - 1].name if i < self.count else f"number {i}"
         return bad(self.elf, f"the hash table does not lead to the symbol {name!r}")
 
+    def _too_long(self) -> FormatError:
+        return bad(self.elf, f"a hash chain has more than {_CHAIN_LIMIT} symbols")
+
     def _check_gnu_hash(self, vaddr: int) -> None:
         """The symbols from the first hashed one on lie in the order of their buckets; a chain word is the hash, its
         lowest bit the end of the chain."""
@@ -305,7 +313,7 @@ class Symbols:
             return
         filters = [f for f, in elf.records("Q" if word == 8 else "I", at + 16, bloom, "the filter of a hash table")]
         chains = elf.words(at + 16 + bloom * word + 4 * buckets, hashed)
-        going_on = -1
+        going_on, length = -1, 0
         for i, link in enumerate(chains, first):
             value = _gnu_hash(elf.dynsym[i - 1])
             bucket, bits = value % buckets, filters[value // elf.bits & (bloom - 1)]
@@ -314,6 +322,9 @@ class Symbols:
             if (link ^ value) >> 1 or not belongs or not passes:
                 raise self._unreached(i)
             going_on = -1 if link & 1 else bucket
+            length = 0 if link & 1 else length + 1
+            if length >= _CHAIN_LIMIT:
+                raise self._too_long()
         if going_on >= 0:
             raise bad(elf, "a hash chain has no end")
 
@@ -333,11 +344,13 @@ class Symbols:
             raise bad(elf, f"the hash table leads to symbol {max(words)} of {length}")
         steps, found = 0, set()
         for bucket in range(count):
-            i = words[bucket]
+            i, end = words[bucket], steps + _CHAIN_LIMIT
             while i:
                 steps += 1
                 if steps > length:
                     raise bad(elf, "a hash chain has no end")
+                if steps > end:
+                    raise self._too_long()
                 symbol = elf.dynsym[i - 1]
                 if symbol.is_exported and _hash(symbol) % count != bucket:
                     raise self._unreached(i)

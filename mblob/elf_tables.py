@@ -258,6 +258,10 @@ class ElfTables:
             raise self._fail(f"{what}: no segment holds {size} bytes at address {vaddr:#x}", "elf_dynamic")
         return offset
 
+    def maps(self, vaddr: int, size: int, offset: int) -> bool:
+        """Whether `size` bytes at an address are those at an offset."""
+        return self._offset(vaddr, size) == offset
+
     def is_in_file(self, vaddr: int, size: int) -> bool:
         """Whether `offset_of` has an answer."""
         return self._offset(vaddr, size) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -13,6 +14,9 @@ from mblob.errors import FormatError
 FIRST_NAMED = 2  # 0 is local, 1 global without a version
 VER_FLG_BASE, VER_FLG_WEAK = 1, 2
 RECORD_LIMIT = 1 << 14  # version records of one file, read once or more often; glibc's own libraries have some 50
+
+# For these in a name of a library or a search path the dynamic linker puts another text.
+EXPANDED = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
 
 
 class NeededVersion(NamedTuple):
@@ -83,6 +87,8 @@ class Versions:
         for layout, file, parts in self._needs:
             if layout != 1 or file >= strings_size or self._elf.dynamic_string(file) not in files:
                 raise self._bad("versions are needed of a library that is not needed")
+            if EXPANDED.search(needed := self._elf.dynamic_string(file)):  # glibc ends the process
+                raise self._bad(f"versions are needed of {needed!r}, which dynamic linkers do not find")
             if not parts:
                 raise self._bad("a library is named for no version of it")
             if any(name >= strings_size or index & ~HIDDEN < FIRST_NAMED for _, index, name in parts):

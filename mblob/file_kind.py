@@ -21,7 +21,10 @@ def linkable_kind(start: bytes) -> str | None:
     """
     if start[:4] == ELF_MAGIC:
         order = "big" if start[5:6] == b"\2" else "little"
-        return "object" if int.from_bytes(start[16:18], order) == _ET_REL else None  # type: ignore[arg-type]
+        count = start[56:58] if start[4:5] == b"\2" else start[44:46]
+        # With program headers (e_phnum) it was linked, whatever e_type says.
+        is_object = int.from_bytes(start[16:18], order) == _ET_REL and not any(count)  # type: ignore[arg-type]
+        return "object" if is_object else None
     if start[:8] == AR_MAGIC:
         return "archive"
     return "tar" if start[257:262] == b"ustar" or start[:3] == GZIP_MAGIC else None

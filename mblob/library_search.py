@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import re
 import struct
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mblob.elf import ElfFile
 from mblob.elf_records import DT_RPATH, DT_RUNPATH, DT_SONAME, ET_DYN
+from mblob.elf_versions import EXPANDED
 from mblob.errors import FormatError
 from mblob.mapping import map_file
 
@@ -33,6 +34,8 @@ _TRIPLES = {
     "arm": ("arm-linux-gnueabihf", "arm-linux-gnueabi"), "riscv": ("riscv64-linux-gnu",),
     "ppc64": ("powerpc64le-linux-gnu", "powerpc64-linux-gnu"), "s390x": ("s390x-linux-gnu",),
 }  # fmt: skip
+# What Linux says of processors (AT_PLATFORM), where that is not the machine's name.
+_PLATFORMS = {"x86_64": ("x86_64", "haswell", "xeon_phi"), "i386": ("i686",), "arm": ("v7l",)}
 
 
 class SharedObject:
@@ -55,12 +58,21 @@ class SharedObject:
         self.rpath: list[str] = own + (importer.rpath if importer else [])
 
     def _folders(self, lists: Sequence[str]) -> list[str]:
-        return [self._expanded(folder) for text in lists for folder in text.split(":") if folder]
+        return [path for text in lists for folder in text.split(":") if folder for path in self.expanded(folder)]
 
-    def _expanded(self, folder: str) -> str:
+    def expanded(self, text: str) -> list[str]:
+        """What a name or folder in the file may stand for: distributions differ in $LIB, processors in $PLATFORM."""
+        if not EXPANDED.search(text):
+            return [text]
+        machine = self.elf.machine
         origin = os.path.realpath(Path(self.path).parent)
-        folder = re.sub(r"\$(ORIGIN\b|\{ORIGIN\})", lambda _: origin, folder)
-        return re.sub(r"\$(LIB\b|\{LIB\})", "lib64" if self.elf.bits == 64 else "lib", folder)
+        libs = [*(f"lib/{t}" for t in _TRIPLES.get(machine, ())), "lib64" if self.elf.bits == 64 else "lib"]
+        found = dict[str, None]()
+        for lib, platform in itertools.product(libs, _PLATFORMS.get(machine, (machine,))):
+            values = {"ORIGIN": origin, "LIB": lib, "PLATFORM": platform}
+            parts = EXPANDED.split(text)  # text, the name in braces or None, or that without, text, ...
+            found["".join(values[p] if i % 3 else p for i, p in enumerate(parts) if p is not None)] = None
+        return list(found)
 
 
 def open_shared(path: str) -> ElfFile:
@@ -122,9 +134,10 @@ class Search:
     def _places(self, name: str, importer: SharedObject) -> Iterator[str]:
         if "\0" in name or not name:
             return
-        if "/" in name:
-            yield name
-            return
+        for text in importer.expanded(name):
+            yield from [text] if "/" in text else self._of_folders(text, importer)
+
+    def _of_folders(self, name: str, importer: SharedObject) -> Iterator[str]:
         folders = [] if importer.runpath else list(importer.rpath)
         if self._root == "/":
             folders += [f for f in os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if f]

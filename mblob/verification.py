@@ -12,18 +12,15 @@ from mblob.arguments import path as checked_path
 from mblob.diagnostics import damaged_sections, unreadable_graphs
 from mblob.digest import ALGORITHMS
 from mblob.elf import ElfFile
-from mblob.elf_facts import becomes_read_only, is_program
+from mblob.elf_facts import is_program
 from mblob.elf_loading import check_linking
-from mblob.elf_records import DT_DEBUG, ET_EXEC, ET_REL, PF_W, SHN_ABS, STT_COMMON, STT_NOTYPE, STT_OBJECT
-from mblob.elf_symbols import is_loaded
+from mblob.elf_records import DT_DEBUG, ET_EXEC, ET_REL
 from mblob.errors import DigestError, FormatError, IncompatibleError
 from mblob.grammar import Grammars
-from mblob.image import Image
 from mblob.index import is_small
 from mblob.library_search import shared_elf
 from mblob.linkage import Linkage, resolve
 from mblob.mapping import map_file
-from mblob.prefixes import CONTEXTS, SLOTS
 
 if TYPE_CHECKING:
     from mblob.library import EntryView, Library
@@ -145,9 +142,9 @@ def _damage_of_tables(path: str | os.PathLike[str]) -> FormatError | Incompatibl
     """What loaders look at first: damage there may hide the blob, or change what is read of it."""
     try:
         opened = container.open_file(map_file(Path(path)), os.fspath(path))
-        if opened.kind == "shared" and isinstance(opened.image, ElfFile):
+        if isinstance(opened.image, ElfFile) and _is_loaded(opened.image):
             opened.image.check_loading()
-            _check_linking(opened.image)
+            check_linking(opened.image)
     except (FormatError, IncompatibleError) as error:
         return error
     return None
@@ -158,7 +155,8 @@ def describe(
 ) -> Verification:
     """What `verify` returns, for a library whose blob was just read at `level`."""
     library.require_model()
-    _check_linking(library.image)
+    if isinstance(library.image, ElfFile) and _is_loaded(library.image):
+        check_linking(library.image)
     blob = library.blob
     compared = blob is not None and digests_compared(blob, level)
     stored = [e for e in library.entries if e.offset is not None]
@@ -170,24 +168,13 @@ def describe(
     return Verification(str(library.path), level, library.dialect, has_index, entries, linkage, warnings, has_blob)
 
 
-def _check_linking(elf: Image) -> None:
-    """Of what a dynamic linker loads, and a loader writes into then."""
-    if not isinstance(elf, ElfFile) or elf.e_type == ET_REL or _is_program(elf):
-        return
-    check_linking(elf)
-    for name in (*SLOTS, *CONTEXTS):
-        slot = elf.find(name)
-        if slot is None or slot.type not in (STT_NOTYPE, STT_OBJECT, STT_COMMON) or slot.st_shndx == SHN_ABS:
-            continue
-        if is_loaded(elf, slot.st_value, elf.bits // 8, PF_W) and becomes_read_only(elf, slot.st_value):
-            raise FormatError(f"{elf.name}: {name} becomes read-only, so nobody can fill it", code="elf_header")
-
-
-def _is_program(elf: ElfFile) -> bool:
-    """Whether it starts by itself: it has an entry point, as libraries may, and what linkers write into programs alone,
-    DT_DEBUG, or no dynamic section."""
+def _is_loaded(elf: ElfFile) -> bool:
+    """Whether it is for a dynamic linker to open: no object, which has no program headers, and no program. That has an
+    entry point, as libraries may, and what linkers write into programs alone, DT_DEBUG, or no dynamic section."""
+    if elf.e_type == ET_REL and not elf.e_phnum:
+        return False
     program = elf.e_type == ET_EXEC or is_program(elf)
-    return program and elf.e_entry != 0 and (not elf.dynamic or DT_DEBUG in elf.dynamic)
+    return not (program and elf.e_entry != 0 and (not elf.dynamic or DT_DEBUG in elf.dynamic))
 
 
 def _linkage(library: Library, against: Sequence[str | os.PathLike[str]], root: str) -> Linkage:

@@ -1,5 +1,6 @@
 /* The dynamic section: what the dynamic linker will follow without asking. Damage here would make it read or
  * write anywhere, so every address, size and index in it is checked first. */
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -41,6 +42,41 @@ uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag) {
   return value;
 }
 
+/* A tag that is there needs others, which the linker reads unasked. The first ones need their sizes: arrays of functions, then
+ * relocations. */
+#define ARRAYS 2
+#define SIZES 6
+static const struct {
+  int32_t tag, needs;
+} pairs[] = {{DT_INIT_ARRAY, DT_INIT_ARRAYSZ},
+             {DT_FINI_ARRAY, DT_FINI_ARRAYSZ},
+             {DT_JMPREL, DT_PLTRELSZ},
+             {DT_RELA, DT_RELASZ},
+             {DT_REL, DT_RELSZ},
+             {DT_RELR, DT_RELRSZ},
+             {DT_INIT_ARRAYSZ, DT_INIT_ARRAY},
+             {DT_FINI_ARRAYSZ, DT_FINI_ARRAY},
+             {DT_JMPREL, DT_PLTREL},
+             {DT_JMPREL, DT_PLTGOT},
+             {DT_PLTRELSZ, DT_JMPREL},
+             {DT_PLTREL, DT_JMPREL},
+             {DT_RELA, DT_RELAENT},
+             {DT_RELASZ, DT_RELA},
+             {DT_RELAENT, DT_RELASZ},
+             {DT_REL, DT_RELENT},
+             {DT_RELSZ, DT_REL},
+             {DT_VERNEED, DT_VERNEEDNUM},
+             {DT_VERNEED, DT_VERSYM},
+             {DT_VERNEEDNUM, DT_VERNEED},
+             {DT_VERDEF, DT_VERDEFNUM},
+             {DT_VERDEF, DT_VERSYM},
+             {DT_VERDEFNUM, DT_VERDEF},
+             {DT_RELR, DT_RELRENT},
+             {DT_RELRSZ, DT_RELR},
+             {DT_SYMTAB, DT_SYMENT},
+             {DT_RELACOUNT, DT_RELA},
+             {DT_RELCOUNT, DT_REL}};
+
 /* ---- headers and tables --------------------------------------------------------------------------- */
 
 static void add_table(struct mb_elf *elf, uint64_t start, uint64_t size) {
@@ -79,13 +115,11 @@ static void find_tables(struct mb_elf *elf) {
       {DT_VERSYM, count * sizeof(uint16_t)},
       {DT_VERNEED, sizeof(ElfW(Verneed))},
       {DT_VERDEF, sizeof(ElfW(Verdef))},
-      {DT_RELA, mb_elf_tag_or_zero(elf, DT_RELASZ)},
-      {DT_REL, mb_elf_tag_or_zero(elf, DT_RELSZ)},
-      {DT_JMPREL, mb_elf_tag_or_zero(elf, DT_PLTRELSZ)},
-      {DT_RELR, mb_elf_tag_or_zero(elf, DT_RELRSZ)},
       {DT_PLTGOT, MB_ELF_RESERVED_SLOTS * sizeof(ElfW(Addr))},
+      {DT_TLSDESC_GOT, sizeof(ElfW(Addr))},
   };
   for (size_t i = 0; i < sizeof(tagged) / sizeof(*tagged); i++) add_tagged(elf, tagged[i].tag, tagged[i].size);
+  for (size_t i = ARRAYS; i < SIZES; i++) add_tagged(elf, pairs[i].tag, mb_elf_tag_or_zero(elf, pairs[i].needs));
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
     if (s.p_type == PT_DYNAMIC || s.p_type == PT_INTERP || s.p_type == PT_GNU_EH_FRAME || s.p_type == PT_NOTE)
@@ -210,38 +244,6 @@ static int read_tables(struct mb_elf *elf) {
 
 /* ---- tags ------------------------------------------------------------------------------------ */
 
-/* A tag that is there needs others, which the linker reads unasked. */
-static const struct {
-  int32_t tag, needs;
-} pairs[] = {{DT_INIT_ARRAY, DT_INIT_ARRAYSZ},
-             {DT_INIT_ARRAYSZ, DT_INIT_ARRAY},
-             {DT_FINI_ARRAY, DT_FINI_ARRAYSZ},
-             {DT_FINI_ARRAYSZ, DT_FINI_ARRAY},
-             {DT_JMPREL, DT_PLTRELSZ},
-             {DT_JMPREL, DT_PLTREL},
-             {DT_JMPREL, DT_PLTGOT},
-             {DT_PLTRELSZ, DT_JMPREL},
-             {DT_PLTREL, DT_JMPREL},
-             {DT_RELA, DT_RELASZ},
-             {DT_RELA, DT_RELAENT},
-             {DT_RELASZ, DT_RELA},
-             {DT_RELAENT, DT_RELASZ},
-             {DT_REL, DT_RELSZ},
-             {DT_REL, DT_RELENT},
-             {DT_RELSZ, DT_REL},
-             {DT_VERNEED, DT_VERNEEDNUM},
-             {DT_VERNEED, DT_VERSYM},
-             {DT_VERNEEDNUM, DT_VERNEED},
-             {DT_VERDEF, DT_VERDEFNUM},
-             {DT_VERDEF, DT_VERSYM},
-             {DT_VERDEFNUM, DT_VERDEF},
-             {DT_RELR, DT_RELRSZ},
-             {DT_RELR, DT_RELRENT},
-             {DT_RELRSZ, DT_RELR},
-             {DT_SYMTAB, DT_SYMENT},
-             {DT_RELACOUNT, DT_RELA},
-             {DT_RELCOUNT, DT_REL}};
-
 static bool is_string(int64_t tag) {
   return tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH || tag == DT_AUDIT ||
          tag == DT_DEPAUDIT;
@@ -294,17 +296,59 @@ static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) 
                  : mb_elf_bad("the code of thread descriptors lies outside the code");
     /* For a library that dlopen opens, glibc ends the process. */
     case DT_AUXILIARY:
-      return mb_elf_bad("it is a filter for another library (DT_AUXILIARY); link it without --auxiliary");
-    case DT_FILTER: return mb_elf_bad("it is a filter for another library (DT_FILTER); link it without --filter");
+    case DT_FILTER:
+      return mb_elf_bad("it is a filter for another library (%s); link it without %s",
+                        tag == DT_FILTER ? "DT_FILTER" : "DT_AUXILIARY", tag == DT_FILTER ? "--filter" : "--auxiliary");
     default: return MBLOB_OK;
   }
 }
 
+/* Where sound section headers are left, a table ends where a section does, or where the relocations of calls start; a size that became
+ * smaller hides relocations. One table may have several sections. */
+static int check_end(const struct mb_elf *elf, size_t pair) {
+  uint64_t vaddr = 0, calls = 0, start = 0, at = 0, size = mb_elf_tag_or_zero(elf, pairs[pair].needs);
+  ElfW(Shdr) s;
+  if (!MB_ELF_FUNCTIONS_ARE_CODE || !mb_elf_tag(elf, pairs[pair].tag, &vaddr) || !mb_elf_offset(elf, vaddr, size, &start) ||
+      (mb_elf_tag(elf, DT_JMPREL, &calls) && calls == vaddr + size && size))
+    return MBLOB_OK;
+  for (unsigned i = 0; mb_elf_section(elf, i, &s); i++) {
+    uint64_t first = s.sh_offset - start; /* huge in front of the table */
+    if ((first < size || !first) && s.sh_size > size - first && s.sh_type != SHT_NOBITS &&
+        mb_elf_offset(elf, s.sh_addr, s.sh_size, &at) && at == s.sh_offset)
+      return mb_elf_bad("the table of the tag %#llx has %llu bytes and ends inside a section, %llu bytes before its end",
+                        (ull)pairs[pair].tag, (ull)size, (ull)(s.sh_size - (size - first)));
+  }
+  return MBLOB_OK;
+}
+
+size_t mb_elf_token(const char *text, const char *name) {
+  const bool braces = *text == '$' && text[1] == '{';
+  const char *end = text + 1 + braces + strlen(name);
+  if (*text != '$' || strncmp(text + 1 + braces, name, strlen(name)) != 0) return 0;
+  if (braces ? *end != '}' : isalnum((unsigned char)*end) || *end == '_') return 0;
+  return (size_t)(end - text) + braces;
+}
+
+/* A name of a library, or folders, which the dynamic linker copies onto the stack with each "$ORIGIN" and the like written out;
+ * `used`: bytes of all of them. */
+static int check_followed(int64_t tag, const char *text, uint64_t *used) {
+  const uint64_t size = strnlen(text, MB_ELF_NAME_LIMIT);
+  if (size == MB_ELF_NAME_LIMIT)
+    return mb_elf_bad("the name of the tag %#llx has no end within %u bytes", (ull)tag, MB_ELF_NAME_LIMIT);
+  *used += size;
+  for (; (text = strchr(text, '$')); text++) *used += 256;
+  return *used <= MB_ELF_NAMES_LIMIT ? MBLOB_OK
+                                     : mb_elf_bad("its names and search paths have more than %u bytes", MB_ELF_NAMES_LIMIT);
+}
+
 static int check_tags(struct mb_elf *elf) {
+  uint64_t used = 0;
   for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
     uint64_t ignored = 0;
     if (mb_elf_tag(elf, pairs[i].tag, &ignored) && !mb_elf_tag(elf, pairs[i].needs, &ignored))
       return mb_elf_bad("it has the tag %#llx without %#llx, which that needs", (ull)pairs[i].tag, (ull)pairs[i].needs);
+    int status = i < SIZES ? check_end(elf, i) : MBLOB_OK;
+    if (status) return status;
   }
   for (uint64_t i = 0; i < elf->dynamic_count; i++) {
     ElfW(Dyn) d = mb_elf_tag_at(elf, i);
@@ -314,8 +358,10 @@ static int check_tags(struct mb_elf *elf) {
     if (!is_string(d.d_tag)) continue;
     if (d.d_un.d_val >= elf->strings_size)
       return mb_elf_bad("the name of the tag %#llx lies outside the strings", (ull)d.d_tag);
-    if (d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH)
-      elf->origin_in_runpath |= strstr(elf->strings + d.d_un.d_val, "ORIGIN") != NULL;
+    status = check_followed(d.d_tag, elf->strings + d.d_un.d_val, &used);
+    if (status) return status;
+    if (d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH || d.d_tag == DT_NEEDED)
+      elf->needs_origin |= strstr(elf->strings + d.d_un.d_val, "ORIGIN") != NULL;
   }
   return MBLOB_OK;
 }

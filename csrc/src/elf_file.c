@@ -251,12 +251,22 @@ static int check_sections(const struct mb_elf *elf) {
   return MBLOB_OK;
 }
 
+/* The dynamic linker copies them onto the stack. Libraries have some ten. */
+#define SEGMENT_LIMIT 1024u
+
+bool mb_elf_section(const struct mb_elf *elf, unsigned i, ElfW(Shdr) * out) {
+  const ElfW(Ehdr) *h = &elf->header;
+  if (!h->e_shoff || h->e_shentsize != sizeof(*out) || i >= h->e_shnum) return false;
+  memcpy(out, elf->data + h->e_shoff + i * sizeof(*out), sizeof(*out));
+  return true;
+}
+
 static int read_segments(struct mb_elf *elf) {
   const ElfW(Ehdr) *h = &elf->header;
   uint64_t next = 0, loads = 0;
-  if (!h->e_phnum || h->e_phnum == PN_XNUM)
+  if (!h->e_phnum || h->e_phnum > SEGMENT_LIMIT)
     return mb_fail_format("elf_header", offsetof(ElfW(Ehdr), e_phnum), MB_UNKNOWN,
-                          "%u program headers, a shared library has some", h->e_phnum);
+                          "%u program headers, a shared library has 1 to %u", h->e_phnum, SEGMENT_LIMIT);
   if (h->e_phentsize != sizeof(ElfW(Phdr)))
     return mb_fail_format("elf_header", offsetof(ElfW(Ehdr), e_phentsize), MB_UNKNOWN,
                           "program headers of %u bytes, expected %zu", h->e_phentsize, sizeof(ElfW(Phdr)));

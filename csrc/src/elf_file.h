@@ -12,6 +12,7 @@
 
 #include "bytes.h"
 #include "error.h"
+#include "host_symbols.h"
 
 typedef unsigned long long ull; /* what printf takes for 64 bits */
 
@@ -62,12 +63,16 @@ struct mb_elf {
   uint64_t hash_size, gnu_hash_size; /* bytes of the tables */
   struct mb_range tables[24];        /* headers, and what else the dynamic linker reads as tables */
   unsigned table_count;
-  bool origin_in_runpath;
+  uint64_t slots[MB_SLOTS_AND_CONTEXTS]; /* addresses of the variables that a loader fills, 0: it has none of that name */
+  struct mb_range slots_range;           /* around all of them */
+  bool needs_origin; /* a search path or the name of a needed library has $ORIGIN */
 };
 
 /* Check `size` bytes at `data` and fill `out`, which points into them. */
 int mb_elf_read(const uint8_t *data, uint64_t size, struct mb_elf *out);
 ElfW(Phdr) mb_elf_segment(const struct mb_elf *elf, unsigned i);
+/* Section header number `i`; false behind the last one, and in a file without. No loader needs them. */
+bool mb_elf_section(const struct mb_elf *elf, unsigned i, ElfW(Shdr) * out);
 /* File offset of `size` bytes at `vaddr`, if one loaded segment has all of them in the file. */
 bool mb_elf_offset(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint64_t *offset);
 /* How many bytes of the file there are from `vaddr` to the end of its segment. */
@@ -104,8 +109,13 @@ struct mb_announced {
 #define MB_NOTE_HAS_TABLE 2u
 struct mb_announced mb_elf_announced(const struct mb_elf *elf);
 
+/* Bytes of one name that the dynamic linker follows, and of all together: it copies them onto the stack. */
+#define MB_ELF_NAME_LIMIT (1u << 16)
+#define MB_ELF_NAMES_LIMIT (1u << 18)
 /* elf_dynamic.c: the dynamic section and the tables it points to. */
 int mb_elf_read_dynamic(struct mb_elf *elf);
+/* Bytes of "$NAME" or "${NAME}" at `text`, for which the dynamic linker puts another text; 0: there is none. */
+size_t mb_elf_token(const char *text, const char *name);
 ElfW(Dyn) mb_elf_tag_at(const struct mb_elf *elf, uint64_t i);
 bool mb_elf_tag(const struct mb_elf *elf, int64_t tag, uint64_t *value);
 uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag);
@@ -137,7 +147,8 @@ int mb_elf_gnu_hash(struct mb_elf *elf, uint64_t vaddr, uint64_t *count);
 int mb_elf_check_hashes(const struct mb_elf *elf);
 
 /* elf_relocations.c, elf_versions.c */
-int mb_elf_check_relocations(const struct mb_elf *elf);
+/* Also finds the variables that a loader fills, which no linker reads or writes as words of its own. */
+int mb_elf_check_relocations(struct mb_elf *elf);
 /* One more than the highest symbol that a relocation names. */
 uint64_t mb_elf_symbols_used(const struct mb_elf *elf);
 /* Whether relocations may write into segments that are read-only. */

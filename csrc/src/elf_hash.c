@@ -15,6 +15,11 @@ struct exported {
   uint64_t count, first, last;
 };
 
+/* Symbols of one bucket. The dynamic linker goes through them for each relocation; linkers make buckets for some 2 to 100. */
+#define CHAIN_LIMIT 4096u
+
+static int too_long(void) { return mb_elf_bad("a hash chain has more than %u symbols", CHAIN_LIMIT); }
+
 static uint32_t word_at(const struct mb_elf *elf, uint64_t offset) {
   uint32_t word;
   memcpy(&word, elf->data + offset, sizeof(word));
@@ -69,9 +74,10 @@ static int check_sysv(const struct mb_elf *elf, uint64_t vaddr, const struct exp
   uint64_t steps = 0, found = 0;
   if (!find_sysv(elf, vaddr, &table)) return mb_elf_bad("the hash table lies outside the file");
   for (uint64_t bucket = 0; bucket < table.buckets; bucket++) {
-    uint64_t i = sysv_at(elf, table.at, bucket);
+    uint64_t i = sysv_at(elf, table.at, bucket), end = steps + CHAIN_LIMIT;
     for (; i; i = sysv_at(elf, table.at, table.buckets + i)) {
       if (++steps > table.chains) return mb_elf_bad("a hash chain has no end");
+      if (steps > end) return too_long();
       ElfW(Sym) symbol = mb_elf_symbol(elf, i);
       if (!mb_elf_is_exported(&symbol)) continue;
       if (sysv_hash(elf->strings + symbol.st_name) % table.buckets != bucket) return not_led_to(elf, i);
@@ -150,7 +156,7 @@ static bool passes_filter(const struct mb_elf *elf, const struct gnu_table *tabl
  * of the chain. */
 static int check_gnu(const struct mb_elf *elf, uint64_t vaddr, const struct exported *exported) {
   struct gnu_table table;
-  uint64_t end = 0, going_on = 0; /* the bucket whose chain goes on, plus one */
+  uint64_t end = 0, length = 0, going_on = 0; /* the bucket whose chain goes on, plus one */
   int status = count_gnu(elf, vaddr, &end);
   if (status) return status;
   if (!find_gnu(elf, vaddr, &table)) return mb_elf_bad("the hash table lies outside the file");
@@ -168,6 +174,8 @@ static int check_gnu(const struct mb_elf *elf, uint64_t vaddr, const struct expo
     bool belongs = going_on ? going_on == bucket + 1 : starts;
     if ((word ^ hash) >> 1 || !belongs || !passes_filter(elf, &table, hash)) return not_led_to(elf, i);
     going_on = word & 1 ? 0 : bucket + 1;
+    length = word & 1 ? 0 : length + 1;
+    if (length >= CHAIN_LIMIT) return too_long();
   }
   return MBLOB_OK;
 }
@@ -177,11 +185,9 @@ static int check_gnu(const struct mb_elf *elf, uint64_t vaddr, const struct expo
 /* Symbols that the section header of the table counts, if there is one: a chain that ends too early hides all
  * behind it, and nothing that the dynamic linker reads tells. */
 static uint64_t symbols_of_section(const struct mb_elf *elf) {
-  const ElfW(Ehdr) *h = &elf->header;
   uint64_t symbols = (uint64_t)(elf->symbols - elf->data);
-  for (unsigned i = 0; h->e_shoff && h->e_shentsize == sizeof(ElfW(Shdr)) && i < h->e_shnum; i++) {
-    ElfW(Shdr) section;
-    memcpy(&section, elf->data + h->e_shoff + i * sizeof(section), sizeof(section));
+  ElfW(Shdr) section;
+  for (unsigned i = 0; mb_elf_section(elf, i, &section); i++) {
     uint64_t count = section.sh_size / sizeof(ElfW(Sym));
     if (section.sh_type == SHT_DYNSYM && section.sh_offset == symbols && count <= elf->symbol_limit)
       return count;

@@ -5,6 +5,7 @@
 
 #include "elf_file.h"
 #include "error.h"
+#include "host_symbols.h"
 
 #if __SIZEOF_POINTER__ == 8
 #define R_SYM(info) ((info) >> 32)
@@ -14,11 +15,11 @@
 #define R_TYPE(info) ((info) & 0xFF)
 #endif
 
-/* Types by what they mean. TLS_BLOCK: a module's number or a place in its block; TLS_PLACE: a place relative to the thread,
- * for which the module must have such storage; DESCRIPTOR: the same in two words. PART_n: an address, or a distance to
- * one, in n bytes. SIZE: a symbol's st_size in a word, SIZE_4 in 4 bytes of one. */
+/* Types by what they mean. MODULE: the number of a module, in front of the word of an OFFSET in its block; TLS_PLACE: a place
+ * relative to the thread, for which the module must have such storage; DESCRIPTOR: the same in two words. PART_n: an address, or
+ * a distance to one, in n bytes. SIZE: a symbol's st_size in a word, SIZE_4 in 4 bytes of one. */
 enum meaning {
-  UNKNOWN, NONE, RELATIVE, ADDRESS, PART_1, PART_2, PART_4, PART_8, SLOT, RESOLVER, COPY, TLS_BLOCK, TLS_PLACE, DESCRIPTOR,
+  UNKNOWN, NONE, RELATIVE, ADDRESS, PART_1, PART_2, PART_4, PART_8, SLOT, RESOLVER, COPY, MODULE, OFFSET, TLS_PLACE, DESCRIPTOR,
   SIZE, SIZE_4
 };
 
@@ -33,8 +34,8 @@ static enum meaning meaning_of(uint64_t type) {
     case R_X86_64_JUMP_SLOT: return SLOT;
     case R_X86_64_IRELATIVE: return RESOLVER;
     case R_X86_64_COPY: return COPY;
-    case R_X86_64_DTPMOD64:
-    case R_X86_64_DTPOFF64: return TLS_BLOCK;
+    case R_X86_64_DTPMOD64: return MODULE;
+    case R_X86_64_DTPOFF64: return OFFSET;
     case R_X86_64_TPOFF64: return TLS_PLACE;
     case R_X86_64_TLSDESC: return DESCRIPTOR;
     case R_X86_64_SIZE32: return SIZE_4;
@@ -46,8 +47,8 @@ static enum meaning meaning_of(uint64_t type) {
     case R_AARCH64_JUMP_SLOT: return SLOT;
     case R_AARCH64_IRELATIVE: return RESOLVER;
     case R_AARCH64_COPY: return COPY;
-    case R_AARCH64_TLS_DTPMOD:
-    case R_AARCH64_TLS_DTPREL: return TLS_BLOCK;
+    case R_AARCH64_TLS_DTPMOD: return MODULE;
+    case R_AARCH64_TLS_DTPREL: return OFFSET;
     case R_AARCH64_TLS_TPREL: return TLS_PLACE;
     case R_AARCH64_TLSDESC: return DESCRIPTOR;
 #elif defined(__i386__)
@@ -58,8 +59,8 @@ static enum meaning meaning_of(uint64_t type) {
     case R_386_JMP_SLOT: return SLOT;
     case R_386_IRELATIVE: return RESOLVER;
     case R_386_COPY: return COPY;
-    case R_386_TLS_DTPMOD32:
-    case R_386_TLS_DTPOFF32: return TLS_BLOCK;
+    case R_386_TLS_DTPMOD32: return MODULE;
+    case R_386_TLS_DTPOFF32: return OFFSET;
     case R_386_TLS_TPOFF:
     case R_386_TLS_TPOFF32: return TLS_PLACE;
     case R_386_TLS_DESC: return DESCRIPTOR;
@@ -73,8 +74,8 @@ static enum meaning meaning_of(uint64_t type) {
     case R_ARM_JUMP_SLOT: return SLOT;
     case R_ARM_IRELATIVE: return RESOLVER;
     case R_ARM_COPY: return COPY;
-    case R_ARM_TLS_DTPMOD32:
-    case R_ARM_TLS_DTPOFF32: return TLS_BLOCK;
+    case R_ARM_TLS_DTPMOD32: return MODULE;
+    case R_ARM_TLS_DTPOFF32: return OFFSET;
     case R_ARM_TLS_TPOFF32: return TLS_PLACE;
     case R_ARM_TLS_DESC: return DESCRIPTOR;
 #elif defined(__riscv) && __riscv_xlen == 64
@@ -84,8 +85,8 @@ static enum meaning meaning_of(uint64_t type) {
     case R_RISCV_JUMP_SLOT: return SLOT;
     case R_RISCV_IRELATIVE: return RESOLVER;
     case R_RISCV_COPY: return COPY;
-    case R_RISCV_TLS_DTPMOD64:
-    case R_RISCV_TLS_DTPREL64: return TLS_BLOCK;
+    case R_RISCV_TLS_DTPMOD64: return MODULE;
+    case R_RISCV_TLS_DTPREL64: return OFFSET;
     case R_RISCV_TLS_TPREL64: return TLS_PLACE;
     case R_RISCV_TLSDESC: return DESCRIPTOR;
 #elif defined(__s390x__)
@@ -103,8 +104,8 @@ static enum meaning meaning_of(uint64_t type) {
     case R_390_JMP_SLOT: return SLOT;
     case R_390_IRELATIVE: return RESOLVER;
     case R_390_COPY: return COPY;
-    case R_390_TLS_DTPMOD:
-    case R_390_TLS_DTPOFF: return TLS_BLOCK;
+    case R_390_TLS_DTPMOD: return MODULE;
+    case R_390_TLS_DTPOFF: return OFFSET;
     case R_390_TLS_TPOFF: return TLS_PLACE;
 #endif
     default: return UNKNOWN;
@@ -118,6 +119,13 @@ static enum meaning meaning_of(uint64_t type) {
 #define ONLY_RELA MB_ELF_FUNCTIONS_ARE_CODE
 #endif
 
+/* What these machines' linkers take off an offset in a module's block. */
+#if defined(__riscv)
+#define DTV_OFFSET 0x800u
+#else
+#define DTV_OFFSET 0u
+#endif
+
 struct table {
   const char *name;
   uint64_t size, at; /* bytes, offset in the file */
@@ -126,12 +134,12 @@ struct table {
   bool calls;        /* of the procedure linkage table */
 };
 
-/* Words that get an address each, and once: a table of functions that are called when the library comes and goes, or the slots
- * of calls, which linkers put one behind the other. `seen`: a bit for each that has its address. */
+/* Words that get an address each: a table of functions that are called when the library comes and goes, or the slots of calls,
+ * which linkers put one behind the other. `given`: bytes that have theirs. */
 struct places {
   const char *what;
   struct mb_range range;
-  uint8_t *seen;
+  uint64_t given;
 };
 
 /* What each relocation is held against, read once. */
@@ -139,7 +147,10 @@ struct linking {
   const struct mb_elf *elf;
   uint32_t place_flags;
   bool binds_at_once;
-  struct places functions[3], slots;
+  struct places functions[3], calls;
+  ElfW(Phdr) segment;   /* of the last place */
+  struct mb_range file; /* where places may lie in the file */
+  uint8_t *written;     /* a bit for each byte of it that a relocation writes */
 };
 
 static const struct {
@@ -165,10 +176,62 @@ bool mb_elf_relocates_text(const struct mb_elf *elf) {
   return mb_elf_tag(elf, DT_TEXTREL, &ignored) || (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_TEXTREL);
 }
 
+static bool is_in(const ElfW(Phdr) * s, uint64_t vaddr, uint64_t size) {
+  return vaddr >= s->p_vaddr && vaddr - s->p_vaddr <= s->p_memsz && size <= s->p_memsz - (vaddr - s->p_vaddr);
+}
+
+static bool may_be_written(const struct linking *l, const ElfW(Phdr) * s) {
+  return s->p_type == PT_LOAD && (s->p_flags & l->place_flags) == l->place_flags;
+}
+
 /* Bytes of a writable segment that the linker itself does not read. */
-static int check_place(const struct linking *l, uint64_t vaddr, uint64_t size) {
-  if (!mb_elf_is_loaded(l->elf, vaddr, size, l->place_flags)) return mb_elf_bad("a relocation lies outside the data");
+static int check_place(struct linking *l, uint64_t vaddr, uint64_t size) {
+  bool found = is_in(&l->segment, vaddr, size);
+  for (unsigned i = 0; i < l->elf->header.e_phnum && !found; i++) {
+    l->segment = mb_elf_segment(l->elf, i);
+    found = may_be_written(l, &l->segment) && is_in(&l->segment, vaddr, size);
+  }
+  if (!found) return mb_elf_bad("a relocation lies outside the data");
   return mb_elf_in_tables(l->elf, vaddr, size) ? mb_elf_bad("it lies in a table that the dynamic linker reads") : MBLOB_OK;
+}
+
+/* Room to note which bytes of the file relocations write. */
+static int make_room(struct linking *l) {
+  uint64_t start = UINT64_MAX, end = 0;
+  for (unsigned i = 0; i < l->elf->header.e_phnum; i++) {
+    ElfW(Phdr) s = mb_elf_segment(l->elf, i);
+    if (!may_be_written(l, &s)) continue;
+    if (s.p_offset < start) start = s.p_offset;
+    if (s.p_offset + s.p_filesz > end) end = s.p_offset + s.p_filesz;
+  }
+  if (end <= start) return MBLOB_OK; /* then no place is in the file */
+  l->file = (struct mb_range){start, end - start};
+  l->written = calloc(1, (size_t)(end - start) / 8 + 1);
+  return l->written ? MBLOB_OK : mb_fail_memory((size_t)(end - start) / 8 + 1);
+}
+
+/* Note that the place that was checked last is written. Where two relocations write, one is missing elsewhere. Zeros behind the
+ * file's data are not noted: nothing tells what they are for. */
+static int note(struct linking *l, uint64_t vaddr, uint64_t size) {
+  const uint64_t start = vaddr - l->segment.p_vaddr, left = l->segment.p_filesz - start;
+  if (start >= l->segment.p_filesz) return MBLOB_OK;
+  const uint64_t first = l->segment.p_offset + start - l->file.start;
+  uint8_t *at = l->written + first / 8;
+  for (uint32_t bits = ((1u << (size < left ? size : left)) - 1) << first % 8; bits; bits >>= 8, at++) {
+    if (*at & bits) return mb_elf_bad("another relocation writes the same bytes");
+    *at = (uint8_t)(*at | bits);
+  }
+  return MBLOB_OK;
+}
+
+/* A variable that a loader fills may have had an address before; but it is no word of the linker's. */
+static int check_slots(const struct linking *l, uint64_t vaddr, uint64_t size, bool is_data) {
+  for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS && overlaps(vaddr, size, l->elf->slots_range); i++) {
+    const struct mb_range slot = {l->elf->slots[i], l->elf->slots[i] ? sizeof(void *) : 0};
+    if (overlaps(vaddr, size, slot) && !(is_data && vaddr == slot.start))
+      return mb_elf_bad("it writes %s, which a loader fills", mb_slot_name(i));
+  }
+  return MBLOB_OK;
 }
 
 /* Symbols that a hash table counts were looked at. */
@@ -204,13 +267,9 @@ static int check_target(const struct mb_elf *elf, uint64_t target, bool code) {
 
 /* Note that these bytes get an address. */
 static int see(struct places *places, uint64_t vaddr, uint64_t size) {
-  const struct mb_range range = places->range;
-  const uint64_t word = sizeof(ElfW(Addr)), first = vaddr - range.start;
-  if (vaddr < range.start || first % word) return mb_elf_bad("it lies between two %ss", places->what);
-  for (uint64_t i = first / word; i < (first + size + word - 1) / word && i < range.size / word; i++) {
-    if (places->seen[i / 8] >> i % 8 & 1) return mb_elf_bad("a %s has two addresses", places->what);
-    places->seen[i / 8] = (uint8_t)(places->seen[i / 8] | 1u << i % 8);
-  }
+  const uint64_t first = vaddr - places->range.start, left = places->range.size - first;
+  if (vaddr < places->range.start || first % sizeof(ElfW(Addr))) return mb_elf_bad("it lies between two %ss", places->what);
+  places->given += size < left ? size : left;
   return MBLOB_OK;
 }
 
@@ -245,25 +304,61 @@ static uint64_t addend_of(const struct linking *l, const struct table *t, const 
   return word;
 }
 
+/* The bytes that belong to it: with the number of a module the offset, which has a relocation of its own or is there. */
 static uint64_t size_of(enum meaning meaning) {
   if (meaning >= PART_1 && meaning <= PART_8) return UINT64_C(1) << (meaning - PART_1);
-  return meaning == SIZE_4 ? 4 : meaning == DESCRIPTOR ? 2 * sizeof(ElfW(Addr)) : sizeof(ElfW(Addr));
+  if (meaning == DESCRIPTOR || meaning == MODULE) return 2 * sizeof(ElfW(Addr));
+  return meaning == SIZE_4 ? 4 : sizeof(ElfW(Addr));
 }
 
-static int check_named(const struct linking *l, const struct table *t, const ElfW(Rela) * r, enum meaning meaning) {
+static ElfW(Rel) relocation(const struct linking *l, const struct table *t, uint64_t i) {
+  ElfW(Rel) r; /* a Rela begins like it */
+  memcpy(&r, l->elf->data + t->at + i * t->each, sizeof(r));
+  return r;
+}
+
+/* Whether number `i` is that of a module, and the next one the offset behind it. */
+static bool is_pair(const struct linking *l, const struct table *t, uint64_t i) {
+  if (i >= t->size / t->each - 1) return false; /* also in front of the first */
+  ElfW(Rel) module = relocation(l, t, i), offset = relocation(l, t, i + 1);
+  return meaning_of(R_TYPE(module.r_info)) == MODULE && meaning_of(R_TYPE(offset.r_info)) == OFFSET &&
+         R_SYM(module.r_info) == R_SYM(offset.r_info) && offset.r_offset - module.r_offset == sizeof(ElfW(Addr));
+}
+
+/* Of the library's own variables the linker may have written the offset. */
+static int check_module(const struct linking *l, const struct table *t, uint64_t i, const ElfW(Rela) * r,
+                        const ElfW(Sym) * symbol) {
+  uint64_t at = 0;
+  ElfW(Addr) offset = 0;
+  if (!is_pair(l, t, i)) {
+    if (R_SYM(r->r_info) && symbol->st_shndx == SHN_UNDEF)
+      return mb_elf_bad("no relocation behind it gives the offset of '%s'", mb_elf_symbol_name(l->elf, symbol));
+    if (mb_elf_offset(l->elf, r->r_offset + sizeof(offset), sizeof(offset), &at))
+      memcpy(&offset, l->elf->data + at, sizeof(offset));
+    offset += DTV_OFFSET;
+  }
+  return check_thread(l->elf, symbol, R_SYM(r->r_info) != 0, offset);
+}
+
+static int check_named(const struct linking *l, const struct table *t, uint64_t i, const ElfW(Rela) * r, enum meaning meaning) {
   ElfW(Sym) symbol = mb_elf_symbol(l->elf, R_SYM(r->r_info));
   if (meaning >= SIZE) /* glibc reads the symbol that it has found, which for a weak one may be none */
     return symbol.st_shndx || ELF64_ST_BIND(symbol.st_info) != STB_WEAK ? MBLOB_OK
            : mb_elf_bad("it takes the size of the weak symbol '%s'", mb_elf_symbol_name(l->elf, &symbol));
+  const bool is_word = meaning == SLOT || meaning == MODULE || meaning == OFFSET || meaning == DESCRIPTOR;
+  if (is_word && r->r_offset % sizeof(ElfW(Addr)))
+    return mb_elf_bad("the word that it writes is not aligned");
   switch (meaning) {
-    case TLS_BLOCK: return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0, 0); /* no place is named */
+    case MODULE: return check_module(l, t, i, r, &symbol);
+    case OFFSET:
+      if (!is_pair(l, t, i - 1)) return mb_elf_bad("no relocation in front of it gives the module of a thread-local offset");
+      /* fall through */
     case TLS_PLACE:
     case DESCRIPTOR:
       return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0, symbol.st_value + (uint64_t)r->r_addend);
     case SLOT:
       if (!R_SYM(r->r_info) || r->r_addend) /* 0 where the table has none */
         return mb_elf_bad("the slot of a symbol has no symbol, or an addend");
-      if (r->r_offset % sizeof(ElfW(Addr))) return mb_elf_bad("the slot of a symbol is not aligned");
       break;
     case COPY: return mb_elf_bad("a relocation copies data of another library, which only executables do");
     default: break;
@@ -287,20 +382,24 @@ static int check_meaning(struct linking *l, const struct table *t, uint64_t i, c
   if (functions && meaning != RELATIVE && meaning != ADDRESS && meaning != RESOLVER)
     return mb_elf_bad("a constructor is no address");
   int status = functions ? see(functions, r->r_offset, size) : MBLOB_OK;
-  if (!status && t->calls && overlaps(r->r_offset, size, l->slots.range)) status = see(&l->slots, r->r_offset, size);
+  if (!status && t->calls && overlaps(r->r_offset, size, l->calls.range)) status = see(&l->calls, r->r_offset, size);
+  const bool is_data = !t->calls && (meaning == RELATIVE || meaning == ADDRESS || meaning == RESOLVER || meaning == SIZE);
+  if (!status) status = check_slots(l, r->r_offset, size, is_data);
+  if (!status && meaning != OFFSET) status = note(l, r->r_offset, size);
   if (status) return status;
   const bool is_relative = meaning == RELATIVE || meaning == RESOLVER;
   if (is_relative && R_SYM(r->r_info)) return mb_elf_bad("a relative relocation names a symbol");
   if (is_relative || (meaning == ADDRESS && !R_SYM(r->r_info))) /* symbol 0 is the library's base */
     return check_target(l->elf, addend, meaning == RESOLVER || functions);
   if (functions) status = check_function(l->elf, R_SYM(r->r_info), addend);
-  return status ? status : check_named(l, t, r, meaning);
+  return status ? status : check_named(l, t, i, r, meaning);
 }
 
 /* Of a machine whose types are not known here: each may be an address. */
 static int check_any(struct linking *l, const ElfW(Rela) * r) {
   struct places *functions = functions_at(l, r->r_offset, sizeof(ElfW(Addr)));
-  return functions ? see(functions, r->r_offset, sizeof(ElfW(Addr))) : MBLOB_OK;
+  int status = functions ? see(functions, r->r_offset, sizeof(ElfW(Addr))) : MBLOB_OK;
+  return functions && !status ? note(l, r->r_offset, sizeof(ElfW(Addr))) : status;
 }
 
 /* glibc reads the version of the symbol of each, also of those that do nothing. */
@@ -320,8 +419,7 @@ static int check_table(struct linking *l, const struct table *t) {
   if (t->relative > t->size / t->each) return mb_elf_bad("more relocations are relative than there are");
   for (uint64_t i = 0; i < t->size / t->each; i++) {
     if (check_one(l, t, i) == MBLOB_OK) continue;
-    ElfW(Rel) r; /* a Rela begins like it */
-    memcpy(&r, l->elf->data + t->at + i * t->each, sizeof(r));
+    ElfW(Rel) r = relocation(l, t, i);
     char context[96];
     (void)snprintf(context, sizeof(context), "relocation %llu of %s, type %llu, at %#llx", (ull)i, t->name,
                    (ull)R_TYPE(r.r_info), (ull)r.r_offset);
@@ -344,6 +442,8 @@ static int check_packed_word(struct linking *l, uint64_t vaddr) {
   memcpy(&target, l->elf->data + at, sizeof(target));
   struct places *functions = functions_at(l, vaddr, sizeof(target));
   status = functions ? see(functions, vaddr, sizeof(target)) : MBLOB_OK;
+  if (!status) status = check_slots(l, vaddr, sizeof(target), true);
+  if (!status) status = note(l, vaddr, sizeof(target));
   return status ? status : check_target(l->elf, target, functions != NULL);
 }
 
@@ -385,49 +485,75 @@ static int find_table(const struct mb_elf *elf, int64_t tag, int64_t size_tag, s
   return MBLOB_OK;
 }
 
-static int make_room(struct places *places) {
-  size_t room = (size_t)(places->range.size / (8 * sizeof(ElfW(Addr)))) + 1;
-  places->seen = calloc(1, room);
-  return places->seen ? MBLOB_OK : mb_fail_memory(room);
-}
-
-/* Room to note which constructors have addresses: no more than there are relocations. */
+/* The constructors and destructors: no more than there are relocations. */
 static int find_functions(struct linking *l, uint64_t relocations) {
   for (size_t i = 0; i < FUNCTION_TABLES; i++) {
     struct places *f = &l->functions[i];
-    uint64_t size = mb_elf_tag_or_zero(l->elf, function_tables[i].size_tag);
+    uint64_t at = 0, size = mb_elf_tag_or_zero(l->elf, function_tables[i].size_tag);
     if (!mb_elf_tag(l->elf, function_tables[i].tag, &f->range.start) || !size) continue;
     if (size % sizeof(ElfW(Addr)) || f->range.start % sizeof(ElfW(Addr)))
       return mb_elf_bad("the table of constructors has an impossible size");
     if (size / sizeof(ElfW(Addr)) > relocations) return mb_elf_bad("a constructor has no address");
+    if (!mb_elf_offset(l->elf, f->range.start, size, &at)) return mb_elf_bad("the table of constructors is not in the file");
     f->what = "constructor";
     f->range.size = size;
-    int status = make_room(f);
-    if (status) return status;
+  }
+  return MBLOB_OK;
+}
+
+static bool is_slot(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
+  unsigned type = ELF64_ST_TYPE(symbol->st_info);
+  return (type == STT_OBJECT || type == STT_NOTYPE || type == STT_COMMON) && symbol->st_shndx != SHN_ABS &&
+         mb_elf_is_loaded(elf, symbol->st_value, sizeof(void *), PF_W);
+}
+
+/* The variables that a loader fills: each of its own, writable, and nothing that the linker reads. Contexts of several forms may
+ * be one. */
+static int find_slots(struct mb_elf *elf, struct linking *l) {
+  const uint64_t size = sizeof(void *);
+  for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS; i++) {
+    ElfW(Sym) symbol;
+    const char *name = mb_slot_name(i);
+    if (!mb_elf_find(elf, name, &symbol) || !is_slot(elf, &symbol)) continue;
+    const uint64_t at = symbol.st_value;
+    if (mb_elf_becomes_read_only(elf, at) || mb_elf_becomes_read_only(elf, at + size - 1))
+      return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN, "%s becomes read-only, so nobody can fill it", name);
+    if (mb_elf_in_tables(elf, at, size) || functions_at(l, at, size))
+      return mb_elf_bad("%s lies in a table that the dynamic linker reads", name);
+    for (size_t k = 0; k < i; k++)
+      if (elf->slots[k] && overlaps(at, size, (struct mb_range){elf->slots[k], size}) &&
+          (k < MB_SLOTS || at != elf->slots[k]))
+        return mb_elf_bad("%s and %s lie in one place", mb_slot_name(k), name);
+    elf->slots[i] = at;
+    uint64_t end = elf->slots_range.start + elf->slots_range.size;
+    if (!end || at < elf->slots_range.start) elf->slots_range.start = at;
+    elf->slots_range.size = (at + size > end ? at + size : end) - elf->slots_range.start;
   }
   return MBLOB_OK;
 }
 
 /* The slots of calls: as many words as the relocations of calls change, from the lowest one on. */
-static int find_slots(struct linking *l, const struct table *t) {
-  struct places *slots = &l->slots;
-  slots->what = "call slot";
-  if (!MB_ELF_FUNCTIONS_ARE_CODE || !t->size) return MBLOB_OK;
-  slots->range.start = UINT64_MAX;
+static void find_calls(struct linking *l, const struct table *t) {
+  struct places *calls = &l->calls;
+  calls->what = "call slot";
+  if (!MB_ELF_FUNCTIONS_ARE_CODE || !t->size) return;
+  calls->range.start = UINT64_MAX;
   for (uint64_t i = 0; i < t->size / t->each; i++) {
-    ElfW(Rel) r; /* a Rela begins like it */
-    memcpy(&r, l->elf->data + t->at + i * t->each, sizeof(r));
-    if (r.r_offset < slots->range.start) slots->range.start = r.r_offset;
-    slots->range.size += size_of(meaning_of(R_TYPE(r.r_info)));
+    ElfW(Rel) r = relocation(l, t, i);
+    if (r.r_offset < calls->range.start) calls->range.start = r.r_offset;
+    calls->range.size += size_of(meaning_of(R_TYPE(r.r_info)));
   }
-  return make_room(slots);
 }
 
 /* Without its relocation each constructor or destructor would be called where nothing is, and so would what a call names. */
 static int check_places(const struct places *p) {
-  for (uint64_t k = 0; k < p->range.size / sizeof(ElfW(Addr)); k++)
-    if (!(p->seen[k / 8] >> k % 8 & 1)) return mb_elf_bad("a %s has no address", p->what);
-  return MBLOB_OK;
+  return p->given == p->range.size ? MBLOB_OK : mb_elf_bad("a %s has no address", p->what);
+}
+
+/* Some linkers count the relocations of calls, which lie behind the others, among these. glibc does not take them twice. */
+static void leave_out(struct table *t, const struct table *calls) {
+  const bool at_end = t->at + t->size == calls->at + calls->size;
+  if (at_end && t->each == calls->each && calls->size <= t->size) t->size -= calls->size;
 }
 
 static bool binds_at_once(const struct mb_elf *elf) {
@@ -436,7 +562,7 @@ static bool binds_at_once(const struct mb_elf *elf) {
          (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOW);
 }
 
-int mb_elf_check_relocations(const struct mb_elf *elf) {
+int mb_elf_check_relocations(struct mb_elf *elf) {
   if (!has_size(elf, DT_RELAENT, sizeof(ElfW(Rela))) || !has_size(elf, DT_RELENT, sizeof(ElfW(Rel))))
     return mb_elf_bad("relocations have another size");
   uint64_t kind = 0;
@@ -456,13 +582,15 @@ int mb_elf_check_relocations(const struct mb_elf *elf) {
   if (!status) status = find_table(elf, DT_RELR, DT_RELRSZ, &packed);
   if (status) return status;
   status = find_functions(&l, tables[0].size / tables[0].each + tables[1].size / tables[1].each + 8 * packed.size);
-  if (!status) status = find_slots(&l, &tables[2]);
+  if (!status) status = make_room(&l);
+  if (!status) status = find_slots(elf, &l);
+  find_calls(&l, &tables[2]);
+  for (size_t i = 0; i < 2; i++) leave_out(&tables[i], &tables[2]);
   if (!status) status = check_packed(&l, &packed);
   for (size_t i = 0; i < 3 && !status; i++) status = check_table(&l, &tables[i]);
   for (size_t i = 0; i < FUNCTION_TABLES && !status; i++) status = check_places(&l.functions[i]);
-  if (!status) status = check_places(&l.slots);
-  for (size_t i = 0; i < FUNCTION_TABLES; i++) free(l.functions[i].seen);
-  free(l.slots.seen);
+  if (!status) status = check_places(&l.calls);
+  free(l.written);
   return status;
 }
 

@@ -6,7 +6,6 @@
 
 #define INDEX_MASK (MB_ELF_HIDDEN - 1)
 #define FIRST_INDEX 2u     /* 0 is local, 1 global */
-#define NAME_LIMIT (1u << 16)   /* bytes of a file's name */
 #define RECORD_LIMIT (1u << 14) /* of both tables together: many records may lead to the same ones */
 
 static const char *string_at(const struct mb_elf *elf, uint64_t at) {
@@ -31,16 +30,14 @@ static int read_record(struct reader *r, uint64_t vaddr, void *out, size_t size)
 /* Many places may name the same long text, so texts of any length would be read over and over. */
 static const char *file_at(const struct mb_elf *elf, uint64_t at) {
   const char *name = string_at(elf, at);
-  return name && strnlen(name, NAME_LIMIT) < NAME_LIMIT ? name : NULL;
+  return name && strnlen(name, MB_ELF_NAME_LIMIT) < MB_ELF_NAME_LIMIT ? name : NULL;
 }
 
 static int read_needed(struct reader *r) {
   for (uint64_t i = 0; i < r->elf->dynamic_count; i++) {
     ElfW(Dyn) d = mb_elf_tag_at(r->elf, i);
     if (d.d_tag != DT_NEEDED) continue;
-    const char *name = file_at(r->elf, d.d_un.d_val);
-    if (!name) return mb_elf_bad("the name of a needed library has no end within %u bytes", NAME_LIMIT);
-    if (!mb_map_put(&r->needed, name, r)) return MBLOB_E_MEMORY;
+    if (!mb_map_put(&r->needed, r->elf->strings + d.d_un.d_val, r)) return MBLOB_E_MEMORY;
   }
   return MBLOB_OK;
 }
@@ -64,6 +61,13 @@ static int check_needed_versions(struct reader *r, uint64_t vaddr, unsigned coun
   return count ? MBLOB_OK : mb_elf_bad("a library is named for no version of it");
 }
 
+/* The dynamic linker opens another file then, and ends the process where it looks for the versions of this one. */
+static bool is_expanded(const char *file) {
+  for (; (file = strchr(file, '$')); file++)
+    if (mb_elf_token(file, "ORIGIN") || mb_elf_token(file, "LIB") || mb_elf_token(file, "PLATFORM")) return true;
+  return false;
+}
+
 static int check_needed(struct reader *r) {
   uint64_t vaddr = 0, count = mb_elf_tag_or_zero(r->elf, DT_VERNEEDNUM);
   if (!mb_elf_tag(r->elf, DT_VERNEED, &vaddr)) return MBLOB_OK;
@@ -75,6 +79,7 @@ static int check_needed(struct reader *r) {
     const char *file = file_at(r->elf, need.vn_file);
     if (need.vn_version != VER_NEED_CURRENT || !file || !mb_map_get(&r->needed, file))
       return mb_elf_bad("versions are needed of a library that is not needed");
+    if (is_expanded(file)) return mb_elf_bad("versions are needed of '%s', which dynamic linkers do not find", file);
     status = check_needed_versions(r, vaddr + need.vn_aux, need.vn_cnt);
     if (status) return status;
     if ((need.vn_next == 0) != (i == count - 1)) return mb_elf_bad("versions are miscounted");

@@ -3,7 +3,7 @@
  * glibc compares the name it is given with all names that loaded libraries ever had, before it looks at the
  * file, and descriptor numbers come back. So every load has a name that was never used in this process: the
  * path /proc/self/fd/<n>, spelled with redundant "/" and "./" that count the loads. A library with $ORIGIN in
- * its search path is named through its folder's descriptor instead, because the linker takes $ORIGIN from the
+ * a search path or in DT_NEEDED is named through its folder's descriptor instead, because the linker takes $ORIGIN from the
  * name; dladdr() reports these names. A library that leaves names of the runtime undefined is a memory file
  * to the linker (link_copy.h). */
 #define _GNU_SOURCE
@@ -58,7 +58,7 @@ static int open_folder(struct mb_source *source, const char **base) {
 
 /* Whether $ORIGIN matters, and a name without the folder would lose it. */
 static bool needs_folder(const struct mb_library *library) {
-  return library->elf.origin_in_runpath && *library->source.path == '/' && has_proc(library->source.fd);
+  return library->elf.needs_origin && *library->source.path == '/' && has_proc(library->source.fd);
 }
 
 /* The name for the linker; `count`: the spelling of this load, `base`: the file's name in its folder, which
@@ -229,47 +229,26 @@ static int check_mapping(struct mb_library *library) {
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-/* Where the exported variable `name` is, NULL if the library has none. */
-static void **slot_at(const struct mb_library *library, const char *name, uint64_t *vaddr) {
-  ElfW(Sym) symbol;
-  if (!mb_elf_find(&library->elf, name, &symbol)) return NULL;
-  unsigned type = ELF64_ST_TYPE(symbol.st_info);
-  if (type != STT_OBJECT && type != STT_NOTYPE && type != STT_COMMON) return NULL;
-  if (symbol.st_shndx == SHN_ABS) return NULL;
-  if (!mb_elf_is_loaded(&library->elf, symbol.st_value, sizeof(void *), PF_W)) return NULL;
-  *vaddr = symbol.st_value;
-  return (void **)(library->base + symbol.st_value);
-}
-
-/* Before the library is loaded: slots must stay writable. */
-static int check_slots(const struct mb_library *library) {
-  for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS; i++) {
-    uint64_t vaddr = 0;
-    if (slot_at(library, mb_slot_name(i), &vaddr) && mb_elf_becomes_read_only(&library->elf, vaddr))
-      return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN,
-                            "%s becomes read-only, so nobody can fill it", mb_slot_name(i));
-  }
-  return MBLOB_OK;
+/* Where the exported variable of that number is, NULL if the library has none. */
+static void **slot_at(const struct mb_library *library, size_t i) {
+  return library->elf.slots[i] ? (void **)(library->base + (uintptr_t)library->elf.slots[i]) : NULL;
 }
 
 static void fill_slots(struct mb_library *library) {
-  uint64_t vaddr = 0;
   for (size_t i = 0; i < MB_SLOTS; i++) {
-    void **slot = slot_at(library, mb_slot_name(i), &vaddr);
+    void **slot = slot_at(library, i);
     void *function = slot ? mb_library_host_symbol(library, mb_slot_name(i) + strlen("__")) : NULL;
     if (slot) memcpy(slot, &function, sizeof(function));
   }
   library->context = (struct mb_context){MB_TAG_CONTEXT, library};
   void *context = &library->context;
-  library->context_slot = slot_at(library, mb_slot_name(MB_SLOTS + (size_t)library->form), &vaddr);
+  library->context_slot = slot_at(library, MB_SLOTS + (size_t)library->form);
   if (library->context_slot) memcpy(library->context_slot, &context, sizeof(context));
 }
 
 int mb_library_link(struct mb_library *library) {
-  int status = check_slots(library);
-  if (!status) status = prepare(library);
-  if (status) return status;
-  status = run_linker(library);
+  int status = prepare(library);
+  if (!status) status = run_linker(library);
   if (!status) status = check_mapping(library);
   if (!status) status = mb_link_copy_give_back(library);
   if (status) return status;

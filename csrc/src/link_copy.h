@@ -10,7 +10,7 @@
 #include "runtime.h"
 
 /* Make the copy if the library needs one, with library->drops_runtime in any case: library->copy_fd, -1 if it needs none. `folder`: what $ORIGIN in
- * its search paths stands for, NULL if that needs no care. */
+ * its search paths and in DT_NEEDED stands for, NULL if that needs no care. */
 int mb_link_copy(struct mb_library *library, const char *folder);
 
 /* Whether a name in DT_NEEDED is a library of TVM's, whose place this runtime takes. */
@@ -23,8 +23,8 @@ bool mb_link_copy_binds(const struct mb_library *library, const char *name);
  * then shared with other processes, profilers see the file's name, and of the blob there never was a copy. */
 int mb_link_copy_give_back(const struct mb_library *library);
 
-/* Write into the copy `fd` a program header table with one more segment, and in it the search paths with
- * `folder` for $ORIGIN (link_origin.c). Other bytes of the file stay where they are. */
+/* Write into the copy `fd` a program header table with one more segment, and in it the search paths and
+ * needed libraries with `folder` for $ORIGIN (link_origin.c). Other bytes of the file stay where they are. */
 int mb_link_expand_origin(const struct mb_library *library, int fd, const char *folder);
 
 /* All of `size` bytes to their place; an error names the memory file. */

@@ -1,5 +1,5 @@
 /* $ORIGIN for a copy: the linker takes it from the name of what it opens, and a memory file is in no folder.
- * So the search paths are written out. They are longer then, and where they were is no room: they get a
+ * So the search paths and names are written out. They are longer then, and where they were is no room: they get a
  * segment of their own, behind all others, whose header needs a larger table, which lies in that segment as
  * well. */
 #define _GNU_SOURCE
@@ -12,15 +12,12 @@
 
 /* `path` with `folder` in place of $ORIGIN and ${ORIGIN}, on the heap. */
 static char *expanded(const char *path, const char *folder) {
-  static const char forms[][12] = {"${ORIGIN}", "$ORIGIN"};
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   if (!out) return NULL;
   while (*path) {
-    size_t skip = 0;
-    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms) && !skip; i++)
-      if (strncmp(path, forms[i], strlen(forms[i])) == 0) skip = strlen(forms[i]);
+    const size_t skip = mb_elf_token(path, "ORIGIN");
     if (skip)
       (void)fputs(folder, out);
     else
@@ -63,13 +60,14 @@ static void fill_table(const struct mb_elf *elf, const ElfW(Phdr) * added, ElfW(
   table[last + 1] = *added;
 }
 
-/* Append the expanded search paths to `segment` and let the dynamic section in the copy point there. */
+/* Append the expanded search paths and names of needed libraries to `segment` and let the dynamic section in the copy point there. */
 static int move_paths(const struct mb_elf *elf, int fd, const char *folder, const ElfW(Phdr) * added,
                       FILE *segment) {
   for (uint64_t i = 0; i < elf->dynamic_count; i++) {
     ElfW(Dyn) d = mb_elf_tag_at(elf, i);
-    if (d.d_tag != DT_RPATH && d.d_tag != DT_RUNPATH) continue;
-    char *path = expanded(elf->strings + d.d_un.d_val, folder);
+    const char *text = elf->strings + d.d_un.d_val;
+    if ((d.d_tag != DT_RPATH && d.d_tag != DT_RUNPATH && d.d_tag != DT_NEEDED) || !strstr(text, "ORIGIN")) continue;
+    char *path = expanded(text, folder);
     if (!path) return mb_fail_memory(0);
     /* The linker adds the place of the strings to this, and asks for no bounds. */
     d.d_un.d_val = added->p_vaddr + (ElfW(Addr))ftello(segment) - mb_elf_tag_or_zero(elf, DT_STRTAB);

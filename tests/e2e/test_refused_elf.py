@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import platform
 import re
+import shutil
 import struct
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,23 +40,26 @@ def dynamic(data: bytes) -> dict[int, int]:
     return dict(struct.unpack_from("<QQ", data, at + i) for i in range(0, size, 16))
 
 
-def relocation(data: bytes, number: int) -> tuple[int, int]:
-    """Offset and index of the first relocation of DT_RELA and DT_JMPREL of a type."""
+def relocations(data: bytes) -> Iterator[tuple[int, int]]:
+    """Offset and type of each relocation of DT_RELA and DT_JMPREL."""
     tags = dynamic(data)
     for table, size in ((7, 8), (23, 2)):
         start = offset_of(data, tags[table]) if table in tags else 0
-        for at in range(start, start + tags.get(size, 0), 24):
-            if struct.unpack_from("<I", data, at + 8)[0] == number:
-                return at, (at - start) // 24
-    raise AssertionError(f"no relocation of type {number}")
+        yield from ((at, *struct.unpack_from("<I", data, at + 8)) for at in range(start, start + tags.get(size, 0), 24))
+
+
+def relocation(data: bytes, number: int) -> int:
+    """Offset of the first relocation of DT_RELA and DT_JMPREL of a type."""
+    return next(at for at, found in relocations(data) if found == number)
 
 
 # Where in a GLOB_DAT or JUMP_SLOT relocation, what, and the error of opening it and of `verify`.
 RELOCATIONS = {
     "nothing for a symbol far away": ({8: 0, 12: 0xFFFFFFFF}, "names no symbol|names symbol"),
     "a place in a thread's memory": ({8: 18}, "thread-local"),
-    "a thread's block": ({8: 16}, "thread-local"),
-    "a descriptor": ({8: 36}, "thread-local|lies outside the data"),
+    "the module of a thread's block": ({8: 16}, "no relocation behind it gives the offset|writes the same bytes"),
+    "a place in a thread's block": ({8: 17}, "no relocation in front of it gives the module"),
+    "a descriptor": ({8: 36}, "thread-local|lies outside the data|writes the same bytes"),
     "a copy": ({8: 5}, "only executables do"),
     "no known type": ({8: 77}, "type 77, at .*no known type"),
 }
@@ -70,7 +75,7 @@ def test_a_relocation_that_lies_is_refused_by_both(
     source += " int f(void) { return rand(); }"
     library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy")
     data = bytearray(library.read_bytes())
-    at, _ = relocation(data, 7 if call else 6)
+    at = relocation(data, 7 if call else 6)
     for start, value in RELOCATIONS[case][0].items():
         struct.pack_into("<I", data, at + start, value)
     library.write_bytes(data)
@@ -130,7 +135,7 @@ def test_a_call_is_relocated_by_a_type_that_can_be_bound_late(
     source = "void *__tvm_module_ctx; __thread int counter = 3; int count(void) { return ++counter; }"
     library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy", "-fPIC", "-ftls-model=global-dynamic")
     data = bytearray(library.read_bytes())
-    at, _ = relocation(data, 7)
+    at = relocation(data, 7)
     symbol = offset_of(data, dynamic(data)[6]) + 24 * struct.unpack_from("<I", data, at + 12)[0]
     data[symbol + 4] = 0x16  # STB_GLOBAL, STT_TLS
     struct.pack_into("<I", data, at + 8, 18)  # R_X86_64_TPOFF64
@@ -143,9 +148,9 @@ def test_a_call_is_relocated_by_a_type_that_can_be_bound_late(
 # What is written into the first or the last of three relocations of calls, from where the number starts.
 CALLS: dict[str, tuple[int, Callable[[list[int]], tuple[int, int]], str]] = {
     "no address": (0, lambda slots: (8, 0), "of no known kind"),
-    "the address of another": (0, lambda slots: (0, slots[2]), "two addresses"),
-    "two addresses": (2, lambda slots: (0, slots[1]), "two addresses"),
-    "none, but a place behind": (2, lambda slots: (0, slots[2] + 8), "a call slot has no address|points to no code"),
+    "the address of another": (0, lambda slots: (0, slots[2]), "writes the same bytes"),
+    "two addresses": (2, lambda slots: (0, slots[1]), "writes the same bytes"),
+    "none, but a place behind": (2, lambda slots: (0, slots[2] + 8), "writes the same bytes|points to no code"),
     "none, but a place in front": (0, lambda slots: (0, slots[0] - 8), "a table that the dynamic linker reads"),
     "half of two places": (2, lambda slots: (0, slots[1] + 4), "not aligned|between two call slots"),
 }
@@ -191,8 +196,8 @@ CODE: dict[str, Callable[[bytes], int]] = {
     "a destructor": lambda data: of_constructor(data, 26),
     "DT_INIT": lambda data: of_tag(data, 12),
     "DT_FINI": lambda data: of_tag(data, 13),
-    "a resolver": lambda data: relocation(data, 37)[0] + 16,
-    "a call": lambda data: offset_of(data, struct.unpack_from("<Q", data, relocation(data, 7)[0])[0]),
+    "a resolver": lambda data: relocation(data, 37) + 16,
+    "a call": lambda data: offset_of(data, struct.unpack_from("<Q", data, relocation(data, 7))[0]),
     "a function": lambda data: next(s.offset for s in ElfFile(memoryview(data)).dynsym if s.name == "last") + 8,
     "a packed constructor": lambda data: offset_of(data, dynamic(data)[25]),
 }
@@ -226,6 +231,21 @@ def test_code_is_neither_in_headers_nor_in_tables(
     expected = "outside the code|points to no code"
     assert re.search(expected, open_error(built, library))
     with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+@x86_64
+def test_constructors_lie_in_the_file(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    """Where the file has no data, nothing tells two addresses of one from one of each."""
+    library = cc(KERNEL, tmp_path / "f.so")
+    data = bytearray(library.read_bytes())
+    zeros = ElfFile(memoryview(bytes(data))).find("zeros")
+    assert zeros
+    struct.pack_into("<Q", data, of_constructor(data) - 16, zeros.st_value)
+    struct.pack_into("<Q", data, of_tag(data, 25), zeros.st_value)
+    library.write_bytes(data)
+    assert "the table of constructors is not in the file" in open_error(built, library)
+    with pytest.raises(FormatError, match="the table of constructors is not in the file"):
         mblob.verify(library)
 
 
@@ -303,6 +323,26 @@ def test_an_entry_point_makes_no_program_of_a_library(
         mblob.verify(library)
 
 
+@pytest.mark.parametrize("stripped", [False, True])
+@pytest.mark.parametrize("kind", [0, 1, 4])
+def test_a_library_of_another_type_is_no_object(
+    built: Path, tmp_path: Path, require: Callable[[str], str], kind: int, stripped: bool
+) -> None:
+    """An object has no program headers."""
+    library = tmp_path / "f.so"
+    shutil.copy(built / "lib" / "keyed.so", library)
+    if stripped:
+        run(require("strip"), library)
+    data = bytearray(library.read_bytes())
+    data[16 if sys.byteorder == "little" else 17] = kind
+    library.write_bytes(data)
+    expected = f"ELF type {kind}, a shared library has 3: link it with -shared"
+    assert expected in open_error(built, library)
+    for read in (mblob.verify, mblob.load_module):
+        with pytest.raises(FormatError, match=expected):
+            read(library)
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", [*SLOTS, *CONTEXTS])
 def test_what_a_loader_fills_stays_writable(built: Path, tmp_path: Path, cc: Callable[..., Path], name: str) -> None:
@@ -316,6 +356,168 @@ def test_what_a_loader_fills_stays_writable(built: Path, tmp_path: Path, cc: Cal
     said = open_error(built, library)
     assert f"{name} becomes read-only" in said or "libmblob-ffi.so" in said  # the plug-in is looked for first
     with pytest.raises(FormatError, match=f"{name} becomes read-only"):
+        mblob.verify(library)
+
+
+PLACES = {
+    "a destructor": 'static void bye(void) {} __attribute__((section(".fini_array"), used)) void *NAME = (void *)bye;',
+    "a constructor": 'static void run(void) {} __attribute__((section(".init_array"), used)) void *NAME = (void *)run;',
+}
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", ["__tvm_module_ctx", "__TVMBackendAllocWorkspace"])
+@pytest.mark.parametrize("place", PLACES)
+def test_what_a_loader_fills_is_no_function_that_the_linker_calls(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], place: str, name: str
+) -> None:
+    library = cc(PLACES[place].replace("NAME", name), tmp_path / "f.so", "-Wl,-z,norelro")
+    expected = f"{name} lies in a table that the dynamic linker reads"
+    assert expected in open_error(built, library)
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+def _slot_of(type_: int) -> Callable[[bytes], int]:
+    return lambda data: struct.unpack_from("<Q", data, relocation(data, type_))[0]
+
+
+# Where a slot is moved, and the error.
+MOVED: dict[str, tuple[Callable[[bytes], int], str]] = {
+    "the dynamic section": (lambda data: next(s[3] for _, s in segments(data) if s[0] == PT_DYNAMIC) + 8, "a table"),
+    "words of the linker": (lambda data: dynamic(data)[3] + 8, "a table"),
+    "constructors": (lambda data: dynamic(data)[25], "a table"),
+    "destructors": (lambda data: dynamic(data)[26] + 4, "a table"),
+    "the slot of a call": (_slot_of(7), "it writes {}, which a loader fills"),
+    "the end of that": (lambda data: _slot_of(7)(data) + 4, "it writes {}, which a loader fills|writes the same"),
+    "the slot of a symbol": (_slot_of(6), "it writes {}, which a loader fills"),
+    "a thread's block": (lambda data: _slot_of(16)(data) + 8, "it writes {}, which a loader fills"),
+    "half a pointer": (lambda data: _slot_of(1)(data) - 4, "it writes {}, which a loader fills"),
+    "another one": (lambda data: ElfFile(memoryview(data)).find("__TVMFuncCall").st_value, "lie in one place"),  # type: ignore[union-attr]
+}
+
+
+@x86_64
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", ["__tvm_module_ctx", "__TVMBackendAllocWorkspace"])
+@pytest.mark.parametrize("place", MOVED)
+def test_what_a_loader_fills_is_no_word_of_the_linkers(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], place: str, name: str
+) -> None:
+    source = KERNEL + "void *__TVMBackendAllocWorkspace, *__TVMFuncCall; __thread int shared;"
+    source += "int f(void) { return rand() + shared; }"
+    library = cc(source, tmp_path / "f.so", "-Wl,-z,norelro", "-Wl,-z,lazy")
+    data = bytearray(library.read_bytes())
+    symbol = ElfFile(memoryview(bytes(data))).find(name)
+    where, expected = MOVED[place]
+    assert symbol
+    struct.pack_into("<Q", data, symbol.offset + 8, where(bytes(data)))
+    library.write_bytes(data)
+    expected = expected.replace("{}", name)
+    assert re.search(expected, open_error(built, library))
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+# -- two relocations, one word ---------------------------------------------------------------------------------
+
+
+THREADS = """
+#include <stdlib.h>
+void *__tvm_module_ctx;
+int data[4], *pointer = data;
+static int *volatile own = data + 1;
+__thread int counter = 3, second;
+__attribute__((tls_model("initial-exec"))) __thread int near;
+int f(void) { return rand() + abs(*pointer) + *own + counter + second + near; }
+"""
+# By the types of relocations: which one is moved, onto which, how many bytes behind it.
+OVERLAPS = {
+    "a symbol onto a call": (6, 7, 0), "a symbol onto half a call": (6, 7, 4),
+    "a symbol onto a thread's block": (6, 16, 0),
+    "a symbol onto an offset in it": (6, 16, 8), "a module onto another": (16, 16, 0),
+    "an address onto a symbol": (1, 6, 0),
+    "an address onto a part of one": (1, 6, -3), "a relative one onto an address": (8, 1, 0),
+    "a place of a thread onto a symbol": (18, 6, 0), "a call onto a symbol": (7, 6, 0),
+    "an offset elsewhere": (17, 18, 0), "a module between words": (16, 16, -1), "an offset between words": (17, 17, 1),
+    "a symbol between words": (6, 6, -4),
+}  # fmt: skip
+
+
+@x86_64
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("case", OVERLAPS)
+def test_each_byte_is_written_by_one_relocation(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], case: str
+) -> None:
+    library = cc(THREADS, tmp_path / "f.so", "-Wl,-z,lazy", "-ftls-model=global-dynamic")
+    assert damaged(built, library, "load", [[]]) == ["opened"]
+    data = bytearray(library.read_bytes())
+    moved, onto, behind = OVERLAPS[case]
+    places = [at for at, number in relocations(data) if number == onto]
+    at = next(at for at, number in relocations(data) if number == moved)
+    (word,) = struct.unpack_from("<Q", data, places[-1])
+    struct.pack_into("<Q", data, at, word + behind)
+    library.write_bytes(data)
+    expected = "another relocation writes the same bytes|not aligned|a call slot has no address"
+    expected += "|no relocation (behind|in front of) it gives the (offset|module)"
+    assert re.search(expected, open_error(built, library))
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+@x86_64
+def test_a_packed_relocation_is_the_only_one_of_its_word(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    library = cc(THREADS, tmp_path / "f.so", "-Wl,-z,pack-relative-relocs")
+    data = bytearray(library.read_bytes())
+    packed = next(s.st_value for s in ElfFile(memoryview(bytes(data))).symtab if s.name == "own")
+    struct.pack_into("<Q", data, relocation(data, 6), packed)
+    library.write_bytes(data)
+    assert "another relocation writes the same bytes" in open_error(built, library)
+    with pytest.raises(FormatError, match="another relocation writes the same bytes"):
+        mblob.verify(library)
+
+
+# What is changed of the relocation of an offset in a thread's block, and the error.
+OFFSETS: dict[str, tuple[int, int, str]] = {
+    "far behind": (16, 0x7FFFFFFF, "outside the thread storage"),
+    "in front": (16, 2**64 - 8, "outside the thread storage"),
+    "of another symbol": (12, 1, "no relocation in front of it gives the module|is not|that is none"),
+    "without its module": (8 - 24, 0, "no relocation in front of it gives the module"),
+}
+
+
+@x86_64
+@pytest.mark.parametrize("case", OFFSETS)
+def test_an_offset_in_a_threads_block_is_one_of_its_module(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], case: str
+) -> None:
+    library = cc(THREADS, tmp_path / "f.so", "-ftls-model=global-dynamic")
+    data = bytearray(library.read_bytes())
+    at = relocation(data, 17)
+    field, value, expected = OFFSETS[case]
+    struct.pack_into("<Q" if field == 16 else "<I", data, at + field, value)
+    library.write_bytes(data)
+    assert re.search(expected, open_error(built, library))
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+@x86_64
+def test_an_offset_that_the_linker_wrote_lies_in_the_thread_storage(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    """Of a variable that nobody else sees; no relocation gives it."""
+    source = "void *__tvm_module_ctx; static __thread int first, own = 3; int f(void) { return first++ + own++; }"
+    library = cc(source, tmp_path / "f.so", "-O0", "-ftls-model=global-dynamic")
+    data = bytearray(library.read_bytes())
+    word = offset_of(data, struct.unpack_from("<Q", data, relocation(data, 16))[0]) + 8
+    struct.pack_into("<Q", data, word, 4096)
+    library.write_bytes(data)
+    assert "outside the thread storage" in open_error(built, library)
+    with pytest.raises(FormatError, match="outside the thread storage"):
         mblob.verify(library)
 
 
@@ -335,6 +537,106 @@ def test_a_filter_is_refused_by_name(built: Path, tmp_path: Path, cc: Callable[.
     assert found in open_error(built, library)
     with pytest.raises(FormatError, match=found):
         mblob.verify(library)
+
+
+# What the dynamic linker copies onto the stack: an option of the linker, its text, the error, None for a sound library.
+FOLLOWED: dict[str, tuple[str, str, str | None]] = {
+    "a search path": ("-rpath", "/" + "x" * 65535, "has no end within 65536 bytes"),
+    "an old search path": ("--disable-new-dtags,-rpath", "/" + "x" * 65535, "has no end within 65536 bytes"),
+    "a name": ("-soname", "x" * 65536, "has no end within 65536 bytes"),
+    "an auditor": ("--audit", "x" * 65536, "has no end within 65536 bytes"),
+    "folders that get long": ("-rpath", "$ORIGIN" * 1500, "have more than 262144 bytes"),
+    "folders": ("-rpath", "$ORIGIN/lib:" * 400 + "/x" * 20_000, None),
+}
+
+
+@pytest.mark.parametrize("case", FOLLOWED)
+def test_names_and_search_paths_are_limited(built: Path, tmp_path: Path, cc: Callable[..., Path], case: str) -> None:
+    option, text, expected = FOLLOWED[case]
+    library = cc("void *__tvm_module_ctx;", tmp_path / "f.so", f"-Wl,{option},{text}")
+    if expected is None:
+        assert damaged(built, library, "load", [[]]) == ["opened"]
+        assert not python_refuses(library.read_bytes())
+        return
+    assert expected in open_error(built, library)
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+def test_so_are_the_names_of_needed_libraries_together(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    needed = [cc("", tmp_path / f"lib{i}.so", f"-Wl,-soname,{i}{'x' * 60_000}") for i in range(5)]
+    library = cc("void *__tvm_module_ctx;", tmp_path / "f.so", "-Wl,--no-as-needed", *map(str, needed))
+    assert "have more than 262144 bytes" in open_error(built, library)
+    with pytest.raises(FormatError, match="have more than 262144 bytes"):
+        mblob.verify(library)
+
+
+@x86_64
+@pytest.mark.parametrize("count", [1024, 1025, 60_000])
+def test_program_headers_are_limited(built: Path, tmp_path: Path, cc: Callable[..., Path], count: int) -> None:
+    """The dynamic linker copies them onto the stack."""
+    library = cc("void *__tvm_module_ctx;", tmp_path / "f.so")
+    data = bytearray(library.read_bytes())
+    old = segments(data)
+    table = b"".join(data[at : at + 56] for at, s in old) + bytes(56 * (count - len(old)))
+    struct.pack_into("<Q", data, 32, len(data))
+    struct.pack_into("<H", data, 56, count)
+    library.write_bytes(data + table)
+    expected = f"{count} program headers, a shared library has 1 to 1024"
+    if count == 1024:
+        assert damaged(built, library, "load", [[]]) == ["opened"]
+        assert not python_refuses(library.read_bytes())
+        return
+    assert expected in open_error(built, library)
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
+# A tag, by how much its value becomes smaller, and flags of the linker.
+CUT = {
+    "DT_RELASZ": (8, 24, []), "all calls": (2, 0, []), "DT_PLTRELSZ": (2, 24, []), "DT_INIT_ARRAYSZ": (27, 8, []),
+    "all destructors": (28, 0, []), "DT_RELRSZ": (35, 8, ["-Wl,-z,pack-relative-relocs"]),
+    "gold": (8, 48, ["-fuse-ld=gold"]), "lld": (2, 24, ["-fuse-ld=lld"]), "mold": (8, 24, ["-fuse-ld=mold"]),
+}  # fmt: skip
+
+
+@x86_64
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("case", CUT)
+def test_a_table_ends_where_its_section_does(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], case: str
+) -> None:
+    """What is cut off would not be relocated, or not run."""
+    tag, less, flags = CUT[case]
+    for flag in flags:
+        if flag.startswith("-fuse-ld="):
+            require(flag.replace("-fuse-ld=", "ld."))
+    source = KERNEL + "int f(void) { return rand(); } void *a[] = {a, data, 0, 0, zeros}; void *volatile b = data;"
+    library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy", *flags)
+    data = bytearray(library.read_bytes())
+    at = of_tag(data, tag)
+    struct.pack_into("<Q", data, at, struct.unpack_from("<Q", data, at)[0] - less if less else 0)
+    library.write_bytes(data)
+    assert "and ends inside a section, " in open_error(built, library)
+    with pytest.raises(FormatError, match="and ends inside a section, "):
+        mblob.verify(library)
+    struct.pack_into("<Q", data, 40, 0)  # nothing else tells, without sections
+    library.write_bytes(data)
+    assert "inside a section" not in damaged(built, library, "check", [[]])[0]
+
+
+@x86_64
+def test_sections_that_lie_refuse_no_library(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    """No loader reads them: only what agrees with the segments is believed."""
+    library = cc(KERNEL, tmp_path / "f.so")
+    data = bytearray(library.read_bytes())
+    start, count = struct.unpack_from("<40xQ12xH", data)
+    for at in range(start, start + 64 * count, 64):
+        struct.pack_into("<Q", data, at + 16, 0x40)  # sh_addr
+        struct.pack_into("<Q", data, at + 32, 2**40)  # sh_size
+    library.write_bytes(data)
+    assert damaged(built, library, "load", [[]]) == ["opened"]
+    assert not python_refuses(bytes(data))
 
 
 @x86_64

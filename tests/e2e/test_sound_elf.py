@@ -51,6 +51,20 @@ SOUND = {
         " int f(int x) { return x + sizes[0]; }",
         [],
     ),
+    "variables of the loader that have values, and pointers that are not aligned": (
+        "static int x; void *__tvm_module_ctx = &x; int y; void *__TVMFuncCall = &y;"
+        " struct __attribute__((packed)) { char c; int *p, *q; } data = {1, &x, &y};"
+        " int f(int i) { return *data.p + *data.q + i; }",
+        [],
+    ),
+    "packed variables of the loader": (
+        "static int x; void *__tvm_module_ctx = &x; int f(int i) { return i + !__tvm_module_ctx; }",
+        ["-Wl,-z,pack-relative-relocs"],
+    ),
+    "offsets of thread storage that the linker knows": (
+        "__thread int a = 1, b; int f(int i) { return i + a + b; }",
+        ["-fuse-ld=lld", "-Wl,-Bsymbolic", "-ftls-model=global-dynamic"],
+    ),
     "a descriptor of a variable of another library": (
         "extern __thread int elsewhere; int f(int x) { return x + elsewhere; }",
         ["-mtls-dialect=gnu2", "-Wl,-z,lazy", "-L.", "-lelsewhere"],
@@ -75,6 +89,13 @@ def test_what_compilers_and_linkers_write_is_accepted_by_both(
     mblob.load_module(library).symbol("f")
 
 
+def test_one_variable_may_be_the_context_of_several_forms(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+    alias = '__attribute__((alias("__tvm_module_ctx")))'
+    library = cc(f"void *__tvm_module_ctx; extern void *__tvm_ffi__library_ctx {alias};", tmp_path / "f.so")
+    assert not python_refuses(library.read_bytes())
+    assert damaged(built, library, "check", [[]]) == ["accepted "]
+
+
 @pytest.mark.parametrize("flags", [["-nostdlib", "-Wl,-N", "-w"], ["-Wl,-z,noseparate-code"]], ids=["writable", "code"])
 def test_code_and_data_behind_the_symbols_of_a_library_that_exports_nothing(
     built: Path, tmp_path: Path, cc: Callable[..., Path], flags: list[str]
@@ -94,7 +115,7 @@ def test_an_address_without_a_symbol_is_the_librarys(built: Path, tmp_path: Path
     source = "void *__tvm_module_ctx; int data[4] = {1, 2, 3, 4}, *pointer = data; int f(void) { return *pointer; }"
     library = cc(source, tmp_path / "f.so")
     data = bytearray(library.read_bytes())
-    at, _ = relocation(data, 1)  # R_X86_64_64
+    at = relocation(data, 1)  # R_X86_64_64
     symbol = next(s for s in ElfFile(memoryview(bytes(data))).dynsym if s.name == "data")
     struct.pack_into("<IIQ", data, at + 8, 1, 0, symbol.st_value + 8)
     (tmp_path / "base.so").write_bytes(data)

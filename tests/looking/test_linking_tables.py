@@ -70,8 +70,8 @@ CASES: dict[str, tuple[Callable[[ElfFile], int], str, Callable[[ElfFile], int], 
     "initialiser in data": (lambda e: tag_at(e, DT_INIT), "Q", at_data, "constructor"),
     "end in nowhere": (lambda e: tag_at(e, DT_FINI), "Q", lambda e: 2**64 - 8, "constructor"),
     "constructors": (lambda e: tag_at(e, DT_INIT_ARRAYSZ), "Q", lambda e: 2**63, "constructors"),
-    "half a constructor": (lambda e: tag_at(e, DT_INIT_ARRAYSZ), "Q", lambda e: 7, "constructors"),
-    "size of relocations": (lambda e: tag_at(e, DT_RELASZ), "Q", lambda e: 25, "relocations"),
+    "half a constructor": (lambda e: tag_at(e, DT_INIT_ARRAYSZ), "Q", lambda e: 7, "inside a section"),
+    "size of relocations": (lambda e: tag_at(e, DT_RELASZ), "Q", lambda e: 25, "inside a section"),
     "many relocations": (lambda e: tag_at(e, DT_RELASZ), "Q", lambda e: 24 << 40, "relocations"),
     "relocation of code": (last_relocation, "Q", lambda e: e.find("vadd").st_value, "outside the data"),  # type: ignore[union-attr]
     "symbol of a relocation": (lambda e: last_relocation(e) + 12, "I", lambda e: 2**31, "names symbol"),
@@ -106,6 +106,39 @@ def test_a_hash_table_that_runs_in_circles_is_read_once(library: bytearray) -> N
         struct.pack_into("<I", library, chain + 4 * i, (i + 1) % symbols or 1)
     with pytest.raises(FormatError, match="does not lead to"):
         check_linking(ElfFile(memoryview(bytes(library))))
+
+
+def _one_bucket(data: bytearray, style: str) -> None:
+    """Put all symbols of a hash table into the chain of its first bucket, in the room that the table has."""
+    elf = ElfFile(memoryview(bytes(data)))
+    count = len(elf.dynsym) + 1
+    if style == "gnu":
+        at = table_at(elf, DT_GNU_HASH)
+        buckets, first, words, _ = struct.unpack_from("<4I", data, at)
+        old = at + 16 + 8 * words + 4 * buckets
+        chain = [c & ~1 for c in struct.unpack_from(f"<{count - first}I", data, old)]
+        struct.pack_into("<I", data, at, 1)
+        struct.pack_into(f"<{len(chain) + 1}I", data, at + 16 + 8 * words, first, *chain[:-1], chain[-1] | 1)
+    else:
+        at = table_at(elf, DT_HASH)
+        struct.pack_into(f"<{count + 2}I", data, at, 1, count, 1, 0, *range(2, count))
+        struct.pack_into("<I", data, at + 4 * (2 + count), 0)
+
+
+@pytest.mark.parametrize("style", ["gnu", "sysv"])
+@pytest.mark.parametrize(("count", "refused"), [(4000, False), (4200, True)])
+def test_a_hash_chain_has_a_limited_number_of_symbols(
+    tmp_path: Path, cc: Callable[..., Path], style: str, count: int, refused: bool
+) -> None:
+    """The dynamic linker goes through all of it for each relocation."""
+    source = "void *__tvm_module_ctx;" + "".join(f"char s{i};" for i in range(count))
+    path = cc(source, tmp_path / "m.so", f"-Wl,--hash-style={style}", "-nostdlib")
+    data = bytearray(path.read_bytes())
+    _one_bucket(data, style)
+    path.write_bytes(data)
+    for look in (mblob.verify, mblob.load_module):
+        with pytest.raises(FormatError, match="more than 4096 symbols") if refused else nullcontext():
+            look(path)
 
 
 @pytest.mark.parametrize("tag", [0x60000100, DT_NEEDED], ids=["unknown", "needed"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import mblob
 from mblob.elf import ElfFile
 from mblob.errors import FormatError, IncompatibleError
 from mblob.library_search import CACHE, read_cache
@@ -157,6 +159,41 @@ def test_where_dt_runpath_is_the_paths_of_who_asked_for_the_library_do_not_count
     low.unlink()
     assert [(m.name, m.needed_by) for m in look(top).missing_libraries] == [("liblow.so", str(middle))]
     assert "liblow.so" in opens(top)
+
+
+NAMES = ["$ORIGIN/NAME", "${ORIGIN}/deep/../NAME", "$ORIGIN/$LIB/NAME", "$ORIGIN/x-${PLATFORM}/NAME",
+         "$ORIGIN/$ORIGINS/NAME"]  # fmt: skip
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["file", "copy"])
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_needed_libraries_are_written_out(cc, tmp_path: Path, name: str, copied: bool) -> None:
+    """As by the dynamic linker: in the place of the file, and what `$LIB` and `$PLATFORM` are to it."""
+    (tmp_path / "deep").mkdir()
+    soname = name.replace("NAME", "libdep.so")
+    needed = cc("int dep(void) { return 42; }", tmp_path / "libdep.so", f"-Wl,-soname,{soname}")
+    source = "void *__tvm_module_ctx; int dep(void); int top(void) { return dep(); } "
+    source += "int TVMFuncFree(void *); int f(void) { return TVMFuncFree(0); }" if copied else ""
+    top = cc(source, tmp_path / "top.so", str(needed))
+    for folder in (*(f"lib/{t}" for t in ("x86_64-linux-gnu", "aarch64-linux-gnu")), "lib64", "lib", "$ORIGINS",
+                   *(f"x-{p}" for p in ("x86_64", "haswell", "xeon_phi", "aarch64"))):  # fmt: skip
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(needed, tmp_path / folder)
+    assert mblob.load_module(top).symbol("top")
+    found = look(top)
+    assert found.missing_libraries == ()
+    assert [Path(r.provider or "").name for r in found.references if r.name == "dep"] == ["libdep.so"]
+
+
+def test_versions_of_a_name_that_is_written_out_are_refused(cc, tmp_path: Path) -> None:
+    """glibc ends the process."""
+    (tmp_path / "v.map").write_text("V1 { dep; };")
+    flags = ("-Wl,-soname,$ORIGIN/libdep.so", f"-Wl,--version-script={tmp_path}/v.map")
+    needed = cc("int dep(void) { return 42; }", tmp_path / "libdep.so", *flags)
+    top = cc("void *__tvm_module_ctx; int dep(void); int top(void) { return dep(); }", tmp_path / "top.so", str(needed))
+    for read in (mblob.load_module, mblob.verify):
+        with pytest.raises(FormatError, match=r"versions are needed of '\$ORIGIN/libdep.so', which dynamic linkers"):
+            read(top)
 
 
 def test_given_libraries_stand_for_needed_ones_of_their_name(cc, tmp_path: Path) -> None:
