@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,12 @@ def run(work: Callable[[int], None], count: int = 8) -> None:
         except BaseException as exc:
             failures.append(exc)
 
-    threads = [threading.Thread(target=body, args=(i,)) for i in range(count)]
+    threads = [threading.Thread(target=body, args=(i,), daemon=True) for i in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
+        assert not thread.is_alive(), "a thread hangs"
     if failures:
         raise failures[0]
 
@@ -75,6 +77,7 @@ def test_a_loader_runs_once_for_many_threads(tree_library: Callable[..., Path], 
 
     def loader(payload: memoryview, ctx: Any) -> mblob.Module:
         calls.append(1)
+        time.sleep(0.05)  # the others wait for it
         return mblob.Module(ctx.type_key, functions={"value": lambda: 9})
 
     lib = mblob.load_module(path, loaders={"test_threads": loader})
