@@ -1,5 +1,6 @@
 /* test_threads DIRECTORY: many threads open, look up, call, launch loops and release at the same time. */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -10,6 +11,7 @@ static mblob_module *shared;
 
 static int keyed_open(void *context, const mblob_module_info *info, void **self) {
   (void)context;
+  usleep(2000); /* others wait for it */
   *self = (void *)(uintptr_t)info->payload;
   return MBLOB_OK;
 }
@@ -55,6 +57,7 @@ static void *work(void *argument) {
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   directory = argv[1];
+  alarm(300); /* a thread that nobody wakes */
   mblob_loader loader = {sizeof(loader), "my_key", NULL, keyed_open, keyed_function, NULL};
   CHECK(mblob_register_loader(&loader) == MBLOB_OK);
   CHECK(mblob_open(in(directory, "keyed.so"), NULL, &shared) == MBLOB_OK);
