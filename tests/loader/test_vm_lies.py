@@ -45,6 +45,14 @@ def test_code_that_lies_is_refused_before_it_runs(load: Any, code: Sequence[Any]
         load(Program({"main": Function([], 3, code)}, [np.int64(1)]))
 
 
+def test_a_host_that_is_no_device_of_the_program_is_refused(load: Any) -> None:
+    program = Program({"main": Function([], 1, RET)}, [np.int64(1)], devices=(1, 1), host=1)
+    load(program)
+    program.host = 2
+    with pytest.raises(mblob.FormatError, match="the index of the host device is outside of the devices"):
+        load(program)
+
+
 def test_values_that_lie_are_errors_when_they_run(machine: Any) -> None:
     def run(*code: Any, registers: int = 4) -> None:
         functions = {"main": Function([], registers, code), "two": Function(["a", "b"], 2, RET)}

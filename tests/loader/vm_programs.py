@@ -91,6 +91,7 @@ class Program:
     constants: Sequence[Any] = ()
     primitives: Sequence[str] = ()
     devices: Sequence[int] = (1,)
+    host: int = 0
     attributes: Mapping[int, Mapping[str, str]] = field(default_factory=lambda: {0: {"hash": "12ab"}})
 
     def code(self, version: str = "0.14.0", layout: str | None = None) -> bytes:
@@ -100,7 +101,7 @@ class Program:
         out = u64(MAGIC) + text(version)
         if minor >= 9:
             scope = text("global") if minor >= 14 else b""
-            out += u64(len(self.devices)) + b"".join(u32(d) + u32(0) + scope for d in self.devices) + u32(0)
+            out += u64(len(self.devices)) + b"".join(u32(d) + u32(0) + scope for d in self.devices) + u32(self.host)
         out += texts(self.functions) + u64(len(self.constants))
         for c in self.constants:
             tag = u32(isinstance(c, Late)) if minor >= 9 else b""
@@ -126,7 +127,7 @@ class Program:
             name: Function(f.params, f.registers, [i for i in f.code if i[0] != "KillRegister"])
             for name, f in self.functions.items()
         }
-        return Program(functions, self.constants, self.primitives, self.devices, self.attributes)
+        return Program(functions, self.constants, self.primitives, self.devices, self.host, self.attributes)
 
     def payload(self, version: str = "0.14.0") -> bytes:
         code = self.code(version)
