@@ -40,8 +40,8 @@ static struct {
   float data[4];
 } __attribute__((packed))
 record = {UINT64_C(0xDD5E40F096B4A13F), 0, {1, 0}, 1, {2, 32, 1}, {4}, 16, {1, 2, 3, 4}};
-static struct constant_info constants[] = {{"k", 64, sizeof(record), &record}};
-static struct metadata meta = {1, inputs, 2, outputs, 1, pools, 1, constants, 1, "model"};
+static struct constant_info constants[] = {{"k", 64, sizeof(record), &record}, {"in front", 0, sizeof(record), &record}};
+static struct metadata meta = {1, inputs, 2, outputs, 1, pools, 1, constants, 2, "model"};
 
 static const struct {
   void *start;
