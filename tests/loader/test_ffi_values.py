@@ -258,6 +258,18 @@ def test_nothing_is_kept_of_what_was_passed(lib: mblob.Module) -> None:
     assert (sys.getrefcount(array), sys.getrefcount(text), sys.getrefcount(nested[2])) == before
 
 
+def test_nothing_is_kept_of_what_a_python_function_returned(lib: mblob.Module) -> None:
+    array, function = np.zeros(3, "float32"), lambda: None  # noqa: E731
+    before = sys.getrefcount(array), sys.getrefcount(function)
+    for value in (array, function, [array, function]):
+        for _ in range(50):
+            lib["call"](lambda value=value: value)
+            lib["kind_of_result"](lambda value=value: value)
+    del value
+    gc.collect()
+    assert (sys.getrefcount(array), sys.getrefcount(function)) == before
+
+
 def test_threads_convert_at_once(lib: mblob.Module) -> None:
     wrong: list[Any] = []
 
