@@ -37,6 +37,9 @@ OPTIONAL = ("bash", "c++", "g++", "nm", "objcopy", "objdump", "patchelf", "reade
 for _variable in ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS"):
     os.environ.pop(_variable, None)
 
+# A process that imports numpy would start threads that wait by running: they cost more than the import.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Programs that tests interrupt inherit what SIGINT does; a shell's background job ignores it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

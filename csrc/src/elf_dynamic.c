@@ -394,3 +394,14 @@ int mb_elf_read_dynamic(struct mb_elf *elf) {
     return mb_fail(MBLOB_E_INCOMPATIBLE, "it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen");
   return status;
 }
+
+bool mb_elf_relocates_text(const struct mb_elf *elf) {
+  uint64_t ignored = 0;
+  return mb_elf_tag(elf, DT_TEXTREL, &ignored) || (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_TEXTREL);
+}
+
+bool mb_elf_binds_at_once(const struct mb_elf *elf) {
+  uint64_t ignored = 0;
+  return mb_elf_tag(elf, DT_BIND_NOW, &ignored) || (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_BIND_NOW) ||
+         (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOW);
+}

@@ -113,6 +113,9 @@ struct mb_announced mb_elf_announced(const struct mb_elf *elf);
 #define MB_ELF_NAME_LIMIT (1u << 16)
 #define MB_ELF_NAMES_LIMIT (1u << 18)
 /* elf_dynamic.c: the dynamic section and the tables it points to. */
+/* Whether relocations may write into segments that are read-only; whether all symbols are bound when the library is opened. */
+bool mb_elf_relocates_text(const struct mb_elf *elf);
+bool mb_elf_binds_at_once(const struct mb_elf *elf);
 int mb_elf_read_dynamic(struct mb_elf *elf);
 /* Bytes of "$NAME" or "${NAME}" at `text`, for which the dynamic linker puts another text; 0: there is none. */
 size_t mb_elf_token(const char *text, const char *name);
@@ -151,8 +154,6 @@ int mb_elf_check_hashes(const struct mb_elf *elf);
 int mb_elf_check_relocations(struct mb_elf *elf);
 /* One more than the highest symbol that a relocation names. */
 uint64_t mb_elf_symbols_used(const struct mb_elf *elf);
-/* Whether relocations may write into segments that are read-only. */
-bool mb_elf_relocates_text(const struct mb_elf *elf);
 /* Check the tables of versions, and find those of symbols. */
 int mb_elf_check_versions(struct mb_elf *elf);
 /* Whether the library needs versions of a file that `of` is true for. */

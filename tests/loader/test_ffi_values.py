@@ -259,7 +259,7 @@ def test_nothing_is_kept_of_what_was_passed(lib: mblob.Module) -> None:
 
 
 def test_nothing_is_kept_of_what_a_python_function_returned(lib: mblob.Module) -> None:
-    array, function = np.zeros(3, "float32"), lambda: None  # noqa: E731
+    array, function = np.zeros(3, "float32"), lambda: None
     before = sys.getrefcount(array), sys.getrefcount(function)
     for value in (array, function, [array, function]):
         for _ in range(50):
