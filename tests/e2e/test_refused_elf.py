@@ -142,17 +142,6 @@ def test_a_call_is_relocated_by_a_type_that_can_be_bound_late(
         mblob.verify(library)
 
 
-# What is written into the first or the last of three relocations of calls, from where the number starts.
-CALLS: dict[str, tuple[int, Callable[[list[int]], tuple[int, int]], str]] = {
-    "no address": (0, lambda slots: (8, 0), "of no known kind"),
-    "the address of another": (0, lambda slots: (0, slots[2]), "writes the same bytes"),
-    "two addresses": (2, lambda slots: (0, slots[1]), "writes the same bytes"),
-    "none, but a place behind": (2, lambda slots: (0, slots[2] + 8), "writes the same bytes|points to no code"),
-    "none, but a place in front": (0, lambda slots: (0, slots[0] - 8), "a table that the dynamic linker reads"),
-    "half of two places": (2, lambda slots: (0, slots[1] + 4), "not aligned|between two call slots"),
-}
-
-
 def of_constructor(data: bytes, tag: int = 25) -> int:
     """Where the relocation of the first constructor has its addend."""
     tags = dynamic(data)

@@ -280,6 +280,17 @@ def test_packed_relocations_outside_the_data_are_refused(built: Path, tmp_path: 
     assert "a relocation lies outside the data" in open_error(built, library)
 
 
+# What is written into the first or the last of three relocations of calls, from where the number starts.
+CALLS: dict[str, tuple[int, Callable[[list[int]], tuple[int, int]], str]] = {
+    "no address": (0, lambda slots: (8, 0), "of no known kind"),
+    "the address of another": (0, lambda slots: (0, slots[2]), "writes the same bytes"),
+    "two addresses": (2, lambda slots: (0, slots[1]), "writes the same bytes"),
+    "none, but a place behind": (2, lambda slots: (0, slots[2] + 8), "writes the same bytes|points to no code"),
+    "none, but a place in front": (0, lambda slots: (0, slots[0] - 8), "a table that the dynamic linker reads"),
+    "half of two places": (2, lambda slots: (0, slots[1] + 4), "not aligned|between two call slots"),
+}
+
+
 @x86_64
 @pytest.mark.parametrize("case", CALLS)
 def test_each_slot_of_a_call_gets_its_address_once(
