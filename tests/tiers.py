@@ -1,8 +1,9 @@
 """Which tier a test belongs to: quick (`make test`), slow (`make test-all`) or nightly.
 
-A test is quick unless it is marked `slow` or `nightly`. Two rules stand here and not at the tests:
+A test is quick unless it is marked `slow` or `nightly`. Three rules stand here and not at the tests:
 
 * Where a parameter is another compiler, linker or machine than the usual one, the test is slow.
+* Where an installed TVM makes or runs something (the fixture `package_of`), the test is slow: TVM starts for seconds.
 * Of a test that is marked `sample(n)` n variants are quick, the same in each run; the others are slow. They are chosen
   one after the other: the next is the one with the most values of parameters that none before it had.
 """
@@ -32,6 +33,8 @@ def names_another_tool(value: Any) -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if "package_of" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
         chosen = getattr(item, "callspec", None)
         if chosen and names_another_tool([*chosen.params.values()]):
             item.add_marker(pytest.mark.slow)

@@ -100,6 +100,7 @@ def damaged_headers(data: bytes) -> Iterator[tuple[str, bytes]]:
         yield name, data[:at] + value + data[at + len(value) :]
 
 
+@pytest.mark.slow
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["mlp_c", "ffi/relax_c"])
 def test_damaged_section_headers_keep_nobody_from_the_rest(golden: Path, tmp_path: Path, name: str) -> None:

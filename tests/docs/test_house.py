@@ -129,6 +129,7 @@ LEAVING = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("place", LEAVING)
 def test_a_file_that_a_test_leaves_behind_fails_the_run_and_is_named(root: Path, tmp_path: Path, place: str) -> None:
     done = run_tests(root, tmp_path / "it", LEAVING[place])

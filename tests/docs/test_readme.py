@@ -58,6 +58,7 @@ def test_the_model_of_the_demo_runs(output: str) -> None:
     assert "digit: [9]" in output
 
 
+@pytest.mark.slow
 def test_make_test_runs_pytest(output: str) -> None:
     assert "-m pytest" in output
 

@@ -92,6 +92,7 @@ SAYS = ("accepted", "refused", "opened", "died", "crashed")
 
 
 # The second is loaded from a copy in which its undefined symbols are bound.
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])  # bits
 @pytest.mark.parametrize(("name", "tables"), [("plain", 4), ("c_target", 2)])
 def test_flipped_bits_of_elf_headers_and_tables_do_not_end_the_process(
@@ -195,6 +196,7 @@ def python_refuses(data: bytes) -> bool:
     return False
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("library", KINDS, indirect=True)
 def test_verify_refuses_what_the_loader_refuses(built: Path, library: Path) -> None:
     """Every number of the headers and tables, wrong alone and with others."""
@@ -217,6 +219,7 @@ def is_the_codes_own(name: str, said: str, code: list[Segment]) -> bool:
     return any(s.p_vaddr <= at < s.p_vaddr + s.p_memsz for at in starts for s in code)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("library", KINDS, indirect=True)
 def test_no_lie_ends_the_process_in_the_dynamic_linker(built: Path, library: Path) -> None:
     cases = chosen(library)

@@ -127,6 +127,7 @@ def test_two_libraries_with_two_versions(tmp_path: Path, root: Path, form: str) 
     assert str(tmp_path / "1.so") not in Path("/proc/self/maps").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("form", ["sources", "objects", "archive"])
 def test_two_in_one_library_beside_kernels_in_cxx(tmp_path: Path, root: Path, form: str) -> None:

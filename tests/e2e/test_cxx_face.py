@@ -44,14 +44,14 @@ def test_the_face_is_complete() -> None:
     assert {"module", "packed_func", "ndarray", "registry", "device_api", "logging", "string"} <= names
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("header", FACE)
 def test_each_header_stands_alone(require: Require, header: str) -> None:
     source = f"#include <{header}>\nint nothing;\n"
     run(require("c++"), "-xc++", "-std=c++17", *STRICT, "-I", INCLUDE, "-fsyntax-only", "-", input=source)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
 @pytest.mark.parametrize("mode", ["-fPIE", "-fPIC", "-DMBLOB_HOST"])
@@ -359,6 +359,7 @@ TVM_DLL_EXPORT_PACKED_FUNC(count, [](tvm::runtime::TVMArgs args, tvm::runtime::T
 """
 
 
+@pytest.mark.slow
 def test_kernels_are_exported_from_cxx_functions(tmp_path: Path, require: Callable[[str], str]) -> None:
     """As C sources of external code generators do it."""
     require("c++")

@@ -193,6 +193,7 @@ TVM_DLL_EXPORT_TYPED_FUNC(__init_scale, scale_init_wrapper_);
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
 def test_an_array_that_c_plus_plus_keeps(tmp_path: Path, mapped: Callable[[Path], bool]) -> None:
     """What TVM's C code generator writes for constants; it does not keep the library open."""

@@ -129,6 +129,7 @@ def test_what_is_alive_at_the_end_does_not_disturb_it(scale_path: str, tmp_path:
     assert python(script, MBLOB_CACHE="0", POCL_CACHE_DIR=str(tmp_path / "pocl")) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("first", ["carries", "memory", "plain"])
 def test_copies_of_the_plugin_work_together(scale_path: str, tmp_path: Path, first: str) -> None:

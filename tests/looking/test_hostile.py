@@ -136,6 +136,7 @@ def test_coff_objects_that_lie(tmp_path: Path, data: bytes) -> None:
         assert "\n" not in str(error)
 
 
+@pytest.mark.slow
 def test_a_dll_whose_import_tables_are_one_table(refused: Callable[[bytes], str], dll: Path) -> None:
     """Four thousand libraries, each with the same ten thousand names."""
     raw = bytearray(dll.read_bytes())

@@ -226,7 +226,7 @@ print(json.dumps(done))
 
 
 # In the quick tier not all of the many ELF files, and of these and of archives none that is large.
-FAMILIES = [("elf", 9), ("mach-o", 1), ("pe", 1), ("archives", 5)]
+FAMILIES = [("elf", 15), ("mach-o", 1), ("pe", 1), ("archives", 5)]
 FAMILIES += [pytest.param(family, 1, marks=pytest.mark.slow) for family in ("elf", "archives")]
 
 

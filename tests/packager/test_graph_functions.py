@@ -68,6 +68,7 @@ def test_an_operator_that_no_module_has_is_told_when_packing(tmp_path: Path, opt
 OTHER = "int other(void *a, int *t, int n, void *r, int *c, void *h) { return 0; }"  # a packed function
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("brings", ["a runtime", "a named module", "a library", "another source", "an addon", "a link"])
 def test_an_operator_that_something_may_have_is_not_told(tmp_path: Path, brings: str) -> None:
     made = over(mblob.csource_module(KERNEL, functions=[PROTOTYPE], packed="name"), "other")
@@ -90,6 +91,7 @@ def test_an_operator_that_something_may_have_is_not_told(tmp_path: Path, brings:
     assert told(made, tmp_path / "m.so", **options) == []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("options", ["-gz", "-g0", "-gsplit-dwarf", "-flto"])
 def test_options_of_the_compiler_hide_no_plain_operator(tmp_path: Path, options: str) -> None:
     (said,) = told(over(mblob.csource_module(KERNEL)), tmp_path / "m.so", options=options)

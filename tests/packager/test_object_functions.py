@@ -192,6 +192,7 @@ def test_a_function_that_debug_information_does_not_name_is_not_called_as_a_pack
         mblob.load_module(tmp_path / "x.so")["other"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("options", ["", "-g", "-g1", "-flto", "-ffunction-sections"])
 def test_an_alias_is_known_with_any_option(tmp_path: Path, options: str) -> None:
     mblob.csource_module(VIEWS["alias"]).export_library(tmp_path / "x.so", options=options)
@@ -305,6 +306,7 @@ def test_a_prototype_of_an_alias_is_held_against_the_function_that_it_names(tmp_
         assert list(memoryview(x).cast("f")) == [2.0, 2.0]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("options", ["-flto", "-flto -ffat-lto-objects", "-flto -gz=zlib"])
 def test_an_object_for_link_time_optimization_tells_types_too(
     tmp_path: Path, require: Callable[[str], str], options: str
