@@ -255,7 +255,7 @@ class _Symbols:
         elif entry is None or r.type != types.symbol:
             raise ToolchainError(f"{self._part.name}: a relocation of type {r.type} for {variable.name}")
         self._check_writable(variable)
-        place = Relocation(variable.st_value, types.symbol, 0, None if r.addend is None else 0)
+        place = Relocation(variable.st_value, types.word, 0, None if r.addend is None else 0)
         return Bound(place, entry)
 
     def _section_of(self, value: int, otherwise: int) -> int:

@@ -20,7 +20,8 @@ class Types:
 
     Attributes:
         relative: the load address is added.
-        symbol: the address of a symbol, and nothing else.
+        symbol: the address of a symbol, and nothing else; in a word that linkers made for it.
+        word: the same in any word, whose value is added where the record has no addend.
         call: the same for a call through a table, which may be done late.
         module, offset: the number of a library among those with memory of threads; a place in that memory.
         fixed: a place relative to the thread's pointer.
@@ -29,6 +30,7 @@ class Types:
 
     relative: int
     symbol: int
+    word: int
     call: int
     module: int
     fixed: int
@@ -37,12 +39,12 @@ class Types:
 
 
 _TYPES = {
-    ("x86_64", 64): Types(8, 6, 7, 16, 18, 17, 36),
-    ("aarch64", 64): Types(1027, 1025, 1026, 1028, 1030, 1029, 1031),
-    ("i386", 32): Types(8, 6, 7, 35, 14, 36, 41),
-    ("arm", 32): Types(23, 21, 22, 17, 19, 18, 13),
-    ("s390x", 64): Types(12, 10, 11, 54, 56, 55),
-    ("riscv", 64): Types(3, 2, 5, 7, 11, 9),
+    ("x86_64", 64): Types(8, 6, 1, 7, 16, 18, 17, 36),
+    ("aarch64", 64): Types(1027, 1025, 257, 1026, 1028, 1030, 1029, 1031),
+    ("i386", 32): Types(8, 6, 1, 7, 35, 14, 36, 41),
+    ("arm", 32): Types(23, 21, 2, 22, 17, 19, 18, 13),
+    ("s390x", 64): Types(12, 10, 22, 11, 54, 56, 55),
+    ("riscv", 64): Types(3, 2, 2, 5, 7, 11, 9),
 }
 
 

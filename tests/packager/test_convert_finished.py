@@ -144,7 +144,6 @@ def test_plain_functions_modules_and_the_table_come_along(tmp_path: Path, embed:
         lib["vadd"](x, x, y, 5)
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["host_llvm", "host_c", "host_parallel", "opencl_llvm", "dag", "dnnl_c_lib"])
 def test_what_tvm_0_14_exported_becomes_a_library_of_today(tmp_path: Path, golden: Path, name: str) -> None:
     mblob.convert(golden / f"{name}.so", tmp_path / "x.so", dialect="ffi")
