@@ -377,7 +377,7 @@ def test_broadcast_and_read_only_views_are_never_written(ffi: mblob.Module) -> N
     for offset in (0, 4, 60):
         a = placed((1, 6), offset)
         wide = np.broadcast_to(a, (4, 6))
-        with pytest.raises(ValueError, match="read-only|not contiguous"):  # which is seen first, depends on numpy
+        with pytest.raises(ValueError, match=r"read-only|not contiguous"):  # which is seen first, depends on numpy
             ffi["strided"](wide)
         np.testing.assert_array_equal(a, placed((1, 6), 0))
 
