@@ -69,7 +69,7 @@ runtime:
 test: env ## the quick tests: 4 to 5 minutes on two cores; WORKERS=4 for four
 	@$(PYTEST)
 
-test-all: env ## the slow tests, which make test leaves out: 8 to 12 minutes
+test-all: env ## the slow tests, which make test leaves out: 10 minutes
 	@$(PYTEST) -m slow
 
 lint: $(VENV)/lint-ready ## ruff and mypy --strict
