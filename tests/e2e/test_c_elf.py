@@ -88,6 +88,13 @@ def open_error(built: Path, library: Path) -> str:
     return done.stderr.partition("last error: ")[2].strip()
 
 
+def refused_by_both(built: Path, library: Path, expected: str) -> None:
+    """Both readers refuse the library with an error that the pattern is in."""
+    assert re.search(expected, open_error(built, library))
+    with pytest.raises(FormatError, match=expected):
+        mblob.verify(library)
+
+
 SAYS = ("accepted", "refused", "opened", "died", "crashed")
 
 
