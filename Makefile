@@ -21,7 +21,7 @@ include csrc/sources.mk
 
 # What the compiled parts are made of: a change of any of these rebuilds them.
 ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk loader/_native_build.py \
-  $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob,%.c %.h)
+  $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes,%.c %.h)
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test test-all lint check nightly bench install clean runtime stale
@@ -49,7 +49,7 @@ $(VENV)/ready: $(ENV_SOURCES)
 	@test "$$(cat $@ 2>/dev/null)" = '$(CURDIR)' || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install 'pip>=21.3'  # the first that installs an editable package by pyproject.toml
 	@$(PIP) install --editable '.[test]'
-	@$(BIN)/python -m compileall -q mblob packager loader  # as an installed package has it
+	@$(BIN)/python -m compileall -q mblob  # as an installed package has it
 	@printf '%s\n' '$(CURDIR)' > $@
 stale:
 
@@ -74,7 +74,7 @@ test-all: env ## the slow tests, which make test leaves out: 10 minutes
 
 lint: $(VENV)/lint-ready ## ruff and mypy --strict
 	@$(BIN)/ruff check mblob packager loader tests examples benchmarks prerequisites.py setup.py
-	@$(BIN)/mypy --strict mblob packager loader
+	@$(BIN)/mypy --strict -p mblob
 
 $(VENV)/lint-ready: $(VENV)/ready Makefile
 	@$(PIP) install $(RUFF) $(MYPY) types-cffi tomli
@@ -100,5 +100,5 @@ install: ## headers, libmblob, mblob.pc, the manual page: PREFIX=/usr/local DEST
 
 clean: ## remove everything that the other targets make
 	@rm -rf $(VENV) build dist csrc/build loader/_lib loader/_native.c *.egg-info .pytest_cache .mypy_cache .ruff_cache
-	@rm -f loader/*.so
+	@rm -f loader/*.so mblob/bytes/*.so
 	@rm -rf $(call files_in,mblob packager loader tests examples benchmarks,%/__pycache__)

@@ -57,14 +57,14 @@ class BuildExt(build_ext):
         needs = runpy.run_path(str(ROOT / "prerequisites.py"))
         if lost := needs["missing"]():
             raise SystemExit(f"mblob cannot be built: {needs['sentence'](lost)}")
-        folder = Path(self.get_ext_fullpath("loader._call")).parent / "_lib"
+        folder = Path(self.get_ext_fullpath("mblob.loader._call")).parent / "_lib"
         folder.mkdir(parents=True, exist_ok=True)
         self._build_runtime(folder)
         for name in PLUGINS:
             self._build_plugin(name, folder)
         for extension in self.extensions:
             extension.extra_compile_args += self._debug_flags()
-            if not extension.name.startswith("loader."):
+            if not extension.name.startswith("mblob.loader."):
                 continue
             extension.extra_link_args += [
                 str(folder / SONAME),
@@ -77,7 +77,7 @@ class BuildExt(build_ext):
     def copy_extensions_to_source(self) -> None:
         """For editable installs: the runtime and its plug-ins go beside the extensions."""
         super().copy_extensions_to_source()
-        built, target = Path(self.build_lib) / "loader" / "_lib", ROOT / "loader" / "_lib"
+        built, target = Path(self.build_lib) / "mblob" / "loader" / "_lib", ROOT / "loader" / "_lib"
         target.mkdir(exist_ok=True)
         for name in (SONAME, *(plugin_file(p) for p in PLUGINS)):
             fresh = target / f"{name}.new"
@@ -146,7 +146,7 @@ class BuildPy(build_py):
 setup(
     ext_modules=[
         Extension(
-            "loader._call",
+            "mblob.loader._call",
             sorted(str(p.relative_to(ROOT)) for p in (ROOT / "loader" / "_call").glob("*.c")),
             include_dirs=["csrc/include"],
             depends=["loader/_call/call.h", "csrc/include/mblob.h"],
@@ -154,10 +154,10 @@ setup(
             extra_link_args=FLAGS["LDLIBS"],
         ),
         Extension(
-            "mblob._copy",
-            ["mblob/_copy.c", "csrc/src/crc32.c"],
+            "mblob.bytes._copy",
+            ["mblob/bytes/_copy.c", "csrc/src/crc32.c"],
             include_dirs=["csrc/src"],
-            depends=["mblob/_copy_loop.h", "mblob/_crc32_wide.h", "csrc/src/digest.h", "csrc/src/bytes.h"],
+            depends=["mblob/bytes/_copy_loop.h", "mblob/bytes/_crc32_wide.h", "csrc/src/digest.h", "csrc/src/bytes.h"],
             extra_compile_args=C_FLAGS,
             extra_link_args=["-pthread"],
         ),

@@ -77,6 +77,6 @@ def library(bench: Bench, name: str, payload: Path | None, count: int = 1) -> Pa
 
 def runtime_library() -> Path:
     """The libmblob that Python uses."""
-    import loader
+    from mblob import loader
 
     return next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.*"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import mblob
-from loader.plugins import plugins
+from mblob.loader.plugins import plugins
 
 ROWS, FEATURES, UNITS = 16, 512, 512
 

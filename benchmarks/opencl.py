@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import loader
 import mblob
+from mblob import loader
 
 SOURCE = """\
 __kernel void add(__global float *a, __global float *b, __global float *c) {

@@ -1,6 +1,6 @@
 """The run side: a library file becomes a tree of modules whose functions can be called.
 
-Thin Python over the C runtime in `csrc`. `loader._native` (cffi) is the wide API, `loader._call` (a C
+Thin Python over the C runtime in `csrc`. `mblob.loader._native` (cffi) is the wide API, `mblob.loader._call` (a C
 extension) the hot path: calling functions, tensors, callbacks. Users write `import mblob`, which hands these
 names on.
 
@@ -8,6 +8,6 @@ Who imports whom, from the ground up: `_native`, `_call` <- runtime, status, ten
 <- opened <- load, functions <- hooks, system_lib.
 """
 
-from loader import hooks
+from mblob.loader import hooks
 
 hooks.install()

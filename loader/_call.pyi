@@ -1,10 +1,10 @@
-"""Types of the C extension `loader._call` (sources in `loader/_call/`)."""
+"""Types of the C extension `mblob.loader._call` (sources in `loader/_call/`)."""
 
 from collections.abc import Callable
 from typing import Any
 
-from loader.tensor import Tensor
 from mblob.devices import Device
+from mblob.loader.tensor import Tensor
 from mblob.module import Module
 
 class PackedFunction:

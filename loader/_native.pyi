@@ -1,4 +1,4 @@
-"""Types of the cffi module `loader._native`, made by `loader/_native_build.py` from mblob.h."""
+"""Types of the cffi module `mblob.loader._native`, made by `loader/_native_build.py` from mblob.h."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Builds `loader._native`, the cffi module (out-of-line, API mode) over the C runtime.
+"""Builds `mblob.loader._native`, the cffi module (out-of-line, API mode) over the C runtime.
 
 `setup.py` runs this file. What cffi is told comes from `csrc/include/mblob.h` itself: one source that cannot
 drift.
@@ -55,7 +55,7 @@ def make() -> FFI:
     ffi.cdef(declarations((INCLUDE / "mblob.h").read_text(encoding="utf-8")))
     ffi.cdef(CALLBACKS)
     ffi.set_source(
-        "loader._native",
+        "mblob.loader._native",
         "#include <mblob.h>\n",
         include_dirs=[str(INCLUDE)],
         define_macros=[("MBLOB_HOST", None)],

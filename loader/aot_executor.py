@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from loader.benchmark import TimedModel
-from loader.tensor import Tensor, as_tensor, in_place, lent
+from mblob.loader.benchmark import TimedModel
+from mblob.loader.tensor import Tensor, as_tensor, in_place, lent
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here

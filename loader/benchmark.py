@@ -92,7 +92,7 @@ class TimedModel(Timed):
         raise NotImplementedError
 
     def _timed_run(self, asked: Asked) -> Callable[[], object]:
-        from loader.tensor import empty
+        from mblob.loader.tensor import empty
 
         given = [*asked.args, *([asked.func_name] if asked.func_name is not None else [])]
         if given not in ([], ["run"]):

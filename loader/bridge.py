@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from _weakref import ref  # `weakref` itself imports three modules more
 
-from loader import _call
-from loader.runtime import address_of, ffi, lib
-from loader.status import check, text
 from mblob.errors import LoaderMissingError
+from mblob.loader import _call
+from mblob.loader.runtime import address_of, ffi, lib
+from mblob.loader.status import check, text
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mblob.module import Module
 
     class BridgedNode(Protocol):
-        """What `loader.opened` puts into `nodes`."""
+        """What `mblob.loader.opened` puts into `nodes`."""
 
         @property
         def module(self) -> Module: ...
@@ -55,10 +55,10 @@ nodes = Nodes()
 
 
 def _nobody(_: Any, __: str) -> Module:
-    raise RuntimeError("loader.opened is not imported")
+    raise RuntimeError("mblob.loader.opened is not imported")
 
 
-# Makes the Python tree of a module that C code opened, from (mblob_module, path). `loader.opened` sets it.
+# Makes the Python tree of a module that C code opened, from (mblob_module, path). `mblob.loader.opened` sets it.
 borrow: Callable[[Any, str], Module] = _nobody
 
 # One C record per type key ever announced, kept for the life of the process: libraries point at them.

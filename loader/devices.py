@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from loader.runtime import ffi, lib
-from loader.status import bytes_of_name
+from mblob.loader.runtime import ffi, lib
+from mblob.loader.status import bytes_of_name
 
 
 def type_of(name: str) -> int:

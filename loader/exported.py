@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def functions_of_file(path: str, identity: tuple[int, int]) -> Sequence[str]:
     """Names in the library at `path`, () if it is not the file (device, inode) it was when it was opened."""
     from mblob.errors import MblobError
-    from mblob.library import Library
+    from mblob.inspect.library import Library
 
     try:
         status = os.stat(path)  # noqa: PTH116
@@ -26,9 +26,9 @@ def functions_of_file(path: str, identity: tuple[int, int]) -> Sequence[str]:
 
 def functions_of_image(data: memoryview) -> Sequence[str]:
     """Names in a library in memory, () if it is damaged."""
-    from mblob.elf import ElfFile
+    from mblob.binary.elf import ElfFile
     from mblob.errors import MblobError
-    from mblob.exported import packed_functions, read_table
+    from mblob.format.exported import packed_functions, read_table
 
     try:
         elf = ElfFile(data)

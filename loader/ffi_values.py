@@ -15,7 +15,7 @@ _NUMPY_CODES = {"i": 0, "u": 1, "f": 2, "c": 5}  # of DLDataType
 
 
 def stand_in(value: Any) -> Any:
-    """What `loader._call` passes for `value`; None if nothing stands for it.
+    """What `mblob.loader._call` passes for `value`; None if nothing stands for it.
 
     Data types are (code, bits, lanes), devices a `Device`; objects of tvm_ffi and numbers are passed as such.
 

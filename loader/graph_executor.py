@@ -14,11 +14,11 @@ import struct
 from dataclasses import dataclass
 from functools import partial
 
-from loader.benchmark import TimedModel
-from loader.functions import get_global_func
-from loader.tensor import CPU, Tensor, as_tensor, in_place, lent
 from mblob.benchmark import BenchmarkResult
 from mblob.devices import Device
+from mblob.loader.benchmark import TimedModel
+from mblob.loader.functions import get_global_func
+from mblob.loader.tensor import CPU, Tensor, as_tensor, in_place, lent
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

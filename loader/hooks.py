@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import sys
 
-from loader import _call, bridge, status
-from loader.opened import OpenedNode, adopt
-from loader.runtime import address_of, ffi, lib
+from mblob.loader import _call, bridge, status
+from mblob.loader.opened import OpenedNode, adopt
+from mblob.loader.runtime import address_of, ffi, lib
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from typing import Any
 
-    from loader.tensor import Tensor
     from mblob.devices import Device
+    from mblob.loader.tensor import Tensor
 
 
 def _classes() -> tuple[type[Device], type[Tensor]]:
     """Asked for with the first tensor or device: most programs that call kernels have none."""
-    from loader.tensor import Tensor
     from mblob.devices import Device
+    from mblob.loader.tensor import Tensor
 
     return Device, Tensor
 
@@ -40,13 +40,13 @@ def _wrap_module(address: int) -> Module:
 
 
 def _ffi_function(address: int) -> Any:
-    from loader.tvm_ffi_objects import function_object
+    from mblob.loader.tvm_ffi_objects import function_object
 
     return function_object(address)
 
 
 def _ffi_stand_in(value: Any) -> Any:
-    from loader.ffi_values import stand_in
+    from mblob.loader.ffi_values import stand_in
 
     return stand_in(value)
 

@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loader.object_check import check_object
-from mblob import tar
-from mblob.container import MEMBER_LIMIT
+from mblob.binary import tar
+from mblob.binary.container import MEMBER_LIMIT
+from mblob.binary.file_kind import GZIP_MAGIC, SNIFF_SIZE, linkable_kind
+from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, ToolchainError
-from mblob.file_kind import GZIP_MAGIC, SNIFF_SIZE, linkable_kind
 from mblob.interrupts import Patience
-from mblob.mapping import map_file
+from mblob.loader.object_check import check_object
 from mblob.paths import include_dir
 from mblob.starting import Starting
 from mblob.temporary import temporary_folder

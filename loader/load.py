@@ -6,12 +6,12 @@ import errno
 import os
 import stat
 
-from loader import bridge
-from loader.opened import Origin, wrap_tree
-from loader.runtime import ffi, lib
-from loader.status import last_error
+from mblob.binary.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.errors import FormatError, LoaderMissingError, MblobError, one_line
-from mblob.file_kind import SNIFF_SIZE, linkable_kind
+from mblob.loader import bridge
+from mblob.loader.opened import Origin, wrap_tree
+from mblob.loader.runtime import ffi, lib
+from mblob.loader.status import last_error
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from loader.loaders import Loader
+    from mblob.loader.loaders import Loader
 
     Open = Callable[[Any, Any], int]
 
@@ -131,7 +131,7 @@ def _open(call: Open, options: Any, origin: Origin) -> Module:
         error = last_error()
         if not isinstance(error, LoaderMissingError):
             raise error
-        from loader.loaders import load_entry_point
+        from mblob.loader.loaders import load_entry_point
 
         if not load_entry_point(error.type_key):  # each round registers a key that had no loader
             raise error
@@ -190,7 +190,7 @@ def _start(descriptor: int) -> bytes:
 
 
 def _functions_of_file(path: str, identity: tuple[int, int]) -> Sequence[str]:
-    from loader.exported import functions_of_file
+    from mblob.loader.exported import functions_of_file
 
     return functions_of_file(path, identity)
 
@@ -212,11 +212,11 @@ def _load_bytes(data: Any, options: Any, loaders: Mapping[str, Loader] | None) -
             raise TypeError("load_module: source: expected contiguous bytes, found elements with gaps") from None
         raise _wrong_type("source", SOURCES, data) from None
     if linkable_kind(bytes(view[:SNIFF_SIZE])):
-        from loader.link_object import temporary_file
+        from mblob.loader.link_object import temporary_file
 
         with temporary_file(view) as path:
             return _load_linked(path, "", options, loaders)
-    from loader.exported import functions_of_image
+    from mblob.loader.exported import functions_of_image
 
     names = functions_of_image(view)
     buffer = ffi.from_buffer(view)
@@ -247,8 +247,8 @@ def _load_linked(path: str, shown: str, options: Any, loaders: Mapping[str, Load
         path: of the file.
         shown: how the user named it, "" for memory.
     """
-    from loader.exported import functions_of_image
-    from loader.link_object import linked
+    from mblob.loader.exported import functions_of_image
+    from mblob.loader.link_object import linked
 
     with linked(path, shown) as library:
         with open(library, "rb") as file:  # noqa: PTH123

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from loader import bridge
 from mblob import arguments
 from mblob.errors import MblobError
+from mblob.loader import bridge
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mblob.archive import members
-from mblob.elf import ElfFile
+from mblob.binary.archive import members
+from mblob.binary.elf import ElfFile
+from mblob.binary.file_kind import AR_MAGIC
+from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError
-from mblob.file_kind import AR_MAGIC
-from mblob.mapping import map_file
 
 _HEADERS = 64  # bytes that hold the header of any ELF file
 

@@ -11,10 +11,10 @@ from _thread import RLock, get_ident
 from _weakref import ref
 from os import register_at_fork
 
-from loader import _call, bridge
-from loader.runtime import address_of, ffi, lib
-from loader.status import bytes_of_name, check, last_error, text
 from mblob.errors import LoaderMissingError, MblobError
+from mblob.loader import _call, bridge
+from mblob.loader.runtime import address_of, ffi, lib
+from mblob.loader.status import bytes_of_name, check, last_error, text
 from mblob.module import LIBRARY, Module, Node
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, ClassVar, NoReturn
 
-    from loader.loaders import Loader
-    from mblob.grammar import Grammars
+    from mblob.format.grammar import Grammars
+    from mblob.loader.loaders import Loader
 
 
 class Origin:
@@ -55,7 +55,7 @@ class Origin:
         """
         if key in self._asked:
             return False
-        from loader.loaders import load_entry_point
+        from mblob.loader.loaders import load_entry_point
 
         found = load_entry_point(key)
         if not found:
@@ -112,21 +112,21 @@ class OpenedNode(Node):
         return memoryview(_call.Memory(address_of(data[0]), size[0], self.handle))
 
     def source(self, fmt: str) -> str | None:
-        from mblob.source_text import source_of
+        from mblob.inspect.source_text import source_of
 
         return source_of(self.type_key, self.payload(), fmt, self._grammars())
 
     def tensors(self) -> Mapping[str, Any] | None:
-        from loader.weights import tensors_of
+        from mblob.loader.weights import tensors_of
 
         return tensors_of(self.type_key, self.payload(), self._grammars())
 
     def _grammars(self) -> Grammars:
         if text(lib.mblob_module_dialect(self.handle)) == "ffi":
-            from mblob.ffi_grammar import GRAMMARS as FFI_GRAMMARS
+            from mblob.format.ffi_grammar import GRAMMARS as FFI_GRAMMARS
 
             return FFI_GRAMMARS
-        from mblob.grammar import GRAMMARS
+        from mblob.format.grammar import GRAMMARS
 
         return GRAMMARS
 
@@ -165,7 +165,7 @@ class OpenedNode(Node):
         None where it is Python that asks, which goes on without C: its own way is shorter, and keeps exceptions.
         """
         if self._offered is None:
-            from loader.loaders import offered_loader
+            from mblob.loader.loaders import offered_loader
 
             self._offered = offered_loader(self.type_key)
         return None if _Asking.now(self) else self._open_with(self._offered).find(name)
@@ -182,7 +182,7 @@ class OpenedNode(Node):
         return None
 
     def told(self, what: str, name: str) -> str | None:
-        from mblob.ffi_names import FFI_PREFIX
+        from mblob.format.ffi_names import FFI_PREFIX
 
         # A function beside it that takes nothing, in the names that the ffi dialect reserves.
         getter = f"_{what}_{name}"
@@ -210,7 +210,7 @@ class OpenedNode(Node):
     def _loader(self) -> Loader | None:
         if self.type_key == LIBRARY:
             return None
-        from loader.loaders import find_loader
+        from mblob.loader.loaders import find_loader
 
         return find_loader(self.type_key, self.origin.loaders) or self._offered
 
@@ -235,7 +235,7 @@ class OpenedNode(Node):
         return address_of(lib.mblob_module_symbol(self.handle, encoded))
 
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
-        from loader import symbols
+        from mblob.loader import symbols
 
         for candidate in self.module.walk():
             node = candidate._node
@@ -314,7 +314,7 @@ def _open_entry(node: OpenedNode, loader: Loader) -> _Entry:
         MblobError: the loader raised; its exception is the cause.
         TypeError: it returned something else than a Module.
     """
-    from loader.loaders import LoaderContext
+    from mblob.loader.loaders import LoaderContext
 
     module = node.module
     index = int(lib.mblob_module_index(node.handle))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from loader._native import ffi, lib
-from loader.status import last_error, text
+from mblob.loader._native import ffi, lib
+from mblob.loader.status import last_error, text
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loader import _native
+from mblob.loader import _native
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

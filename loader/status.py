@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from loader._native import ffi, lib
 from mblob.errors import (
     DigestError,
     FormatError,
@@ -10,6 +9,7 @@ from mblob.errors import (
     KernelError,
     LoaderMissingError,
 )
+from mblob.loader._native import ffi, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

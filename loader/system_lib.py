@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from loader.opened import Origin, wrap_tree
-from loader.runtime import address_of, ffi, lib
-from loader.status import check, last_error
-from mblob import arguments, functions_table
+from mblob import arguments
 from mblob.errors import MblobError
+from mblob.format import functions_table
+from mblob.loader.opened import Origin, wrap_tree
+from mblob.loader.runtime import address_of, ffi, lib
+from mblob.loader.status import check, last_error
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

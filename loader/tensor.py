@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from loader import _call
 from mblob.arguments import no_numbers, whole, wrong_type
 from mblob.devices import Device
+from mblob.loader import _call
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def load_param_dict(data: Any) -> dict[str, Tensor]:
     Raises:
         FormatError: it is no parameter dictionary, or a damaged one.
     """
-    from mblob.ndarray import read_param_dict
+    from mblob.format.ndarray import read_param_dict
 
     try:
         memoryview(data)
@@ -300,7 +300,7 @@ def load_param_dict(data: Any) -> dict[str, Tensor]:
 
 
 def records_as_tensors(records: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Tensors over the data of `mblob.ndarray.ArrayRecord`s."""
+    """Tensors over the data of `mblob.format.ndarray.ArrayRecord`s."""
     return {
         name: _call.tensor_view(r.data, r.shape, (r.dtype.code, r.dtype.bits, r.dtype.lanes))
         for name, r in records.items()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from loader import _call
-from loader._native import ffi, lib
-from loader.runtime import address_of
-from loader.status import check
+from mblob.loader import _call
+from mblob.loader._native import ffi, lib
+from mblob.loader.runtime import address_of
+from mblob.loader.status import check
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from loader.benchmark import Asked, Timed
-from loader.functions import get_global_func
-from loader.tensor import CPU, Tensor, as_tensor, empty, load_param_dict
 from mblob.devices import Device
+from mblob.loader.benchmark import Asked, Timed
+from mblob.loader.functions import get_global_func
+from mblob.loader.tensor import CPU, Tensor, as_tensor, empty, load_param_dict
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from loader import _call
-from loader.tensor import Tensor, records_as_tensors
-from mblob import grammar, safetensors
-from mblob.ndarray import PARAMS_MAGIC, read_param_dict
+from mblob.format import grammar, safetensors
+from mblob.format.ndarray import PARAMS_MAGIC, read_param_dict
+from mblob.loader import _call
+from mblob.loader.tensor import Tensor, records_as_tensors
 
 
 def tensors_of(

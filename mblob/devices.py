@@ -33,7 +33,7 @@ class Device:
     """
 
     __slots__ = ("device_id", "device_type")
-    _is_device = True  # by which loader._call knows one without importing this
+    _is_device = True  # by which mblob.loader._call knows one without importing this
     device_id: int
     device_type: int
 
@@ -99,7 +99,7 @@ def _code_of_plugin(name: str) -> int:
     try:
         from importlib import import_module
 
-        devices = import_module("loader.devices")  # by name: the format does not need the half that loads
+        devices = import_module("mblob.loader.devices")  # by name: the format does not need the half that loads
     except ImportError:
         return 0
     return int(devices.type_of(name))

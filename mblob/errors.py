@@ -52,7 +52,7 @@ class FormatError(MblobError, ValueError):
             "" for what breaks none of them.
         offset: byte at which the rule broke, in the blob (ELF rules: in the file), or None.
         entry: index of the module concerned, or None.
-        partial: for "unknown_key", the `mblob.model.Blob` of what stands before that key; else None.
+        partial: for "unknown_key", the `mblob.format.model.Blob` of what stands before that key; else None.
     """
 
     def __init__(self, message: str, *, code: str, offset: int | None = None, entry: int | None = None) -> None:

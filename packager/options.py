@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from packager.errors import BuildError
+from mblob.packager.errors import BuildError
 
 
 def as_options(options: str | Sequence[str] | None, folder: Path | None = None) -> tuple[str, ...]:

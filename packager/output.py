@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from mblob.arguments import path as checked_path
-from mblob.payload_source import OF_CALLER
+from mblob.bytes.payload_source import OF_CALLER
 from mblob.temporary import folder_beside, temporary_folder
 
 _LEAST_SPACE = 64 << 10  # bytes: with less left in its folder a write failed for that

@@ -1,5 +1,5 @@
 /* runtime_names.h - the names that libraries may leave undefined, as one text, in which the loader looks them up and which
- * tools read from the file (mblob/runtime_names.py): libmblob and libmblob-ffi each export theirs.
+ * tools read from the file (mblob/inspect/runtime_names.py): libmblob and libmblob-ffi each export theirs.
  *
  * Texts, each with its NUL. "=" and a word start a part, whose names are for libraries of that kind: all, ffi (TVM 0.22 and
  * later), ffi-0.21. */

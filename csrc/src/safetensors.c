@@ -8,7 +8,7 @@
 #include "json.h"
 #include "tensor_check.h"
 
-/* Every dtype of the format, as mblob/safetensors.py has them. A bool takes a byte; elements of 4 and 6 bits
+/* Every dtype of the format, as mblob/format/safetensors.py has them. A bool takes a byte; elements of 4 and 6 bits
  * are packed without gaps. */
 static const struct {
   char name[12];

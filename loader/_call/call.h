@@ -1,4 +1,4 @@
-/* call.h - what the files of the extension module `loader._call` share.
+/* call.h - what the files of the extension module `mblob.loader._call` share.
  *
  * The module is the hot path of the run side: calling functions with Python objects, tensors, callbacks.
  * It reaches the runtime through `mblob_*` names only: another TVM in the process may own the `TVM*` ones. The
@@ -33,7 +33,7 @@ typedef struct call_hooks {
   PyObject *wrap_module;   /* f(address) -> Module; takes over the reference */
   PyObject *classes;       /* f() -> the two that follow, which are not imported before there is a use for them */
   PyObject *device_class;  /* mblob.devices.Device(device_type, device_id), NULL before that */
-  PyObject *tensor_class;  /* loader.tensor.Tensor, a subclass of call_tensor_type */
+  PyObject *tensor_class;  /* mblob.loader.tensor.Tensor, a subclass of call_tensor_type */
   PyObject *raise_status;  /* f(status, function name): raises what mblob_last_error_info() says */
   PyObject *ffi_function;  /* f(address of an mblob_function) -> tvm_ffi.Function */
   PyObject *ffi_stand_in;  /* f(value) -> what is passed for it to a function of the ffi dialect, or None */

@@ -45,7 +45,7 @@ static int memory_getbuffer(PyObject *self, Py_buffer *view, int flags) {
 static PyBufferProcs memory_buffer = {memory_getbuffer, NULL};
 
 PyTypeObject call_memory_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "loader._call.Memory",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "mblob.loader._call.Memory",
     .tp_basicsize = sizeof(memory_object),
     .tp_dealloc = memory_dealloc,
     .tp_as_buffer = &memory_buffer,

@@ -1,4 +1,4 @@
-/* module.c - the extension module `loader._call`: its types and functions. */
+/* module.c - the extension module `mblob.loader._call`: its types and functions. */
 #include "call.h"
 
 #include <string.h>
@@ -226,7 +226,7 @@ static PyModuleDef_Slot slots[] = {
 
 static PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "loader._call",
+    .m_name = "mblob.loader._call",
     .m_doc = PyDoc_STR(
         "Calling functions of libraries, tensors, callbacks: the part of the run side that must be fast."),
     .m_methods = methods,

@@ -305,12 +305,12 @@ static PyGetSetDef tensor_getset[] = {
 };
 
 PyTypeObject call_tensor_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "loader._call.TensorBase",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "mblob.loader._call.TensorBase",
     .tp_basicsize = sizeof(call_tensor),
     .tp_dealloc = tensor_dealloc,
     .tp_as_buffer = &tensor_buffer,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = PyDoc_STR("A compact n-dimensional array; see loader.tensor.Tensor."),
+    .tp_doc = PyDoc_STR("A compact n-dimensional array; see mblob.loader.tensor.Tensor."),
     .tp_traverse = tensor_traverse,
     .tp_weaklistoffset = offsetof(call_tensor, weakrefs),
     .tp_methods = tensor_methods,

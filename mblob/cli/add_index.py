@@ -30,8 +30,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         MblobError, OSError: as of `mblob.add_index`.
     """
-    from packager.progress import listening
-    from packager.swap import add_index
+    from mblob.packager.edit.swap import add_index
+    from mblob.packager.write.progress import listening
 
     with swap.meter(args) as shown, listening(shown.advance):
         add_index(args.file, args.output, reuse=not args.no_reuse)

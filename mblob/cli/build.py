@@ -12,7 +12,7 @@ from mblob.cli.progress import Meter, remarks
 from mblob.cli.report import UsageError
 
 if TYPE_CHECKING:
-    from packager.build import BuildPlan
+    from mblob.packager.link.build import BuildPlan
 
 NAME = "build"
 
@@ -78,8 +78,8 @@ SWITCH_INTERVAL = 5e-5  # seconds: half of what a step of the copy takes
 def run(args: argparse.Namespace) -> int:
     """Make a plan of manifest and flags, and carry it out."""
     from mblob.errors import MblobError
-    from packager.build import build
-    from packager.progress import listening
+    from mblob.packager.link.build import build
+    from mblob.packager.write.progress import listening
 
     plan = make_plan(args)
     # The thread that copies a large payload wants the interpreter for an instant after each 256 KiB; by default it
@@ -109,8 +109,8 @@ def total_size(plan: BuildPlan) -> int:
 
 def make_plan(args: argparse.Namespace) -> BuildPlan:
     """The plan that the command line asks for: the manifest's, with what the flags add and override."""
-    from packager.build import BuildPlan
-    from packager.manifest import load
+    from mblob.packager.link.build import BuildPlan
+    from mblob.packager.link.manifest import load
 
     if args.manifest is None and args.output is None:
         raise UsageError("build: expected -o deploy.so, or a manifest that names its output")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mblob.cli.described import Argument
-    from mblob.library import Library
+    from mblob.inspect.library import Library
 
 NAME = "completion"
 SHELLS = ("bash", "zsh", "fish")
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             hint="mblob-pack completion bash, or mblob-pack completion entries FILE",
         )
     if args.what in ASKED:
-        from mblob.library import open_library
+        from mblob.inspect.library import open_library
 
         with open_library(args.file, verify="off", partial=True) as library:
             for name in names_in(library, args.what):

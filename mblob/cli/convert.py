@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
         As of `mblob.convert`.
     """
     from mblob.errors import MblobError
-    from packager.convert import convert
-    from packager.progress import listening
+    from mblob.packager.edit.convert import convert
+    from mblob.packager.write.progress import listening
 
     if args.output == "-":
         raise UsageError("convert: -o -: a library is written to a file, not to stdout", hint="-o converted.so")

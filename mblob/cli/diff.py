@@ -10,7 +10,7 @@ from mblob.cli.report import one_line, print_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mblob.difference import Change, Difference, ItemChange
+    from mblob.inspect.difference import Change, Difference, ItemChange
 
 NAME = "diff"
 SIGNS = {"added": "+", "removed": "-", "changed": "~"}
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         FormatError, DigestError, OSError: as of `mblob.diff`.
     """
     from mblob.cli.report import UsageError
-    from mblob.difference import diff
+    from mblob.inspect.difference import diff
 
     if args.lines < 0:
         raise UsageError(f"--lines: expected 0 or more, found {args.lines}")

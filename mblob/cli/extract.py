@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
         OSError: a file cannot be written.
     """
     from mblob.cli.inspect import report_problems
-    from mblob.library import open_library
-    from packager.extract import extract
+    from mblob.inspect.library import open_library
+    from mblob.packager.edit.extract import extract
 
     with open_library(args.file, partial=True) as library:
         extract(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mblob.cli.report import UsageError
 
 if TYPE_CHECKING:
-    from mblob.library import Library
+    from mblob.inspect.library import Library
 
 
 def write_page(library: Library, out: str) -> None:
@@ -19,7 +19,7 @@ def write_page(library: Library, out: str) -> None:
         UsageError: `out` is the library itself, or no name.
         OSError: it cannot be written.
     """
-    from packager.output import replacing
+    from mblob.packager.output import replacing
 
     if not out:
         raise UsageError("--html: expected the name of a file", hint="--html report.html")

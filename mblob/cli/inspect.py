@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mblob.cli.report import UsageError, one_line, print_json
 
 if TYPE_CHECKING:
-    from mblob.library import EntryView, Library
+    from mblob.inspect.library import EntryView, Library
 
 NAME = "inspect"
 
@@ -77,7 +77,7 @@ def _opened(args: argparse.Namespace) -> Library:
         UsageError: the file has no such prefix or machine. What `mblob.open` raises.
     """
     from mblob.errors import FormatError
-    from mblob.library import open_library
+    from mblob.inspect.library import open_library
 
     try:
         return open_library(args.file, partial=True, prefix=args.prefix, machine=args.machine)
@@ -89,7 +89,7 @@ def _opened(args: argparse.Namespace) -> Library:
 
 def _print_entry(library: Library, entry: EntryView, as_json: bool) -> None:
     from mblob.cli import inspect_text
-    from mblob.inspect_json import entry_json
+    from mblob.inspect.inspect_json import entry_json
 
     if as_json:
         print_json(entry_json(entry))

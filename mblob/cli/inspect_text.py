@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mblob.cli.report import human_size, one_line
 
 if TYPE_CHECKING:
-    from mblob.library import EntryView, Library
-    from mblob.plugin_table import Plugin
+    from mblob.format.plugin_table import Plugin
+    from mblob.inspect.library import EntryView, Library
 
 DEPTH = 64  # levels of the tree that are drawn; each costs four columns on every line below it
 LISTED = 12  # names that the summary lists in one line
@@ -147,7 +147,7 @@ def summary_lines(library: Library) -> Iterator[str]:
 
 def _file_lines(library: Library) -> Iterator[str]:
     """What the file is and for which machine, its parts, its blob, who wrote it."""
-    from mblob.inspect_json import hints_of, linking_json
+    from mblob.inspect.inspect_json import hints_of, linking_json
 
     target, linking = library.target, linking_json(library.image)
     hints = ", ".join(hints_of(library.image))

@@ -20,7 +20,7 @@ from mblob.interrupts import Patience
 from mblob.temporary import temporary_folder
 
 if TYPE_CHECKING:
-    from loader.plugins import PluginInfo
+    from mblob.loader.plugins import PluginInfo
 
 LINKERS = ("bfd", "gold", "lld", "mold")
 CROSS_COMPILERS = (
@@ -74,7 +74,7 @@ def kept_objects() -> tuple[str, str]:
     Raises:
         OSError: it cannot be written; packing does without it then.
     """
-    from packager.object_cache import object_cache
+    from mblob.packager.compile.object_cache import object_cache
 
     cache = object_cache()
     if cache is None:
@@ -126,8 +126,8 @@ def attempt(section: str, name: str, look: Callable[[], tuple[str, str]], *, nee
 
 def native_runtime() -> tuple[str, str]:
     """The C runtime: version of its interface, and which file it is."""
-    import loader
-    from loader.runtime import lib
+    from mblob import loader
+    from mblob.loader.runtime import lib
 
     place = next((Path(loader.__file__).parent / "_lib").glob("libmblob.so*"), "")
     return f"libmblob, ABI {lib.mblob_abi_version()}", str(place)
@@ -146,7 +146,7 @@ def memory_file() -> tuple[str, str]:
 def plugin_findings() -> Iterator[Finding]:
     """Plug-ins of the C runtime, in the order in which they count, each with what it says of itself or lacks."""
     try:
-        from loader.plugins import plugins
+        from mblob.loader.plugins import plugins
 
         found = plugins()
     except Exception as error:  # without the C runtime there are none, which is reported above
@@ -179,7 +179,7 @@ def plugin_findings() -> Iterator[Finding]:
 def entry_point_findings() -> Iterator[Finding]:
     """Loaders that installed distributions announce, each imported as the first module of its key would do it."""
     try:
-        from loader.loaders import entry_points
+        from mblob.loader.loaders import entry_points
 
         found = entry_points()
     except Exception as error:  # without the C runtime there are none, which is reported above

@@ -59,7 +59,7 @@ def _end(code: int) -> None:
     library ran: it may have left something to C's streams."""
     import os
 
-    if "loader" in sys.modules:
+    if "mblob.loader" in sys.modules:
         return
     try:
         for stream in (sys.stdout, sys.stderr):

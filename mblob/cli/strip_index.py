@@ -34,8 +34,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         MblobError, OSError: as of `mblob.strip_index`.
     """
-    from packager.progress import listening
-    from packager.swap import strip_index
+    from mblob.packager.edit.swap import strip_index
+    from mblob.packager.write.progress import listening
 
     with swap.meter(args) as shown, listening(shown.advance):
         strip_index(args.file, args.output, force=args.force, reuse=not args.no_reuse)

@@ -62,8 +62,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UsageError, MblobError, OSError: as of `mblob.swap`.
     """
-    from packager.progress import listening
-    from packager.swap import swap
+    from mblob.packager.edit.swap import swap
+    from mblob.packager.write.progress import listening
 
     changes: dict[int | str, Any] = {}
     for text in args.entry:

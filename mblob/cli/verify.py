@@ -10,7 +10,7 @@ from mblob.cli.report import exit_code, human_size, one_line, print_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mblob.verification import CheckedEntry, Verification
+    from mblob.inspect.verification import CheckedEntry, Verification
 
 NAME = "verify"
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         IncompatibleError: a symbol or a library is missing; or as of `mblob.verify`.
     """
     from mblob.errors import MblobError
-    from mblob.verification import verify
+    from mblob.inspect.verification import verify
 
     try:
         found = verify(args.file, args.level, args.against, args.root)
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 def failure(args: argparse.Namespace, error: Exception) -> dict[str, Any]:
     """What `--json` prints in place of a result."""
-    from mblob.verification import SCHEMA
+    from mblob.inspect.verification import SCHEMA
 
     return {
         "schema": SCHEMA,
@@ -119,9 +119,9 @@ def _hint_at_providers(found: Verification) -> None:
     import sys
     from pathlib import Path
 
-    from mblob import runtime_names
-    from mblob.library_search import is_for, open_shared
-    from mblob.providers import provider_of
+    from mblob.inspect import runtime_names
+    from mblob.inspect.library_search import is_for, open_shared
+    from mblob.inspect.providers import provider_of
 
     missing = {r.name for r in found.linkage.unresolved} if found.linkage else set()
     if not missing:

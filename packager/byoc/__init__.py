@@ -4,15 +4,15 @@
 operator), `merge` (into which regions), `partition` (the graph that is left, and the regions), `build` (the model).
 """
 
-from packager.byoc import dnnl
-from packager.byoc.annotate import annotate
-from packager.byoc.build import build, partition_graph
-from packager.byoc.codegens import register_codegen
-from packager.byoc.graph import Graph, read_graph
-from packager.byoc.json_graph import JsonGraph
-from packager.byoc.merge import merge
-from packager.byoc.operators import Operator, Region, Tensor
-from packager.byoc.partition import Partition, partition
+from mblob.packager.byoc import dnnl
+from mblob.packager.byoc.annotate import annotate
+from mblob.packager.byoc.build import build, partition_graph
+from mblob.packager.byoc.codegens import register_codegen
+from mblob.packager.byoc.graph import Graph, read_graph
+from mblob.packager.byoc.json_graph import JsonGraph
+from mblob.packager.byoc.merge import merge
+from mblob.packager.byoc.operators import Operator, Region, Tensor
+from mblob.packager.byoc.partition import Partition, partition
 
 __all__ = [
     "Graph",

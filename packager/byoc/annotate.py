@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mblob.errors import MblobError
-from mblob.ndarray import ArrayRecord
-from packager.byoc.graph import NOP, Graph, Node, Value
-from packager.byoc.operators import OP, Operator, Tensor, own_attrs
-from packager.errors import BuildError
-from packager.given import check_key
+from mblob.format.ndarray import ArrayRecord
+from mblob.packager.byoc.graph import NOP, Graph, Node, Value
+from mblob.packager.byoc.operators import OP, Operator, Tensor, own_attrs
+from mblob.packager.errors import BuildError
+from mblob.packager.path_arguments import check_key
 
 Predicate = Callable[[Operator], Any]
 

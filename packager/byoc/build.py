@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from mblob.errors import MblobError
+from mblob.format.ndarray import ArrayRecord, as_record, read_param_dict
 from mblob.module import Module
-from mblob.ndarray import ArrayRecord, as_record, read_param_dict
-from packager.byoc.annotate import Predicate, annotate
-from packager.byoc.codegens import Codegen, codegen_of
-from packager.byoc.graph import COPY, NOP, read_graph
-from packager.byoc.lacks import lacks
-from packager.byoc.merge import merge
-from packager.byoc.operators import Region
-from packager.byoc.partition import Partition, partition
-from packager.errors import BuildError
-from packager.host_modules import csource_module
-from packager.nodes import node_of
-from packager.payload_modules import const_loader_module, graph_executor_factory
+from mblob.packager.byoc.annotate import Predicate, annotate
+from mblob.packager.byoc.codegens import Codegen, codegen_of
+from mblob.packager.byoc.graph import COPY, NOP, read_graph
+from mblob.packager.byoc.lacks import lacks
+from mblob.packager.byoc.merge import merge
+from mblob.packager.byoc.operators import Region
+from mblob.packager.byoc.partition import Partition, partition
+from mblob.packager.errors import BuildError
+from mblob.packager.modules.host_modules import csource_module
+from mblob.packager.modules.nodes import node_of
+from mblob.packager.modules.payload_modules import const_loader_module, graph_executor_factory
 
 
 def partition_graph(

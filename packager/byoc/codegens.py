@@ -7,14 +7,14 @@ from importlib import import_module
 from typing import Any
 
 from mblob.module import Module
-from packager.byoc.operators import Region
-from packager.errors import BuildError
-from packager.given import check_key
+from mblob.packager.byoc.operators import Region
+from mblob.packager.errors import BuildError
+from mblob.packager.path_arguments import check_key
 
 Codegen = Callable[[Region], Module]
 
 _registered: dict[str, Codegen] = {}
-_OWN = dict.fromkeys(("dnnl", "dnnl_json"), "packager.byoc.dnnl")  # come with mblob
+_OWN = dict.fromkeys(("dnnl", "dnnl_json"), "mblob.packager.byoc.dnnl")  # come with mblob
 
 
 def register_codegen(key: str, *, override: bool = False) -> Callable[[Codegen], Codegen]:

@@ -2,7 +2,7 @@
 
     mblob.partition_graph(graph, params, host, {"dnnl": mblob.byoc.dnnl.supported})
 
-Operators are those of Relay, by the attribute `op` (`packager.byoc.operators`), in float32: nn.conv2d, nn.dense,
+Operators are those of Relay, by the attribute `op` (`mblob.packager.byoc.operators`), in float32: nn.conv2d, nn.dense,
 nn.bias_add, add, nn.relu, tanh, sigmoid, nn.max_pool2d, nn.avg_pool2d, nn.global_max_pool2d, nn.global_avg_pool2d,
 nn.softmax, nn.batch_norm (with one output). `nn.` may be left out, and so may attributes with a default in Relay.
 A kernel that does more than one of these says so: a conv2d or dense with a third input adds it as bias, with the
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mblob.module import Module
-from packager.byoc.json_graph import JsonGraph
-from packager.byoc.operators import Operator, Region, Tensor
-from packager.errors import BuildError
+from mblob.packager.byoc.json_graph import JsonGraph
+from mblob.packager.byoc.operators import Operator, Region, Tensor
+from mblob.packager.errors import BuildError
 
 TYPE_KEY = "dnnl_json"
 _ROOTS = ("conv2d", "dense")  # what others are fused with

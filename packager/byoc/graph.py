@@ -1,7 +1,7 @@
 """The JSON of the graph executor (classic.md 8.1) as nodes and values, read with checks and written anew.
 
 A node is an input (`null`) or a call of a function (`tvm_op`); its results are values. Nothing is lost between reading
-and writing but the storage ids, which `packager.byoc.storage` plans.
+and writing but the storage ids, which `mblob.packager.byoc.storage` plans.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mblob.dtype import DataType
-from packager.errors import BuildError
+from mblob.packager.errors import BuildError
 
 _KEYS = ("nodes", "arg_nodes", "heads", "node_row_ptr", "attrs", "metadata")
 _CALL = ("func_name", "num_inputs", "num_outputs", "flatten_data")  # attributes that every call has

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mblob.module import Module
-from packager.byoc.operators import Region, Tensor
-from packager.errors import BuildError
-from packager.payload_modules import json_module
+from mblob.packager.byoc.operators import Region, Tensor
+from mblob.packager.errors import BuildError
+from mblob.packager.modules.payload_modules import json_module
 
 
 class JsonGraph:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from mblob.file_kind import THIN_MAGIC
-from mblob.mapping import map_file
+from mblob.binary.file_kind import THIN_MAGIC
+from mblob.bytes.mapping import map_file
 from mblob.module import Node
-from packager.nodes import HostNode, ObjectNode, PayloadNode, SourceNode
+from mblob.packager.modules.nodes import HostNode, ObjectNode, PayloadNode, SourceNode
 
 # Names may be made, or come from other files.
 _ELSEWHERE = re.compile(r'##|^\s*#\s*include\s*"|^-include', re.MULTILINE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from packager.byoc.graph import NOP, Graph
+from mblob.packager.byoc.graph import NOP, Graph
 
 
 def dependencies(graph: Graph) -> list[set[int]]:

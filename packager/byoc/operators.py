@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mblob.ndarray import ArrayRecord
-from packager.errors import BuildError
+from mblob.format.ndarray import ArrayRecord
+from mblob.packager.errors import BuildError
 
 OP = "op"  # the attribute that names the operator
 _CALL = frozenset(("func_name", "num_inputs", "num_outputs", "flatten_data", OP))

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mblob.dtype import DataType
-from mblob.graph import topological_order
-from mblob.ndarray import ArrayRecord
-from packager.byoc.annotate import Tensors
-from packager.byoc.graph import Graph, Node, Value, write_graph
-from packager.byoc.merge import dependencies
-from packager.byoc.operators import Region
-from packager.byoc.storage import plan_storage
-from packager.errors import BuildError
+from mblob.format.import_tree import topological_order
+from mblob.format.ndarray import ArrayRecord
+from mblob.packager.byoc.annotate import Tensors
+from mblob.packager.byoc.graph import Graph, Node, Value, write_graph
+from mblob.packager.byoc.merge import dependencies
+from mblob.packager.byoc.operators import Region
+from mblob.packager.byoc.storage import plan_storage
+from mblob.packager.errors import BuildError
 
 
 @dataclass(frozen=True)

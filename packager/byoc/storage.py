@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect, insort
 from dataclasses import dataclass
 
-from packager.byoc.graph import Graph
+from mblob.packager.byoc.graph import Graph
 
 _RANGE = 16  # a block serves values of a 16th of its size up to 16 times it
 

@@ -1,4 +1,4 @@
-/* test_copy_loop: the copying half of mblob/_copy.c by itself, with one thread and with two, where files end, cannot be
+/* test_copy_loop: the copying half of mblob/bytes/_copy.c by itself, with one thread and with two, where files end, cannot be
  * written, and where no thread can be had. */
 #define _GNU_SOURCE /* memfd_create */
 #include <errno.h>
@@ -27,7 +27,7 @@ static ssize_t watched(int file, const void *data, size_t size) {
 
 #define pthread_create start
 #define write watched
-#include "../../mblob/_copy_loop.h"
+#include "../../mblob/bytes/_copy_loop.h"
 #undef pthread_create
 #undef write
 

@@ -20,7 +20,7 @@ void vadd(const float *a, const float *b, float *c, int64_t n) {
 PROTOTYPE = "void vadd(const float *a, const float *b, float *c, int64_t n)"
 
 VERBS = ("mblob.cli.build", "mblob.cli.inspect", "mblob.cli.run", "mblob.cli.verify")
-IMPORTED = ("numpy", "mblob.cli.command_line", *VERBS, "packager.export")
+IMPORTED = ("numpy", "mblob.cli.command_line", *VERBS, "mblob.packager.link.export")
 
 Pack = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob import npy, safetensors
 from mblob.dtype import DataType
+from mblob.format import npy, safetensors
 
 NPY_DTYPES = (
     "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64",

@@ -82,7 +82,7 @@ def test_missing_symbols_are_exit_code_6(pack, cc, tmp_path: Path, error_line) -
 
 
 def test_symbols_of_the_runtime_are_named_with_the_library_that_has_them(pack, cc, tmp_path: Path) -> None:
-    import loader
+    from mblob import loader
 
     source = 'void *TVMBackendAllocWorkspace(int, int, long, int, int);\nextern const char __tvm_main__[] = "f";\n'
     source += "int f(void) { return TVMBackendAllocWorkspace(1, 0, 8, 2, 32) != 0; }"
@@ -96,7 +96,7 @@ def test_symbols_of_the_runtime_are_named_with_the_library_that_has_them(pack, c
 
 
 def test_hints_name_who_has_what_is_missing(pack, cc, golden: Path, tmp_path: Path) -> None:
-    import loader
+    from mblob import loader
 
     runtime = Path(loader.__file__).parent / "_lib" / "libmblob.so.0"
     ffi = golden / "ffi" / "ctx_llvm.so"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob import safetensors
+from mblob.format import safetensors
 from tests.looking.conftest import LIB, blob_source, classic_blob, string
 
 C = '#define EXPORT __attribute__((visibility("default")))\n'

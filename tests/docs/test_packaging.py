@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import mblob
+from mblob.binary.elf import ElfFile
 from mblob.cli import shell_files
-from mblob.elf import ElfFile
 
 # What make and tools leave in a checkout, as .gitignore has it.
 MADE = (

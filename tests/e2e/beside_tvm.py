@@ -54,7 +54,7 @@ def load(order: str, names: list[str]) -> None:
             continue
         importlib.import_module(word)
         if word == "mblob":
-            importlib.import_module("loader.runtime")
+            importlib.import_module("mblob.loader.runtime")
         now = found(names)
         if "global" in words:
             continue

@@ -9,8 +9,8 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mblob.elf import ElfFile
-from mblob.elf_records import (
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import (
     DT_GNU_HASH,
     DT_HASH,
     DT_JMPREL,

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.elf import ElfFile
-from mblob.elf_loading import check_linking
-from mblob.elf_records import (
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import (
     DT_VERDEF,
     DT_VERDEFNUM,
     DT_VERNEED,
@@ -25,9 +24,10 @@ from mblob.elf_records import (
     PT_DYNAMIC,
     Segment,
 )
+from mblob.binary.image import open_image
+from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError
-from mblob.image import open_image
-from mblob.mapping import map_file
+from mblob.inspect.elf_loading import check_linking
 from tests.e2e.elf_damage import Change, several, single, text
 from tests.e2e.programs import ROOT, run
 

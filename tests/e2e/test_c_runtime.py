@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob import classic
+from mblob.bytes.payload_source import BytesPayload
 from mblob.errors import DigestError, FormatError
-from mblob.payload_source import BytesPayload
+from mblob.format import classic
 from tests.e2e.programs import ROOT, make_c_tests, run
 from tests.loader import vm_programs
 

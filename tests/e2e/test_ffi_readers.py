@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from mblob import ffi_dialect
 from mblob.errors import DigestError, FormatError
-from mblob.ffi_dialect import SYMBOL, SYMBOL_OF_0_21
+from mblob.format import ffi_dialect
+from mblob.format.ffi_dialect import SYMBOL, SYMBOL_OF_0_21
 from tests.e2e.programs import run
 from tests.unit.test_ffi_dialect import BROKEN, CUDA, GOOD, LIB, blob, string, u64
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob import functions_table, note
-from mblob.elf import ElfFile
+from mblob.binary.elf import ElfFile
+from mblob.format import functions_table, note
 from tests.e2e.programs import run
 
 VADD_C = "void vadd(const float *a, float *b, int n) { for (int i = 0; i < n; i++) b[i] = a[i]; }\n"

@@ -263,7 +263,7 @@ def test_names_that_a_file_stores_are_unicode() -> None:
 
 
 def test_a_manifest_names_the_key_of_a_text_with_a_nul(tmp_path: Path) -> None:
-    from packager.manifest import load
+    from mblob.packager.link.manifest import load
 
     for key in ("output", "kernels", "graph", "params", "options", "cc"):
         lines = {"output": '"o.so"', key: '["a\\u0000"]' if key in ("kernels", "options") else '"a\\u0000"'}

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-import loader
 import mblob
+from mblob import loader
 
 MIB = 1 << 20
 HEAD = (64 * MIB).to_bytes(8, "little")  # of a payload that is one string

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.elf import ElfFile
-from mblob.elf_records import DT_GNU_HASH, DT_SYMTAB, DT_VERSYM
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import DT_GNU_HASH, DT_SYMTAB, DT_VERSYM
 from mblob.errors import FormatError
 from tests.e2e.programs import run
 from tests.e2e.test_c_elf import KERNEL, damaged, open_error, python_refuses, refused_by_both

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.elf import ElfFile
-from mblob.elf_records import DT_VERSYM
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import DT_VERSYM
 from mblob.errors import FormatError
-from mblob.prefixes import CONTEXTS, SLOTS
+from mblob.format.prefixes import CONTEXTS, SLOTS
 from tests.e2e.programs import run
 from tests.e2e.test_c_elf import KERNEL, damaged, open_error, refused_by_both
 from tests.e2e.test_refused_elf import (

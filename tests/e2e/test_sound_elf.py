@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.elf import ElfFile
+from mblob.binary.elf import ElfFile
 from tests.e2e.programs import ROOT, run
 from tests.e2e.test_c_elf import damaged, open_error, python_refuses
 from tests.e2e.test_refused_elf import relocation

@@ -202,8 +202,8 @@ def test_a_large_blob_is_not_copied(tmp_path: Path, packed_blob_of: Callable[[in
 
 @pytest.fixture
 def packed_blob_of() -> Callable[[int], bytes]:
-    from mblob import classic
-    from mblob.payload_source import BytesPayload
+    from mblob.bytes.payload_source import BytesPayload
+    from mblob.format import classic
 
     def make(size: int) -> bytes:
         payload = bytearray(size)

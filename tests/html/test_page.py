@@ -16,8 +16,8 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 import mblob
-from mblob.html import areas, data, headers, json_for_html
-from mblob.html.areas import Area, lay_out
+from mblob.inspect.html import areas, data, headers, json_for_html
+from mblob.inspect.html.areas import Area, lay_out
 from tests.html.conftest import host
 
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)

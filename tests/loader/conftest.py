@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import mblob
-from loader.plugins import plugins
-from mblob import classic, functions_table
-from mblob.payload_source import BytesPayload
+from mblob.bytes.payload_source import BytesPayload
+from mblob.format import classic, functions_table
+from mblob.loader.plugins import plugins
 from tests.loader import vm_programs
 from tests.loader.opencl_libraries import opencl_caches, opencl_device, pack_opencl, scale_path  # noqa: F401
 

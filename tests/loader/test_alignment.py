@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.functions_table import Row
+from mblob.format.functions_table import Row
 
 
 @pytest.fixture(scope="module")

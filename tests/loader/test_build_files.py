@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from loader import _native
+from mblob.loader import _native
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ MBLOB_API int yes(void); /* more
 
 def test_both_modules_use_one_copy_of_the_runtime() -> None:
     """In a process of its own: other tests load other builds of the library."""
-    program = "import loader._native, loader._call; print(open('/proc/self/maps').read())"
+    program = "import mblob.loader._native, mblob.loader._call; print(open('/proc/self/maps').read())"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     paths = {line.split(None, 5)[5] for line in done.stdout.splitlines() if "libmblob.so" in line}
     assert len(paths) == 1

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.functions_table import Row
+from mblob.format.functions_table import Row
 
 
 def shown(value: object) -> str:

@@ -108,7 +108,7 @@ def test_functions_of_a_plug_in_get_tensors_of_its_device(
 
 
 def test_plug_ins_are_listed(device: mblob.Device, toy_path: Path) -> None:
-    from loader.plugins import plugins
+    from mblob.loader.plugins import plugins
 
     (toy,) = (p for p in plugins() if p.origin == str(toy_path))
     assert (toy.name, toy.version, toy.type_keys, toy.devices) == ("toy", "1.0", ("toy_key",), (12,))

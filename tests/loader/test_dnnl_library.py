@@ -13,7 +13,7 @@ import mblob
 from tests.loader.dnnl_graphs import ROOT, python
 
 pytestmark = [pytest.mark.own_process, pytest.mark.usefixtures("onednn")]
-DESCRIBE = "from loader.plugins import plugins\nprint(next(p for p in plugins() if p.name == 'dnnl').describe())"
+DESCRIBE = "from mblob.loader.plugins import plugins\nprint(next(p for p in plugins() if p.name == 'dnnl').describe())"
 
 
 def test_a_library_that_is_named_and_absent() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import mblob
-from loader._native import ffi, lib
+from mblob.loader._native import ffi, lib
 
 HOSTILE = b"a\nb\rc\td\x1b[2J\x7f\xff\xc3\x28\xe2\x80\xa8\xe2\x80\xaeend"
 SHOWN = "a\\nb\\rc\\td\\x1b[2J\\x7f\\xff\\xc3(\\xe2\\x80\\xa8\\xe2\\x80\\xaeend"  # as C writes it
@@ -118,7 +118,7 @@ def test_names_of_functions_are_escaped_in_errors_of_calls(name: str) -> None:
 
 
 def test_warnings_are_one_line_too() -> None:
-    from packager.errors import warn
+    from mblob.packager.errors import warn
 
     with pytest.warns(UserWarning, match=r"^a\\nb$"):
         warn("a\nb")

@@ -15,8 +15,8 @@ import _cffi_backend
 import pytest
 
 import mblob
-from loader.runtime import ffi, lib
-from loader.status import text
+from mblob.loader.runtime import ffi, lib
+from mblob.loader.status import text
 
 pytestmark = pytest.mark.own_process
 
@@ -73,17 +73,17 @@ print(*(m for m in set(sys.modules) - before if m.partition(".")[0] not in ("mbl
 
 LATE_USES = {
     "a device": "from mblob.devices import cpu; assert describe(cpu(3)) == '6:1.3'",
-    "a tensor": "assert type(mblob.empty((2,), 'float32')).__module__ == 'loader.tensor'",
+    "a tensor": "assert type(mblob.empty((2,), 'float32')).__module__ == 'mblob.loader.tensor'",
     "a tensor that C makes": "assert lib['call_it'](lambda t: type(t).__name__, memoryview(b'ab')) == 'Tensor'",
-    "a callback": "assert describe(print)[:1] == '1' and 'loader.tensor' not in sys.modules",
-    "a global function": "mblob.register_func('f', print); assert 'loader.functions' in sys.modules",
+    "a callback": "assert describe(print)[:1] == '1' and 'mblob.loader.tensor' not in sys.modules",
+    "a global function": "mblob.register_func('f', print); assert 'mblob.loader.functions' in sys.modules",
     "what plug-ins look for": "assert mblob.get_global_func('mblob.python_prefix')() == sys.prefix",
     "a wrong source": "with raises('source: expected a path'): mblob.load_module(3.5)",
     "a wrong argument": "with raises('found object'): describe(object())",
     "an import of everything again": """
 mblob.empty((2,), "int8")
 for name in list(sys.modules):
-    if name.partition(".")[0] in ("mblob", "loader") and name not in ("loader._call", "loader._native"):
+    if name.partition(".")[0] in ("mblob", "loader") and name not in ("mblob.loader._call", "mblob.loader._native"):
         del sys.modules[name]
 import mblob
 assert isinstance(mblob.empty((2,), "int8"), mblob.Tensor)
@@ -103,7 +103,7 @@ class raises:
 lib = mblob.load_module(sys.argv[1])
 describe = lib["describe"]
 describe(memoryview(b"ab"), 1, "text", None)
-late = {"loader.tensor", "mblob.devices", "loader.loaders", "loader.functions", "mblob.arguments"}
+late = {"mblob.loader.tensor", "mblob.devices", "mblob.loader.loaders", "mblob.loader.functions", "mblob.arguments"}
 assert not late & set(sys.modules), late & set(sys.modules)
 """
     words = [sys.executable, "-c", code + LATE_USES[use], kernels]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob import ffi_dialect
+from mblob.format import ffi_dialect
 from tests.unit.test_ffi_dialect import CUDA, LIB, string, u64
 
 pytestmark = pytest.mark.own_process

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import mblob
-from loader import _call
-from loader.runtime import address_of, ffi, lib
+from mblob.loader import _call
+from mblob.loader.runtime import address_of, ffi, lib
 from tests.packager.plugins import plugin
 
 ENTRIES = [("library", None), ("test_key", b"payload")]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mblob
-from loader import bridge
+from mblob.loader import bridge
 
 
 def functions(**functions: Callable[..., object]) -> mblob.Module:

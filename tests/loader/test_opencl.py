@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import loader
 import mblob
+from mblob import loader
 from tests.loader.opencl_libraries import SCALE, SCALE_TYPES, Pack, X
 from tests.loader.payloads import ARGUMENT_TYPES, device_code
 

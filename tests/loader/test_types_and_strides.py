@@ -14,7 +14,7 @@ import pytest
 
 import mblob
 from mblob.dtype import DataType
-from packager.wrappers import packed_forms
+from mblob.packager.functions.wrappers import packed_forms
 from tests.e2e.ffi_outcomes import DLTensor, new_capsule
 
 pytestmark = pytest.mark.own_process

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import mblob
-from loader import weights
-from loader.runtime import ffi, lib
-from loader.status import text as text_of
-from mblob import safetensors as mblob_safetensors
 from mblob.dtype import DataType
+from mblob.format import safetensors as mblob_safetensors
+from mblob.loader import weights
+from mblob.loader.runtime import ffi, lib
+from mblob.loader.status import text as text_of
 
 
 def safetensors(header: Any, data: bytes = b"", size: int | None = None) -> bytes:

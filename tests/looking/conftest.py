@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from mblob.inspect_json import schema
+from mblob.inspect.inspect_json import schema
 
 KERNEL = r"""
 #ifdef _WIN32

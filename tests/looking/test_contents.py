@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob import ffi_grammar, grammar, graph_summary
-from mblob.contents import Content, read_content
 from mblob.errors import FormatError
-from mblob.vm_summary import CONSTANTS_OF_0_21, CONSTANTS_OF_FFI
+from mblob.format import ffi_grammar, grammar
+from mblob.inspect import graph_summary
+from mblob.inspect.contents import Content, read_content
+from mblob.inspect.vm_summary import CONSTANTS_OF_0_21, CONSTANTS_OF_FFI
 from tests.loader import vm_programs
 from tests.looking.conftest import CUDA, string, u64
 
@@ -242,7 +243,7 @@ def test_a_payload_that_an_index_bounds_may_be_damaged(tmp_path: Path, validate:
 
 @pytest.mark.skipif(not hasattr(sys, "set_int_max_str_digits"), reason="Python 3.9.13 or before reads any number")
 def test_a_number_in_a_graph_with_more_digits_than_python_reads_is_said_in_words_of_ours() -> None:
-    from mblob.graph_summary import GraphError, summarize
+    from mblob.inspect.graph_summary import GraphError, summarize
 
     with pytest.raises(GraphError, match=r"no JSON: a number has too many digits$"):
         summarize(memoryview(b'{"nodes": [], "x": ' + b"1" * 5000 + b"}"))

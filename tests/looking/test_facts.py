@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob.contents import Content
-from mblob.era import era_of
 from mblob.errors import FormatError
-from mblob.grammar import FunctionInfo
-from mblob.library import Library
-from mblob.model import Blob, Entry
-from mblob.providers import provider_of
+from mblob.format.grammar import FunctionInfo
+from mblob.format.model import Blob, Entry
+from mblob.inspect.contents import Content
+from mblob.inspect.era import era_of
+from mblob.inspect.library import Library
+from mblob.inspect.providers import provider_of
 from tests.looking.conftest import BLOB, CUDA, KERNEL, LIB, blob_source, classic_blob, string, u64
 
 DEVC = blob_source(BLOB, attributes="")

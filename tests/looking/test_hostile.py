@@ -10,7 +10,7 @@ import pytest
 
 from mblob.cli import inspect_text
 from mblob.errors import FormatError, MblobError
-from mblob.library import Library
+from mblob.inspect.library import Library
 
 MEMORY = 24 << 20  # bytes; what small files may cost
 

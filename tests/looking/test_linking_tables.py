@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.elf import ElfFile
-from mblob.elf_loading import check_linking
-from mblob.elf_records import (
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import (
     DT_FINI,
     DT_GNU_HASH,
     DT_HASH,
@@ -28,6 +27,7 @@ from mblob.elf_records import (
     PT_LOAD,
 )
 from mblob.errors import FormatError
+from mblob.inspect.elf_loading import check_linking
 
 SOURCE = """
 #include <stdlib.h>

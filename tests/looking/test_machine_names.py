@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import mblob
+from mblob.binary.elf_records import MACHINES
+from mblob.binary.machine_names import fits, known_names, machine_of
 from mblob.cli.main import main
-from mblob.elf_records import MACHINES
-from mblob.machine_names import fits, known_names, machine_of
 
 USED = {
     "arm64": ("aarch64", 64, "little"), "AMD64": ("x86_64", 64, "little"), "x64": ("x86_64", 64, "little"),

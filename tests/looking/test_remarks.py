@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.diagnostics import _RUNTIMES
-from mblob.grammar import GRAMMARS
+from mblob.format.grammar import GRAMMARS
+from mblob.inspect.diagnostics import _RUNTIMES
 
 PASSIVE = {"c", "static_library", "metadata_module"}  # hold nothing that is called
 
@@ -129,7 +129,7 @@ def test_mold_leaves_no_mark_of_bsymbolic(cc, tmp_path: Path, require: Callable[
 
 
 def test_each_type_of_modules_has_somebody_who_runs_it_or_a_remark() -> None:
-    import loader
+    from mblob import loader
 
     runs = {"AotExecutorFactory", "GraphExecutorFactory", "GraphRuntimeFactory"}
     runs |= {"VMExecutable", "const_loader", "metadata"}

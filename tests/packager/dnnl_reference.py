@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import mblob
-from mblob.wire import Cursor
+from mblob.bytes.wire import Cursor
 
 ELEMENTWISE = {"relu": lambda v: np.maximum(v, 0), "tanh": np.tanh, "sigmoid": lambda v: 1 / (1 + np.exp(-v))}
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import mblob
-from packager.byoc import Operator, Region
+from mblob.packager.byoc import Operator, Region
 
 SHAPE = (4,)
 KERNELS_C = """#include <stdint.h>

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import mblob
-from packager.errors import BuildError
+from mblob.packager.errors import BuildError
 
 TEMPLATE = r"""
 #include <mblob.h>

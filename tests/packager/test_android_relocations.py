@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.elf import ElfFile
-from mblob.mapping import map_file
-from packager import relocations
-from packager.android_relocations import DT_ANDROID_RELA
-from packager.errors import BuildError
+from mblob.binary.elf import ElfFile
+from mblob.bytes.mapping import map_file
+from mblob.packager.edit import relocations
+from mblob.packager.edit.android_relocations import DT_ANDROID_RELA
+from mblob.packager.errors import BuildError
 from tests.e2e.ffi_sources import PACKED
 
 pytestmark = pytest.mark.own_process

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.elf import ElfFile
-from mblob.elf_records import Segment
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import Segment
 from mblob.errors import ToolchainError
-from packager import link, reach
-from packager.objects import Machine
-from packager.toolchain import Linker, find
+from mblob.packager.compile.toolchain import Linker, find
+from mblob.packager.link import large_blob_limits, link
+from mblob.packager.objects.objects import Machine
 
 SIZES = [(2 << 30) - 1, 2 << 30, (2 << 30) + 1, (4 << 30) + 1, 5 << 30]
 X86_64 = Machine(64, "<", 62, 0, 0, b"", "x86_64")
@@ -123,14 +123,14 @@ def test_other_digests_past_4_gib(tmp_path: Path, kernel: Path, digest: str) -> 
 )
 def test_a_linker_that_cannot_place_the_blob_is_refused_by_name(linker: Linker, machine: Machine, message: str) -> None:
     with pytest.raises(ToolchainError, match=message):
-        reach.check_linker(3 << 30, machine, linker)
+        large_blob_limits.check_linker(3 << 30, machine, linker)
 
 
 @pytest.mark.parametrize(
     "linker", [Linker("bfd", "2.40"), Linker("gold", "1.16"), Linker("lld", "19.1.7"), Linker("mold", "2.30.0")]
 )
 def test_linkers_that_may_try(linker: Linker) -> None:
-    reach.check_linker(3 << 30, X86_64, linker)
+    large_blob_limits.check_linker(3 << 30, X86_64, linker)
 
 
 @pytest.mark.parametrize("linker", ["lld", "mold"])
@@ -139,7 +139,7 @@ def test_embedding_as_an_object_is_refused_before_anything_large_is_written(
 ) -> None:
     require(f"ld.{linker}")
     found = find().linker([f"-fuse-ld={linker}"], tmp_path)
-    if found.major > {"lld": reach.LLD_SMALL, "mold": 1}[linker]:
+    if found.major > {"lld": large_blob_limits.LLD_SMALL, "mold": 1}[linker]:
         pytest.skip(f"{found} is not known to get it wrong")
     sparse(tmp_path / "p", 3 << 30)
     root = mblob.static_library(kernel)
@@ -155,7 +155,7 @@ def test_an_iterable_is_measured_when_it_is_written(
     tmp_path: Path, kernel: Path, require: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require("ld.mold")
-    monkeypatch.setattr(reach, "LIMIT", 1000)
+    monkeypatch.setattr(large_blob_limits, "LIMIT", 1000)
     monkeypatch.setattr(link.Toolchain, "linker", lambda *_: Linker("mold", "1.11.0"))
     root = mblob.static_library(kernel)
     root.import_module(mblob.blob_module("raw", iter([bytes(1000), bytes(1000)])))
@@ -168,10 +168,10 @@ def test_unwind_tables_out_of_reach_are_noticed(tmp_path: Path, kernel: Path, mo
     root = mblob.static_library(kernel)
     root.import_module(mblob.blob_module("raw", b"x"))
     root.export_library(tmp_path / "x.so")
-    reach.check_unwinding(tmp_path / "x.so", Linker("mold", "3.0"))
-    monkeypatch.setattr(reach.ElfFile, "segments", _far(tmp_path / "x.so"))
+    large_blob_limits.check_unwinding(tmp_path / "x.so", Linker("mold", "3.0"))
+    monkeypatch.setattr(large_blob_limits.ElfFile, "segments", _far(tmp_path / "x.so"))
     with pytest.raises(ToolchainError, match=r"mold 3.0 put the packed modules between code and its unwind tables"):
-        reach.check_unwinding(tmp_path / "x.so", Linker("mold", "3.0"))
+        large_blob_limits.check_unwinding(tmp_path / "x.so", Linker("mold", "3.0"))
 
 
 def _far(path: Path) -> list[Segment]:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob import native_copy
-from packager.errors import BuildError
+from mblob.bytes import native_copy
+from mblob.packager.errors import BuildError
 
 from .conftest import VADD, VADD_C
 
@@ -197,7 +197,7 @@ def test_a_damaged_object(old: Path, tmp_path: Path, content: bytes, message: st
 
 
 def test_an_object_cut_anywhere_is_an_error_and_never_a_crash(tmp_path: Path) -> None:
-    from packager import objects
+    from mblob.packager.objects import objects
 
     (tmp_path / "g.c").write_text("int g(void) { return 1; }\n")
     subprocess.run(["gcc", "-c", "g.c", "-o", "g.o"], cwd=tmp_path, check=True)
@@ -264,7 +264,7 @@ def test_a_payload_that_changes_while_it_is_read(old: Path, tmp_path: Path, monk
             file.write(b"more")
         return write(fd, data)
 
-    monkeypatch.setattr("packager.output.os.write", meanwhile)
+    monkeypatch.setattr("mblob.packager.output.os.write", meanwhile)
     fails(mblob.MblobError, "payload: changed while it was read", root, old)
 
 

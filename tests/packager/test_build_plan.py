@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import mblob
-from packager.build import BuildPlan, build
-from packager.errors import BuildError
-from packager.manifest import load
+from mblob.packager.errors import BuildError
+from mblob.packager.link.build import BuildPlan, build
+from mblob.packager.link.manifest import load
 
 from .conftest import VADD, VADD_C
 

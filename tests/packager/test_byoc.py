@@ -12,8 +12,8 @@ import pytest
 
 import mblob
 from mblob import byoc
-from packager.byoc.build import as_records
-from packager.errors import BuildError
+from mblob.packager.byoc.build import as_records
+from mblob.packager.errors import BuildError
 from tests.packager import graphs
 from tests.packager.graphs import Builder, run_model, takes
 from tests.packager.partitions import GENERATORS, array, check, check_storage, names, regions_of

@@ -13,8 +13,8 @@ import pytest
 
 import mblob
 from mblob import byoc
-from packager.byoc.build import as_records
-from packager.errors import BuildError
+from mblob.packager.byoc.build import as_records
+from mblob.packager.errors import BuildError
 from tests.packager.graphs import Builder, interpret_codegen, takes
 from tests.packager.partitions import GENERATORS, array, check, regions_of
 
@@ -96,7 +96,7 @@ def test_params_as_bytes_and_what_does_not_fit() -> None:
 
 
 def test_registered_generators(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packager.byoc.codegens._registered", {})
+    monkeypatch.setattr("mblob.packager.byoc.codegens._registered", {})
     b = Builder()
     graph = b.json(b.call("turn", b.input("x")))
     with pytest.raises(BuildError, match=r"no code generator is registered for 'mine' \(there are: dnnl, dnnl_json\)"):

@@ -14,8 +14,8 @@ import pytest
 
 import mblob
 from mblob import byoc
-from packager.byoc.build import as_records
-from packager.errors import BuildError
+from mblob.packager.byoc.build import as_records
+from mblob.packager.errors import BuildError
 from tests.packager import dnnl_reference
 
 Shape = tuple[int, ...]

@@ -12,9 +12,9 @@ import pytest
 import mblob
 from mblob import byoc
 from mblob.dtype import DataType
-from packager.byoc.graph import write_graph
-from packager.byoc.storage import plan_storage
-from packager.errors import BuildError
+from mblob.packager.byoc.graph import write_graph
+from mblob.packager.byoc.storage import plan_storage
+from mblob.packager.errors import BuildError
 from tests.packager.graphs import Builder, takes
 from tests.packager.partitions import GENERATORS, check_storage
 

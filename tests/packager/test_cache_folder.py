@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import mblob
-from packager import object_cache
-from packager.errors import BuildError
+from mblob.packager.compile import object_cache
+from mblob.packager.errors import BuildError
 from tests.packager.caching import KERNEL, Tool, export, objects
 
 

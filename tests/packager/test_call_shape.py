@@ -73,7 +73,7 @@ def test_devc_o_is_for_the_machine_of_fcompile(
     seen = []
 
     def compiler(file_name: str, files: list[str], **kwargs: Any) -> None:
-        from mblob.elf import ElfFile
+        from mblob.binary.elf import ElfFile
 
         Path(file_name).touch()
         elf = ElfFile(memoryview(Path(files[-1]).read_bytes()))

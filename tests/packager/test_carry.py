@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob import plugin_table
-from mblob.elf import ElfFile
-from packager.build import build
-from packager.errors import BuildError
-from packager.manifest import load
+from mblob.binary.elf import ElfFile
+from mblob.format import plugin_table
+from mblob.packager.errors import BuildError
+from mblob.packager.link.build import build
+from mblob.packager.link.manifest import load
 from tests.packager.conftest import PackedLibrary, check
 from tests.packager.plugins import exported, plugin, refused, write
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import mblob
-from packager.build import build
-from packager.manifest import load
+from mblob.packager.link.build import build
+from mblob.packager.link.manifest import load
 from tests.packager.conftest import PackedLibrary
 from tests.packager.plugins import exported, plugin, refused, write
 
@@ -32,7 +32,7 @@ def shipped(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
             "host = given;", "host = given;\n  if (mb_plugin_start(given)) return MBLOB_E_INCOMPATIBLE;"
         )
         write(tree / "plugins" / name / "plugin.c", text)
-    monkeypatch.setattr("packager.shipped.include_dir", lambda: tree / "include")
+    monkeypatch.setattr("mblob.packager.link.shipped.include_dir", lambda: tree / "include")
     return tree
 
 
@@ -62,7 +62,7 @@ def test_a_name_that_there_is_not(tree: mblob.Module, shipped: Path, tmp_path: P
 
 
 def test_they_are_compiled_as_the_runtime_compiles_them(root: Path) -> None:
-    from packager import shipped as ours
+    from mblob.packager.link import shipped as ours
 
     flags = dict(re.findall(r"^(\w+) := (.*)$", (root / "csrc" / "flags.mk").read_text(), re.MULTILINE))
     assert set(flags["PLUGIN_SHARED"].split()) == set(ours.SHARED)

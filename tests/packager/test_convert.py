@@ -16,7 +16,7 @@ import pytest
 
 import mblob
 from mblob.errors import FormatError, IncompatibleError
-from packager.errors import BuildError
+from mblob.packager.errors import BuildError
 from tests.e2e.ffi_sources import PACKED, plain_module
 
 pytestmark = pytest.mark.own_process

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.elf import ElfFile
-from mblob.elf_records import PT_GNU_EH_FRAME
-from mblob.mapping import map_file
-from packager import unwind_table
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import PT_GNU_EH_FRAME
+from mblob.bytes.mapping import map_file
+from mblob.packager.edit import unwind_table
 
 LIBRARY = r"""#include <cstdint>
 #include <stdexcept>

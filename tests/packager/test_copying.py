@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob import native_copy
-from mblob.digest import Crc32
-from mblob.elf import ElfFile
+from mblob.binary.elf import ElfFile
+from mblob.bytes import native_copy
+from mblob.bytes.digest import Crc32
+from mblob.bytes.sink import STEP
 from mblob.errors import ToolchainError
-from mblob.sink import STEP
-from packager import blob_file, elf_patch, grow
-from packager.file_sink import PAGE, FileSink
+from mblob.packager.link import grow
+from mblob.packager.write import blob_file, elf_patch
+from mblob.packager.write.file_sink import PAGE, FileSink
 
 DATA = bytes(range(251)) * 20_000
 REAL_COPY = os.copy_file_range

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob.grammar import FunctionInfo, decode_payload
-from packager.device_compile import LANGUAGES
-from packager.device_kernels import names_in_hsaco
-from packager.errors import BuildError
+from mblob.format.grammar import FunctionInfo, decode_payload
+from mblob.packager.device.device_compile import LANGUAGES
+from mblob.packager.device.device_kernels import names_in_hsaco
+from mblob.packager.errors import BuildError
 
 CU = """\
 // __global__ void commented(int a) {}

@@ -14,25 +14,25 @@ from typing import Any
 import pytest
 
 import mblob
-from packager import early
-from packager.file_sink import PAGE
-from packager.progress import listening
+from mblob.packager.link import background_copy
+from mblob.packager.write.file_sink import PAGE
+from mblob.packager.write.progress import listening
 from tests.packager.test_copying import DATA, library, payload_of
 
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every payload is copied early; what happened to it."""
-    monkeypatch.setattr(early, "WORTH", 1)
+    monkeypatch.setattr(background_copy, "WORTH", 1)
     events: list[str] = []
     for name in ("result", "cancel"):
-        real = getattr(early.EarlyBlob, name)
+        real = getattr(background_copy.EarlyBlob, name)
 
-        def noted(self: early.EarlyBlob, name: str = name, real: Callable[[early.EarlyBlob], Any] = real) -> Any:
+        def noted(self: background_copy.EarlyBlob, name: str = name, real: Callable[[background_copy.EarlyBlob], Any] = real) -> Any:
             events.append(name)
             return real(self)
 
-        monkeypatch.setattr(early.EarlyBlob, name, noted)
+        monkeypatch.setattr(background_copy.EarlyBlob, name, noted)
     return events
 
 
@@ -67,7 +67,7 @@ def test_tools_take_a_library_whose_blob_came_early(
 def test_a_library_that_does_not_fit_in_front_of_the_blob(
     tmp_path: Path, always: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(early.EarlyBlob, "offset", PAGE)
+    monkeypatch.setattr(background_copy.EarlyBlob, "offset", PAGE)
     told: list[int] = []
     with listening(told.append):
         library(DATA).export_library(tmp_path / "x.so")
@@ -100,18 +100,18 @@ def test_a_copy_starts_before_what_compiles_and_links_is_there(tmp_path: Path) -
         import sys
         from mblob.cli.main import main
         from packager import early
-        early.WORTH, started = 0, early.EarlyBlob.__init__
+        background_copy.WORTH, started = 0, background_copy.EarlyBlob.__init__
         def starting(*args):
             print(*sys.modules)
             started(*args)
-        early.EarlyBlob.__init__ = starting
+        background_copy.EarlyBlob.__init__ = starting
         main(sys.argv[1:])"""
     words = ["build", "--kernel", "k.c", "--function", "int f(int x)", "--blob", "raw=p", "-o", "x.so"]
     command = [sys.executable, "-c", program, *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     there = set(done.stdout.split())
-    assert "packager.early" in there
-    assert not {"packager.link", "packager.processes", "pycparser", "elftools", "subprocess", "hashlib"} & there
+    assert "mblob.packager.link.background_copy" in there
+    assert not {"mblob.packager.link.link", "mblob.packager.compile.processes", "pycparser", "elftools", "subprocess", "hashlib"} & there
     assert payload_of(tmp_path / "x.so") == DATA
 
 

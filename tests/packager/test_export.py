@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.elf_records import PT_LOAD
-from packager.elf_writer import PAYLOAD_ALIGN
+from mblob.binary.elf_records import PT_LOAD
+from mblob.packager.write.elf_writer import PAYLOAD_ALIGN
 
 from .conftest import PAYLOAD, VADD, VADD_C, check
 

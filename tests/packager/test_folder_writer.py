@@ -13,7 +13,7 @@ import pytest
 
 from mblob import temporary
 from mblob.interrupts import Patience
-from packager.folder_writer import CHUNK, FolderWriter
+from mblob.packager.edit.folder_writer import CHUNK, FolderWriter
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_files_are_written_where_proc_is_not_mounted(place: Path) -> None:
     code = """
         import sys
         from pathlib import Path
-        from packager.folder_writer import FolderWriter
+        from mblob.packager.edit.folder_writer import FolderWriter
 
         def without_proc(event, arguments):
             if arguments and str(arguments[0]).startswith("/proc"):

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 import mblob
-from packager import toolchain
-from packager.build import BuildPlan, build
-from packager.errors import BuildError
-from packager.manifest import load
+from mblob.packager.compile import toolchain
+from mblob.packager.errors import BuildError
+from mblob.packager.link.build import BuildPlan, build
+from mblob.packager.link.manifest import load
 
 from .conftest import VADD_C
 
@@ -296,7 +296,7 @@ def test_a_linker_that_crashes_on_a_full_disk(
     import shutil
 
     full = shutil.disk_usage(tmp_path)._replace(free=0)
-    monkeypatch.setattr("packager.processes.shutil.disk_usage", lambda path: full)
+    monkeypatch.setattr("mblob.packager.compile.processes.shutil.disk_usage", lambda path: full)
     with pytest.raises(OSError, match="No space left on device"):
         vadd.export_library(tmp_path / "x.so", cc=cc)
 

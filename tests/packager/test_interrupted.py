@@ -15,7 +15,7 @@ import pytest
 
 import mblob
 from mblob import temporary
-from packager import processes
+from mblob.packager.compile import processes
 
 SCRIPT = textwrap.dedent(
     """
@@ -37,7 +37,7 @@ SCRIPT = textwrap.dedent(
             os.kill(os.getpid(), number)
     root = mblob.csource_module("int f;")
     root.import_module(mblob.blob_module("raw", bytes(3000000)))
-    import packager.export, packager.link
+    import mblob.packager.link.export, mblob.packager.link.link
     sys.addaudithook(hook)
     try:
         root.export_library(out + "/x.so")
@@ -125,7 +125,7 @@ def test_signals_that_waited_are_delivered_behind_the_block() -> None:
 
 
 def test_a_file_that_an_ended_compiler_still_writes_goes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from packager import output
+    from mblob.packager import output
 
     calls = []
     real = temporary._empty

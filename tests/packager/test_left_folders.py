@@ -16,8 +16,8 @@ import pytest
 
 import mblob
 from mblob import temporary
+from mblob.packager.edit.folder_writer import FolderWriter
 from mblob.temporary import MODE, temporary_folder
-from packager.folder_writer import FolderWriter
 from tests.packager.test_interrupted import SCRIPT
 
 NAME = "mblob-0123456789abcdef"
@@ -86,7 +86,7 @@ def test_what_a_killed_extract_and_a_killed_load_left_goes_too(place: Path) -> N
     code = """
         import os, sys
         from pathlib import Path
-        from packager.folder_writer import FolderWriter
+        from mblob.packager.edit.folder_writer import FolderWriter
         os.rename = lambda *a, **k: os.kill(os.getpid(), 9)
         FolderWriter(Path(sys.argv[1])).write("a", (memoryview(b"a"),))
     """

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import mblob
-from packager import compile_key, toolchain
+from mblob.packager.compile import compile_key, toolchain
 from tests.packager.caching import COMPILERS, KERNEL, Tool, cxx_of, export
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.elf import ElfFile
-from mblob.elf_records import SHF_COMPRESSED
-from packager.debug_info import functions
-from packager.errors import BuildError
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import SHF_COMPRESSED
+from mblob.packager.errors import BuildError
+from mblob.packager.objects.debug_info import functions
 
 from .conftest import VADD, VADD_C
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob import note
-from mblob.elf import ElfFile
-from mblob.functions_table import Row, checksum, encode
-from packager import objects
-from packager.devc_c import to_c
-from packager.elf_writer import PAYLOAD_ALIGN, section_for, write_object
-from packager.file_sink import FileSink
-from packager.objects import Machine
-from packager.rename import rename_symbols
-from packager.wrappers import announcement
+from mblob.binary.elf import ElfFile
+from mblob.format import note
+from mblob.format.functions_table import Row, checksum, encode
+from mblob.packager.functions.wrappers import announcement
+from mblob.packager.objects import objects
+from mblob.packager.objects.objects import Machine
+from mblob.packager.objects.rename import rename_symbols
+from mblob.packager.write.devc_c import to_c
+from mblob.packager.write.elf_writer import PAYLOAD_ALIGN, section_for, write_object
+from mblob.packager.write.file_sink import FileSink
 
 SYMBOL = "__tvm_dev_mblob"
 PAYLOAD = b"blob" * 1000 + b"!"
@@ -229,7 +229,7 @@ def test_the_c_text_compiles_everywhere(
 
 
 def test_a_blob_too_large_for_c_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packager.devc_c.LIMIT", 1 << 20)
+    monkeypatch.setattr("mblob.packager.write.devc_c.LIMIT", 1 << 20)
     host = mblob.csource_module(";")
     host.import_module(mblob.blob_module("k", bytes(1 << 20)))
     with pytest.raises(mblob.MblobError, match="embed='c': the packed modules have more than 1 MiB"):

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob.functions_table import decode
-from packager.prototypes import parse
-from packager.wrappers import Wrapped, packed_forms, rows_of, table
+from mblob.format.functions_table import decode
+from mblob.packager.functions.wrappers import Wrapped, packed_forms, rows_of, table
+from mblob.packager.modules.prototypes import parse
 
 from .conftest import VADD, VADD_C, PackedLibrary, Tensor, Typed, floats
 

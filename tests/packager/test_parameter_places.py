@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.grammar import decode_payload
+from mblob.format.grammar import decode_payload
 from tests.loader.test_graph_executor import FUNCTIONS, KERNELS, B, W, graph
 
 # Their operators are plain C functions, which mblob's executor can call.

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob.classic import BytesSink
-from mblob.grammar import decode_payload
-from packager.blob import BlobWriter, contents_of
-from packager.devc_c import to_c
-from packager.errors import BuildError
-from packager.payload_modules import FACTORY_FUNCTIONS, graph_executor_factory
+from mblob.format.classic import BytesSink
+from mblob.format.grammar import decode_payload
+from mblob.packager.errors import BuildError
+from mblob.packager.modules.payload_modules import FACTORY_FUNCTIONS, graph_executor_factory
+from mblob.packager.write.blob import BlobWriter, contents_of
+from mblob.packager.write.devc_c import to_c
 
 GRAPH = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0]}'
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from packager.errors import BuildError
-from packager.prototypes import parse
+from mblob.packager.errors import BuildError
+from mblob.packager.modules.prototypes import parse
 
 
 def kinds(text: str) -> list[str]:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.ffi_grammar import GRAMMARS
-from mblob.grammar import decode_payload
-from packager.errors import BuildError
-from packager.reexpress import reexpress
+from mblob.format.ffi_grammar import GRAMMARS
+from mblob.format.grammar import decode_payload
+from mblob.packager.errors import BuildError
+from mblob.packager.modules.reexpress import reexpress
 
 SPIRV = b"\x03\x02\x23\x07" + bytes(16)
 TAGS = ["blockIdx.x", "threadIdx.x", "tir.use_dyn_shared_memory"]

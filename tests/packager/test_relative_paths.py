@@ -10,7 +10,7 @@ import pytest
 
 import mblob
 from mblob.cli.main import main
-from packager.options import as_options
+from mblob.packager.options import as_options
 
 SOURCE = '#include "amount.h"\nvoid add(float *x) { x[0] += AMOUNT; }\n'
 

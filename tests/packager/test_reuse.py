@@ -15,7 +15,8 @@ import pytest
 
 import mblob
 from mblob.errors import ChangedError
-from packager import reuse
+from mblob.packager.link import background_copy
+from mblob.packager.write import reuse
 
 BLOCK = 4096
 SIZE = 3 << 20
@@ -150,9 +151,7 @@ def test_holes_and_buffers_and_iterables(tmp_path: Path, sharing: FileSystem) ->
 def test_large_blobs_that_are_copied_while_compilers_run(
     tmp_path: Path, sharing: FileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from packager import early
-
-    monkeypatch.setattr(early, "WORTH", 1)
+    monkeypatch.setattr(background_copy, "WORTH", 1)
     files = payloads(tmp_path)
     first = pack(tmp_path / "o.so", files)
     assert pack(tmp_path / "o.so", files) == first

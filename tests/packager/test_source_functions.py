@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.functions_table import Row
-from packager.debug_info import functions
-from packager.errors import BuildError
+from mblob.format.functions_table import Row
+from mblob.packager.errors import BuildError
+from mblob.packager.objects.debug_info import functions
 
 from .conftest import VADD, VADD_C, PackedLibrary, Tensor, floats
 

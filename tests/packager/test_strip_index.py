@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob import note
-from mblob.elf import ElfFile
-from mblob.mapping import map_file
+from mblob.binary.elf import ElfFile
+from mblob.bytes.mapping import map_file
+from mblob.format import note
 
 GRAPH = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0], "attrs": {}}'
 KERNEL = "void k(float *x) { *x = 2; }"

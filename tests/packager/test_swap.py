@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.elf import ElfFile
-from mblob.mapping import map_file
+from mblob.binary.elf import ElfFile
+from mblob.bytes.mapping import map_file
 
 DOUBLE = "void twice(float *x, long n) { for (long i = 0; i < n; ++i) x[i] *= 2; }"
 GRAPH = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0], "attrs": {}}'

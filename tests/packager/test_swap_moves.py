@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.elf import ElfFile
-from mblob.mapping import map_file
-from packager.blob_references import find_reference
+from mblob.binary.elf import ElfFile
+from mblob.bytes.mapping import map_file
+from mblob.packager.edit.blob_references import find_reference
 from tests.packager.test_swap import code_of, contents
 
 

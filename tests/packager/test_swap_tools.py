@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import PF_X, PT_LOAD, PT_NOTE, SHT_NOBITS
+from mblob.bytes.mapping import map_file
 from mblob.cli.main import main
-from mblob.elf import ElfFile
-from mblob.elf_records import PF_X, PT_LOAD, PT_NOTE, SHT_NOBITS
-from mblob.mapping import map_file
-from packager import front, new_segment
-from packager.errors import BuildError
+from mblob.packager.edit import new_segment, program_header_room
+from mblob.packager.errors import BuildError
 
 SOURCE = """#include <stdio.h>
 static int table[4] = {1, 2, 3, 4}; int *where = table; __thread int own = 5; static int made;
@@ -304,9 +304,9 @@ def test_segments_that_cannot_be_loaded(
 
 def test_what_moves_is_known_before_anything_is_written(golden: Path) -> None:
     elf = elf_of(golden / "dag.so")
-    pieces = front.in_the_way(elf, 56 * (len(elf.segments) + 1))
+    pieces = program_header_room.in_the_way(elf, 56 * (len(elf.segments) + 1))
     assert pieces is not None and [p.is_note for p in pieces] == [True, False]
-    assert front.in_the_way(elf, 1 << 20) is None
+    assert program_header_room.in_the_way(elf, 1 << 20) is None
 
 
 def test_numbers_that_nothing_can_follow(tmp_path: Path) -> None:

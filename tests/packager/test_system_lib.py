@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob import archive
-from mblob.elf import ElfFile
-from packager import archive_writer
-from packager.archive_writer import Member
-from packager.objects import read
+from mblob.binary import archive
+from mblob.binary.elf import ElfFile
+from mblob.packager.objects import archive_writer
+from mblob.packager.objects.archive_writer import Member
+from mblob.packager.objects.objects import read
 from tests.packager.conftest import PAYLOAD, VADD, VADD_C
 
 BLOB = "p___tvm_dev_mblob"
@@ -23,7 +23,7 @@ BLOB = "p___tvm_dev_mblob"
 
 def defined(path: Path) -> dict[str, int]:
     """Global symbols that an object or the objects of an archive define, with their visibility."""
-    from packager.objects import objects_in
+    from mblob.packager.objects.objects import objects_in
 
     return {
         s.name: s.st_other & 3
@@ -172,7 +172,7 @@ def test_fpack_imports_is_told_the_prefix(
     require: Callable[[str], str], tree: mblob.Module, tmp_path: Path, name: str
 ) -> None:
     require("g++")
-    from packager.devc_c import to_c
+    from mblob.packager.write.devc_c import to_c
 
     def fpack(mod: mblob.Module, is_system_lib: bool, prefix: str, workspace: str) -> str:
         assert (mod, is_system_lib, prefix) == (tree, True, "p_")

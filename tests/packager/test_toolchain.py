@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import mblob
-from packager import toolchain
-from packager.commands import language
-from packager.nodes import SourceNode
-from packager.options import as_options, compile_options, options_behind_preprocessor
-from packager.toolchain import same_target
+from mblob.packager.compile import toolchain
+from mblob.packager.compile.commands import language
+from mblob.packager.compile.toolchain import same_target
+from mblob.packager.modules.nodes import SourceNode
+from mblob.packager.options import as_options, compile_options, options_behind_preprocessor
 
 
 def test_the_compiler_of_the_environment_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 import mblob
 from mblob import graph_executor
-from mblob.graph_summary import GraphError
-from mblob.tvm_executor import check_graph, crash, dense_ids
-from mblob.wire import encode_string, encode_strings, encode_u64
+from mblob.bytes.wire import encode_string, encode_strings, encode_u64
+from mblob.inspect.graph_summary import GraphError
+from mblob.inspect.tvm_executor import check_graph, crash, dense_ids
 
 KERNEL = "void twice(const float *x, float *y) { for (int i = 0; i < 4; ++i) y[i] = 2 * x[i]; }\n"
 PROTOTYPE = "void twice(const float x[4], float y[4])"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mblob import archive
+from mblob.binary import archive
 from mblob.errors import FormatError
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from mblob import classic
-from mblob.classic import BytesSink, OutEntry
+from mblob.bytes.payload_source import BytesPayload, FilePayload, IterPayload
 from mblob.dtype import DataType
 from mblob.errors import DigestError, FormatError
-from mblob.grammar import decode_payload
-from mblob.library import Library
-from mblob.ndarray import ArrayRecord, encode_ndarray, read_param_dict, save_param_dict
-from mblob.payload_source import BytesPayload, FilePayload, IterPayload
+from mblob.format import classic
+from mblob.format.classic import BytesSink, OutEntry
+from mblob.format.grammar import decode_payload
+from mblob.format.ndarray import ArrayRecord, encode_ndarray, read_param_dict, save_param_dict
+from mblob.inspect.library import Library
 
 GOLDEN = Path(os.environ.get("MBLOB_GOLDEN") or Path(__file__).parents[3] / "shared" / "golden")
 
@@ -158,8 +158,8 @@ def test_damage_without_an_index_is_an_error_or_harmless_never_a_crash() -> None
 
 
 def cuda_payload() -> bytes:
-    from mblob.grammar import FunctionInfo, encode_function_map
-    from mblob.wire import encode_string
+    from mblob.bytes.wire import encode_string
+    from mblob.format.grammar import FunctionInfo, encode_function_map
 
     info = FunctionInfo("k", (DataType.parse("handle"), DataType.parse("int32")), ("blockIdx.x", "threadIdx.x"))
     return encode_string("ptx") + encode_function_map([info]) + encode_string("//PTX")

@@ -7,9 +7,9 @@ import struct
 import pytest
 
 import mblob
-from mblob import classic, model
-from mblob.graph import find_cycle
-from mblob.model import check_tree, flat_tree
+from mblob.format import classic, model
+from mblob.format.import_tree import find_cycle
+from mblob.format.model import check_tree, flat_tree
 
 DEPTH = 2000
 

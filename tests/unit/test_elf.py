@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from mblob.elf import ElfFile
+from mblob.binary.elf import ElfFile
 from mblob.errors import DigestError, FormatError
-from mblob.library import Library
+from mblob.inspect.library import Library
 
 SYSTEM = sorted(
     {
@@ -227,7 +227,7 @@ def test_many_symbols_with_one_long_name_cost_nothing(tmp_path: Path) -> None:
 
 def test_what_stands_before_an_unknown_key_is_still_usable(tmp_path: Path) -> None:
     """Without an index nobody knows where the payload of an unknown key ends."""
-    from mblob.wire import encode_string, encode_strings, encode_u64
+    from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 
     payload = encode_string("sub") + encode_string("{}") + encode_strings([])
     stream = encode_u64(4) + encode_string("_lib") + encode_string("dnnl_json") + payload

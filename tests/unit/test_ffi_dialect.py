@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob import exported, ffi_dialect
 from mblob.errors import FormatError
-from mblob.ffi_grammar import GRAMMARS
-from mblob.grammar import decode_payload
+from mblob.format import exported, ffi_dialect
+from mblob.format.ffi_grammar import GRAMMARS
+from mblob.format.grammar import decode_payload
 
 
 def u64(*values: int) -> bytes:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob import ffi_dialect
+from mblob.bytes.payload_source import BytesPayload, IterPayload
+from mblob.bytes.sink import BytesSink
 from mblob.errors import DigestError, FormatError
-from mblob.payload_source import BytesPayload, IterPayload
-from mblob.sink import BytesSink
-from mblob.stream_writer import OutEntry
+from mblob.format import ffi_dialect
+from mblob.format.stream_writer import OutEntry
 from tests.unit.test_ffi_dialect import LIB as LIB_BYTES
 from tests.unit.test_ffi_dialect import blob, string, u64
 

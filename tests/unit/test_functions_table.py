@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mblob import functions_table
 from mblob.errors import FormatError
-from mblob.functions_table import Row
+from mblob.format import functions_table
+from mblob.format.functions_table import Row
 
 ROWS = [
     Row("vadd", "vadd", "plain", 0, "const float *, float *, int64_t"),

@@ -114,7 +114,7 @@ def test_looking_at_a_small_file_imports_little(verb: str, golden: Path, tmp_pat
     )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.splitlines()[-1].split())
-    assert "mblob.library" in loaded or verb == "no library"
+    assert "mblob.inspect.library" in loaded or verb == "no library"
     assert sorted(loaded & set(HEAVY)) == []
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.elf import ElfFile
+from mblob.binary.elf import ElfFile
+from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError
-from mblob.library_search import CACHE, read_cache
-from mblob.linkage import Linkage, resolve
-from mblob.mapping import map_file
+from mblob.inspect.library_search import CACHE, read_cache
+from mblob.inspect.linkage import Linkage, resolve
 
 DT_NEEDED, DT_SONAME, DT_RUNPATH = 1, 14, 29
 

@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 import pytest
 
-from mblob import _copy
-from mblob.sink import STEP
+from mblob.bytes import _copy
+from mblob.bytes.sink import STEP
 
 DATA = random.Random(3).randbytes(9 * STEP + 777)
 

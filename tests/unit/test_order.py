@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from mblob.graph import find_cycle, topological_order
+from mblob.format.import_tree import find_cycle, topological_order
+from mblob.format.order import plan
 from mblob.module import Module
-from mblob.order import plan
 
 
 def is_dso(module: Module) -> bool:

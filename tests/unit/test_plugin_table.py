@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob import plugin_table
 from mblob.errors import FormatError
+from mblob.format import plugin_table
 
 HEAD = "II32s32s192s64s192s"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mblob import runtime_names
-from mblob.elf import ElfFile
+from mblob.binary.elf import ElfFile
+from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError
-from mblob.linkage import resolve
-from mblob.mapping import map_file
+from mblob.inspect import runtime_names
+from mblob.inspect.linkage import resolve
 
 # What the loader tells a library's dialect by.
 KINDS = {

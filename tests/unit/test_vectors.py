@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mblob import classic
 from mblob.errors import DigestError, FormatError
+from mblob.format import classic
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 GOOD = sorted((VECTORS / "good").glob("*.bin"))

@@ -12,8 +12,8 @@ import pytest
 
 import mblob
 from mblob.cli.main import main
-from packager.commands import language
-from packager.nodes import SourceNode
+from mblob.packager.compile.commands import language
+from mblob.packager.modules.nodes import SourceNode
 from tests.vector_c.building import ADD4, adds
 
 Require = Callable[[str], str]

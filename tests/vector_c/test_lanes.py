@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mblob
-from packager.vector_c.rewrite import rewrite
+from mblob.packager.compile.vector_c.rewrite import rewrite
 from tests.vector_c.building import COMPILERS, built
 from tests.vector_c.features import DTYPES
 

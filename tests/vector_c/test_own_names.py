@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import mblob
-from packager.vector_c.rewrite import rewrite
+from mblob.packager.compile.vector_c.rewrite import rewrite
 from tests.vector_c.building import COMPILERS, built, floats
 
 OWN = {

@@ -1,0 +1,226 @@
+"""Files that hold several: archives (`.a`), `.tar` and `.tar.gz` as TVM exports them, universal Mach-O files.
+
+Members are slices of the file, which is never unpacked; only gzip is (`mblob.binary.tar`). An archive in an archive is an
+error that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from mblob.binary import archive, mach_o, tar
+from mblob.binary.elf_records import STB_GLOBAL, Symbol
+from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, GZIP_MAGIC, SNIFF_SIZE, THIN_MAGIC, linkable_kind
+from mblob.binary.image import Image, open_image
+from mblob.binary.machine_names import Machine, fits, known_names, machine_of
+from mblob.errors import FormatError
+
+MEMBER_LIMIT = 1 << 14  # members of one file
+_SOURCES = (".c", ".cc", ".cpp", ".cu", ".h", ".ll", ".s")
+
+
+class Member(NamedTuple):
+    """One member of a container.
+
+    Attributes:
+        kind: "elf object", "mach-o shared", ...; "source", or "other" for what is not looked into.
+        offset, size: its bytes in the file (in the unpacked one, for gzip).
+        image: what is in it, None if it is no machine code.
+    """
+
+    name: str
+    kind: str
+    offset: int
+    size: int
+    image: Image | None
+
+
+class Opened(NamedTuple):
+    """A file, told apart.
+
+    Attributes:
+        kind: "shared", "object", "archive", "tar", "universal", ...
+        image: its machine code.
+        members: of a container, else empty.
+        compressed: offsets count in the unpacked file, or in what C text stands for.
+    """
+
+    kind: str
+    image: Image
+    members: tuple[Member, ...] = ()
+    compressed: bool = False
+
+
+def open_file(data: memoryview, label: str, machine: str | None = None) -> Opened:
+    """Tell what a file is and open what it holds.
+
+    Args:
+        machine: by a name of `machine_names`, which part of a universal file (that of this machine, or else the first,
+            by default), and what another file must be for.
+
+    Raises:
+        FormatError: "no_machine"; "not_elf": nothing of it is machine code; "archive": it is damaged, or has an
+            archive in it; what the readers say.
+    """
+    wanted = _machine(label, machine) if machine is not None else None
+    if found := mach_o.slices(data, label):
+        return _of_universal(data, label, found, wanted)
+    opened = _open_one(data, label)
+    if wanted is None:
+        return opened
+    for image in opened.image.images if isinstance(opened.image, ObjectSet) else [opened.image]:
+        if image.format != "c" and not fits(wanted, image.machine, image.bits, image.endian):
+            what = f"{image.machine}, {image.bits} bits, {image.endian} endian"
+            raise FormatError(f"{image.name}: for {what}, not {machine}", code="no_machine")
+    return opened
+
+
+def _machine(label: str, name: str) -> Machine:
+    found = machine_of(name)
+    if found is None:
+        raise FormatError(f"{label}: no machine is called {name!r}; known are {known_names()}", code="no_machine")
+    return found
+
+
+def _open_one(data: memoryview, label: str) -> Opened:
+    """A file that is no universal one."""
+    start = bytes(data[:SNIFF_SIZE])
+    if start[:8] == THIN_MAGIC:
+        raise FormatError(f"{label}: a thin archive, which holds names of files only: look at those", code="archive")
+    if start[:8] == AR_MAGIC:
+        return _of_members("archive", data, label, archive.places(data, label))
+    if start[:3] == GZIP_MAGIC:
+        unpacked = tar.unpacked(data, label)
+        if linkable_kind(bytes(unpacked[:SNIFF_SIZE])) != "tar" or unpacked[:3] == GZIP_MAGIC:
+            raise FormatError(f"{label}: gzip, but no tar archive is in it", code="not_elf", offset=0)
+        return _of_members("tar", unpacked, label, _tar_places(unpacked, label))._replace(compressed=True)
+    if linkable_kind(start) == "tar":
+        return _of_members("tar", data, label, _tar_places(data, label))
+    image = open_image(data, label)
+    return Opened(image.kind, image, compressed=image.format == "c")
+
+
+def _of_universal(data: memoryview, label: str, found: list[mach_o.Slice], wanted: Machine | None) -> Opened:
+    members: list[Member] = []
+    parts: dict[str, Image] = {}
+    for s in found:
+        part, name = data[s.offset : s.offset + s.size], f"{label}({s.machine})"
+        if part[: len(AR_MAGIC)] == AR_MAGIC:  # a static library for several machines
+            image: Image = _of_members("archive", part, name, archive.places(part, name), s.offset).image
+            kind = "mach-o archive"
+        elif mach_o.is_thin(part):
+            image = mach_o.MachO(part, name, s.offset)
+            kind = f"mach-o {image.kind}"
+        else:
+            raise FormatError(f"{label}: its part for {s.machine} is no Mach-O file", code="mach_o", offset=s.offset)
+        parts[s.machine] = image
+        members.append(Member(s.machine, kind, s.offset, s.size, image))
+    if wanted is None:
+        import platform
+
+        here = machine_of(platform.machine())
+        chosen = [image for image in parts.values() if here and fits(here, image.machine, image.bits, image.endian)]
+        return Opened("universal", (chosen or list(parts.values()))[0], tuple(members))
+    for part_image in parts.values():
+        if fits(wanted, part_image.machine, part_image.bits, part_image.endian):
+            return Opened("universal", part_image, tuple(members))
+    raise FormatError(f"{label}: no part for {wanted.name}; there are {', '.join(parts)}", code="no_machine")
+
+
+def _of_members(
+    kind: str, data: memoryview, label: str, places: Iterator[tuple[str, int, int]], base: int = 0
+) -> Opened:
+    members: list[Member] = []
+    for name, start, size in places:
+        if len(members) == MEMBER_LIMIT:
+            raise FormatError(f"{label}: more than {MEMBER_LIMIT} members", code="archive", offset=start)
+        members.append(_member(data[start : start + size], f"{label}({name})", name, base + start))
+    images = [m.image for m in members if m.image is not None]
+    images.sort(key=lambda image: image.format == "c")  # the machine is that of code
+    if not images:
+        what = "no members" if not members else f"{len(members)} members, none of them machine code"
+        raise FormatError(f"{label}: {what}", code="no_blob")
+    image = images[0] if len(images) == 1 else ObjectSet(images, label)
+    return Opened(kind, image, tuple(members))
+
+
+def _member(content: memoryview, label: str, name: str, start: int) -> Member:
+    head = bytes(content[:SNIFF_SIZE])
+    if linkable_kind(head) in ("archive", "tar") or head[:8] == THIN_MAGIC or mach_o.slices(content, label):
+        raise FormatError(f"{label}: an archive in an archive, which is not looked into: unpack it", code="archive")
+    try:
+        image = open_image(content, label, start)
+    except FormatError as error:
+        if error.code != "not_elf" or head[:4] == ELF_MAGIC:
+            raise
+        kind = "source" if name.endswith(_SOURCES) else "other"
+        return Member(name, kind, start, len(content), None)
+    kind = "source" if image.format == "c" else f"{image.format} {image.kind}"
+    return Member(name, kind, start, len(content), image)
+
+
+def _tar_places(data: memoryview, label: str) -> Iterator[tuple[str, int, int]]:
+    """Name, offset and size of each file in a tar archive; folders and links hold nothing."""
+    return ((m.name, m.offset_data, m.size) for m in tar.members(data, label) if m.isreg())
+
+
+class ObjectSet:
+    """Objects that are linked together, as one `Image`: what one of them defines, the others need not get elsewhere."""
+
+    kind = "object"
+
+    def __init__(self, images: Sequence[Image], name: str) -> None:
+        self.images = images
+        self.name = name
+        first = images[0]
+        self.format, self.bits, self.byte_order = first.format, first.bits, first.byte_order
+        self.machine, self.endian = first.machine, first.endian
+        self.needed: Sequence[str] = ()
+
+    @cached_property
+    def _owners(self) -> dict[int, Image]:
+        return {id(s): image for image in self.images for s in image.exports}
+
+    @cached_property
+    def _first(self) -> dict[str, Symbol]:
+        found: dict[str, Symbol] = {}
+        for image in self.images:
+            for s in image.exports:
+                if s.name not in found or (s.binding == STB_GLOBAL != found[s.name].binding):
+                    found[s.name] = s
+        return found
+
+    @property
+    def exports(self) -> Sequence[Symbol]:
+        return list(self._first.values())
+
+    @cached_property
+    def imports(self) -> Sequence[Symbol]:
+        return [s for image in self.images for s in image.imports if s.name not in self._first]
+
+    @cached_property
+    def duplicates(self) -> list[str]:
+        """Names that two members define for good, which no linker takes."""
+        seen: set[str] = set()
+        twice: set[str] = set()
+        for image in self.images:
+            strong = {s.name for s in image.exports if s.binding == STB_GLOBAL}
+            twice |= seen & strong
+            seen |= strong
+        return sorted(twice)
+
+    def find(self, name: str) -> Symbol | None:
+        return self._first.get(name)
+
+    def owner(self, symbol: Symbol) -> Image:
+        """The member that defines an exported symbol."""
+        return self._owners[id(symbol)]
+
+    def bytes_of(self, symbol: Symbol) -> tuple[int, memoryview]:
+        return self.owner(symbol).bytes_of(symbol)
+
+    def notes(self) -> Iterator[tuple[bytes, int, bytes, int]]:
+        for image in self.images:
+            yield from image.notes()

@@ -1,0 +1,240 @@
+"""A bounded reader of ELF files: dynamic section, symbols and notes, over the tables of `mblob.binary.elf_tables`."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import sys
+from array import array
+from collections.abc import Iterator
+from functools import cached_property
+
+from mblob.binary.elf_records import (
+    DT_GNU_HASH,
+    DT_HASH,
+    DT_NEEDED,
+    DT_STRSZ,
+    DT_STRTAB,
+    DT_SYMTAB,
+    DT_VERSYM,
+    EM_S390,
+    ET_REL,
+    HIDDEN,
+    PT_DYNAMIC,
+    PT_NOTE,
+    SHT_DYNSYM,
+    SHT_NOTE,
+    SHT_SYMTAB,
+    Symbol,
+    SymbolTable,
+)
+from mblob.binary.elf_tables import ElfTables, name_budget
+
+SYMBOL_LIMIT = 1 << 22  # dynamic symbols; the largest real libraries have some 10^5
+CHAIN_STEP = 1 << 16  # bytes of a hash chain read at a time
+NEEDED_LIMIT = 1 << 12  # libraries
+
+
+class ElfFile(ElfTables):
+    """An ELF file in memory (usually a mapping); an `mblob.binary.image.Image`. Arguments and errors as of `ElfTables`."""
+
+    # -- dynamic section ----------------------------------------------------------------------------------
+
+    @cached_property
+    def dynamic(self) -> dict[int, list[int]]:
+        """Values per tag of the dynamic section."""
+        tags: dict[int, list[int]] = {}
+        segment = next((s for s in self.segments if s.p_type == PT_DYNAMIC), None)
+        if segment is None:
+            return tags
+        count = segment.p_filesz // (self.bits // 4)
+        for tag, value in self.records("QQ" if self.bits == 64 else "II", segment.p_offset, count, "dynamic section"):
+            if tag == 0:
+                break
+            tags.setdefault(tag, []).append(value)
+        return tags
+
+    def dynamic_strings(self, tag: int) -> list[str]:
+        """The texts that a tag of the dynamic section names."""
+        if tag not in self.dynamic:
+            return []
+        return [self.dynamic_string(at) for at in self.dynamic[tag][:NEEDED_LIMIT]]
+
+    def dynamic_string(self, at: int, what: str = "name") -> str:
+        """The text at an offset of the dynamic strings."""
+        table = self._dynamic_table
+        return self._string(table.strings, table.strings_size, at, what)
+
+    @property
+    def needed(self) -> list[str]:
+        """Libraries this one is linked against (DT_NEEDED)."""
+        return self.dynamic_strings(DT_NEEDED)
+
+    def unpack_at(self, fmt: str, vaddr: int, what: str) -> tuple[int, ...]:
+        """Numbers at an address, by `struct` letters in the file's byte order.
+
+        Raises:
+            FormatError: "elf_dynamic": no loaded segment has all of them in the file.
+        """
+        return self.unpack(fmt, self.offset_of(vaddr, struct.calcsize(self.byte_order + fmt), what), what)
+
+    @cached_property
+    def _dynamic_table(self) -> SymbolTable:
+        """The dynamic symbol table; its length comes from the hash table, as the loader's does."""
+        tags = self.dynamic
+        for tag in (DT_STRTAB, DT_STRSZ, DT_SYMTAB):
+            if tag not in tags:
+                raise self._fail(f"the dynamic section has no tag {tag}", "elf_dynamic")
+        strings_size = tags[DT_STRSZ][0]
+        strings = self.offset_of(tags[DT_STRTAB][0], strings_size, "dynamic strings")
+        count = self._dynsym_count()
+        if count > SYMBOL_LIMIT:
+            raise self._fail(f"{count} dynamic symbols, the limit is {SYMBOL_LIMIT}", "elf_dynamic")
+        size = 24 if self.bits == 64 else 16
+        return SymbolTable(
+            self.offset_of(tags[DT_SYMTAB][0], count * size, f"{count} dynamic symbols"), count, strings, strings_size
+        )
+
+    def _dynsym_count(self) -> int:
+        tags = self.dynamic
+        if DT_HASH in tags:
+            # 64-bit entries on s390x (and alpha) alone; everywhere else 32-bit ones.
+            wide = self.e_machine == EM_S390 and self.bits == 64
+            at = self.offset_of(tags[DT_HASH][0], 16 if wide else 8, "hash table")
+            return self.unpack("QQ" if wide else "II", at, "hash table")[1]
+        if DT_GNU_HASH in tags:
+            return self._gnu_hash_count(tags[DT_GNU_HASH][0])
+        table = next((s for s in self.sections if s.sh_type == SHT_DYNSYM), None)
+        return table.sh_size // (24 if self.bits == 64 else 16) if table else 0
+
+    def _gnu_hash_count(self, vaddr: int) -> int:
+        """Highest bucket, then its chain to the end, all inside the segment that holds the table."""
+        at = self.offset_of(vaddr, 16, "hash table")
+        buckets, first, bloom, _ = self.unpack("4I", at, "hash table")
+        if buckets > SYMBOL_LIMIT:
+            raise self._fail(f"a hash table of {buckets} buckets, the limit is {SYMBOL_LIMIT}", "elf_dynamic", at)
+        head = 16 + bloom * (self.bits // 8)
+        at = self.offset_of(vaddr, head + 4 * buckets, f"a hash table of {buckets} buckets")
+        last = max(self.words(at + head, buckets), default=0)
+        if last < first:
+            return first
+        chain = head + 4 * buckets + 4 * (last - first)
+        end = at + chain
+        while end - at - chain <= 4 * SYMBOL_LIMIT:
+            self.offset_of(vaddr, end - at + 4, "a hash chain")
+            room = min(CHAIN_STEP, len(self.data) - end)
+            words = self.words(end, room // 4)
+            stop = next((i for i, word in enumerate(words) if word & 1), None)
+            if stop is not None:
+                return last + (end - at - chain) // 4 + stop + 1
+            end += 4 * len(words)
+        raise self._fail(f"a hash chain of more than {SYMBOL_LIMIT} symbols", "elf_dynamic", at)
+
+    def words(self, offset: int, count: int) -> array[int]:
+        """`count` 32-bit words, which the caller has checked to be in the file."""
+        words = array("I", bytes(self.data[offset : offset + 4 * count]))
+        if (self.byte_order == "<") != (sys.byteorder == "little"):
+            words.byteswap()
+        return words
+
+    # -- symbols ------------------------------------------------------------------------------------------
+
+    def symbols_of(self, table: SymbolTable) -> Iterator[Symbol]:
+        """The symbols of a table behind its first one."""
+        size = 24 if self.bits == 64 else 16
+        fmt = "IBBHQQ" if self.bits == 64 else "IIIBBH"
+        budget = name_budget(table.strings_size)
+        at = table.offset
+        for fields in itertools.islice(self.records(fmt, at, table.count, f"{table.count} symbols"), 1, None):
+            at += size
+            if self.bits == 64:
+                name, info, other, shndx, value, length = fields
+            else:
+                name, value, length, info, other, shndx = fields
+            text = self._string(table.strings, table.strings_size, name, "symbol name") if name else ""
+            budget -= len(text)
+            if budget < 0:
+                raise self._fail("the names of its symbols add up to more than 8 times their table", "elf_dynamic")
+            yield Symbol(text, value, length, info, other, shndx, at)
+
+    @cached_property
+    def dynsym(self) -> list[Symbol]:
+        """Dynamic symbols, without the empty first one; [] for a static file."""
+        if DT_SYMTAB not in self.dynamic:
+            return []
+        return list(self.symbols_of(self._dynamic_table))
+
+    @cached_property
+    def symtab(self) -> list[Symbol]:
+        """Symbols of `.symtab`; [] for a stripped file."""
+        for s in self.sections:
+            if s.sh_type == SHT_SYMTAB and s.sh_link < len(self.sections):
+                strings = self.sections[s.sh_link]
+                count = s.sh_size // (24 if self.bits == 64 else 16)
+                return list(self.symbols_of(SymbolTable(s.sh_offset, count, strings.sh_offset, strings.sh_size)))
+        return []
+
+    @cached_property
+    def exports(self) -> list[Symbol]:
+        """Symbols that others can refer to."""
+        return [s for s in self.dynsym if s.is_exported]
+
+    @cached_property
+    def imports(self) -> list[Symbol]:
+        """Symbols that others must, or (weak ones) may, provide."""
+        return [s for s in self.dynsym if not s.is_defined]
+
+    def find(self, name: str) -> Symbol | None:
+        """The exported symbol of that name, or None. By name alone the dynamic linker finds no hidden version."""
+        return self._exported.get(name)
+
+    @cached_property
+    def _exported(self) -> dict[str, Symbol]:
+        return {s.name: s for s in reversed(self.exports) if s.offset not in self.hidden}
+
+    @cached_property
+    def versym(self) -> tuple[int, ...]:
+        """The version index of each dynamic symbol, the empty first one included; () without versions."""
+        if DT_VERSYM not in self.dynamic:
+            return ()
+        return self.unpack_at(f"{len(self.dynsym) + 1}H", self.dynamic[DT_VERSYM][0], "symbol versions")
+
+    @cached_property
+    def hidden(self) -> set[int]:
+        """Offsets of the dynamic symbols whose version is not the default one of its name."""
+        return {s.offset for s, version in zip(self.dynsym, self.versym[1:]) if version & HIDDEN}
+
+    def bytes_of(self, symbol: Symbol) -> tuple[int, memoryview]:
+        """File offset and bytes of an exported symbol, `st_size` of them.
+
+        Raises:
+            FormatError: "elf_dynamic": they are not all in the file.
+        """
+        offset = self.offset_of(symbol.st_value, symbol.st_size, f"symbol {symbol.name!r}")
+        return self.base + offset, self.data[offset : offset + symbol.st_size]
+
+    # -- notes --------------------------------------------------------------------------------------------
+
+    def notes(self) -> Iterator[tuple[bytes, int, bytes, int]]:
+        """(owner without NUL, type, descriptor, file offset of the descriptor) of each note."""
+        if self.e_type == ET_REL:
+            areas = [(s.sh_offset, s.sh_size) for s in self.sections if s.sh_type == SHT_NOTE]
+        else:
+            areas = [(s.p_offset, s.p_filesz) for s in self.segments if s.p_type == PT_NOTE]
+        left = len(self.data)  # areas that overlap would be read without end
+        for start, size in dict.fromkeys(areas):
+            self._check(start, size, "notes")
+            left -= size
+            if left < 0:
+                return
+            at, end = start, start + size
+            while end - at >= 12:
+                namesz, descsz, n_type = self.unpack("3I", at, "note")
+                name_room = namesz + -namesz % 4
+                desc_room = descsz + -descsz % 4
+                if name_room > end - at - 12 or descsz > end - at - 12 - name_room:
+                    break  # padding or damage; whoever needs a note finds it missing
+                desc = at + 12 + name_room
+                owner = bytes(self.data[at + 12 : at + 12 + min(namesz, 256)]).rstrip(b"\0")
+                yield owner, n_type, bytes(self.data[desc : desc + min(descsz, 1 << 16)]), desc
+                at = desc + min(desc_room, end - desc)

@@ -1,0 +1,135 @@
+"""What the dynamic section, symbol versions and notes of an ELF library say beside its symbols."""
+
+from __future__ import annotations
+
+import re
+
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import (
+    DF_1_PIE,
+    DF_SYMBOLIC,
+    DF_TEXTREL,
+    DT_FLAGS,
+    DT_FLAGS_1,
+    DT_JMPREL,
+    DT_PLTREL,
+    DT_PLTRELSZ,
+    DT_REL,
+    DT_RELA,
+    DT_RELASZ,
+    DT_RELSZ,
+    DT_RPATH,
+    DT_RUNPATH,
+    DT_SONAME,
+    DT_SYMBOLIC,
+    DT_TEXTREL,
+    NT_GNU_BUILD_ID,
+    PF_W,
+    PT_DYNAMIC,
+    PT_GNU_RELRO,
+    PT_LOAD,
+    Segment,
+    Symbol,
+)
+from mblob.binary.elf_symbols import is_loaded
+from mblob.binary.elf_tables import PAGE
+from mblob.binary.elf_versions import Versions
+
+_VERNEED_LIMIT = 1 << 10  # records; libraries of thousands of functions have some ten
+_COMMENT_LIMIT = 1 << 16  # bytes
+
+
+def soname(elf: ElfFile) -> str | None:
+    return next(iter(elf.dynamic_strings(DT_SONAME)), None)
+
+
+def runpath(elf: ElfFile) -> list[str]:
+    """Folders that the dynamic linker searches for needed libraries."""
+    texts = elf.dynamic_strings(DT_RUNPATH) or elf.dynamic_strings(DT_RPATH)
+    return [folder for text in texts for folder in text.split(":")]
+
+
+def build_id(elf: ElfFile) -> str | None:
+    return next((d.hex() for owner, kind, d, _ in elf.notes() if owner == b"GNU" and kind == NT_GNU_BUILD_ID), None)
+
+
+def is_symbolic(elf: ElfFile) -> bool:
+    """Whether the library's own references find its own symbols first (-Bsymbolic)."""
+    return DT_SYMBOLIC in elf.dynamic or bool(_flags(elf) & DF_SYMBOLIC)
+
+
+def is_program(elf: ElfFile) -> bool:
+    """Whether a file of the type of shared libraries is an executable (`-pie`), which glibc does not load as one."""
+    return any(flags & DF_1_PIE for flags in elf.dynamic.get(DT_FLAGS_1, ()))
+
+
+def has_text_relocations(elf: ElfFile) -> bool:
+    """Whether code is changed when it is loaded, so that it must be writable for a while."""
+    return DT_TEXTREL in elf.dynamic or bool(_flags(elf) & DF_TEXTREL)
+
+
+def has_read_only_dynamic_section(elf: ElfFile) -> bool:
+    """Whether no segment makes the dynamic section writable. On mips and riscv glibc never writes there."""
+    return elf.machine not in ("mips", "riscv") and any(
+        s.p_type == PT_DYNAMIC and not is_loaded(elf, s.p_vaddr, s.p_memsz, PF_W) for s in elf.segments
+    )
+
+
+def becomes_read_only(elf: ElfFile, vaddr: int) -> bool:
+    """Whether the page of an address is write-protected after loading (PT_GNU_RELRO, rounded as glibc does)."""
+    return any(
+        s.p_type == PT_GNU_RELRO and s.p_vaddr & -PAGE <= vaddr < (s.p_vaddr + s.p_memsz) & -PAGE for s in elf.segments
+    )
+
+
+def _flags(elf: ElfFile) -> int:
+    return next(iter(elf.dynamic.get(DT_FLAGS, [0])))
+
+
+def is_relocated_to(elf: ElfFile, symbol: Symbol) -> bool:
+    """Whether a dynamic relocation refers to a dynamic symbol by its name, so that another library's may be taken."""
+    tags = elf.dynamic
+    wide = elf.bits == 64
+    first = elf.dynsym[0].offset if elf.dynsym else 0
+    index = (symbol.offset - first) // (24 if wide else 16) + 1
+    calls_have_addend = DT_RELA in tags.get(DT_PLTREL, [])
+    tables = ((DT_RELA, DT_RELASZ, True), (DT_REL, DT_RELSZ, False), (DT_JMPREL, DT_PLTRELSZ, calls_have_addend))
+    for table, size, has_addend in tables:
+        if table not in tags or size not in tags:
+            continue
+        at = elf.offset_of(tags[table][0], tags[size][0], "relocations")
+        words = 3 if has_addend else 2
+        count = tags[size][0] // (words * (8 if wide else 4))
+        records = elf.records(("Q" if wide else "I") * words, at, count, "relocations")
+        if any(record[1] >> (32 if wide else 8) == index for record in records):
+            return True
+    return False
+
+
+def segment_of(elf: ElfFile, symbol: Symbol) -> Segment | None:
+    """The loaded segment that has the address of a symbol."""
+    at = symbol.st_value
+    return next((s for s in elf.segments if s.p_type == PT_LOAD and 0 <= at - s.p_vaddr < max(s.p_memsz, 1)), None)
+
+
+def is_writable(elf: ElfFile, symbol: Symbol) -> bool:
+    segment = segment_of(elf, symbol)
+    return segment is not None and bool(segment.p_flags & PF_W)
+
+
+def versions(elf: ElfFile) -> dict[int, tuple[str, str]]:
+    """Version and file of each dynamic symbol that another library must provide, by the offset of its entry.
+
+    Raises:
+        FormatError: "elf_dynamic", "elf_truncated".
+    """
+    tables = Versions(elf)
+    wanted = ((s, tables.wanted_by(i)) for i, s in enumerate(elf.dynsym))
+    return {s.offset: (version.name, version.file) for s, version in wanted if version is not None}
+
+
+def compilers(elf: ElfFile) -> list[str]:
+    """Who compiled the parts, as compilers say in `.comment`."""
+    raw = bytes(elf.section_bytes(".comment")[:_COMMENT_LIMIT])
+    texts = (t.decode("utf-8", "backslashreplace").strip() for t in re.split(b"\0+", raw))
+    return sorted({t for t in texts if t})[:16]

@@ -1,0 +1,209 @@
+"""Symbol versions of ELF files (GNU extensions of the gABI; Linux Standard Base, "Symbol Versioning")."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import (
+    DT_NEEDED,
+    DT_VERDEF,
+    DT_VERDEFNUM,
+    DT_VERNEED,
+    DT_VERNEEDNUM,
+    DT_VERSYM,
+    HIDDEN,
+    Symbol,
+)
+from mblob.errors import FormatError
+
+FIRST_NAMED = 2  # 0 is local, 1 global without a version
+VER_FLG_BASE, VER_FLG_WEAK = 1, 2
+RECORD_LIMIT = 1 << 14  # version records of one file, read once or more often; glibc's own libraries have some 50
+
+# For these in a name of a library or a search path the dynamic linker puts another text.
+EXPANDED = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
+
+
+class NeededVersion(NamedTuple):
+    """A version that a file wants of a library: `weak` ones are only asked for by weak symbols."""
+
+    file: str
+    name: str
+    weak: bool
+
+
+class Versions:
+    """The version tables of a file. What it has none of is empty.
+
+    Raises (from all members):
+        FormatError: "elf_dynamic", "elf_truncated": a table lies outside the file, is miscounted, or runs in circles.
+    """
+
+    def __init__(self, elf: ElfFile) -> None:
+        self._elf = elf
+        self._left = RECORD_LIMIT
+        self._miscounted: int | None = None  # records of a chain that ends after another number of them
+
+    def _one(self, tag: int) -> int | None:
+        return next(iter(self._elf.dynamic.get(tag, ())), None)
+
+    @cached_property
+    def _needs(self) -> list[tuple[int, int, list[tuple[int, int, int]]]]:
+        """DT_VERNEED: layout and file of each record, and flags, index and name of its versions."""
+        found = []
+        for at, (layout, count, file, aux, _) in self._records(DT_VERNEED, DT_VERNEEDNUM, "HHIII"):
+            parts = [(flags, index, name) for _, (_, flags, index, name, _) in self._chain(at + aux, count, "IHHII")]
+            found.append((layout, file, parts))
+        return found
+
+    @cached_property
+    def _definitions(self) -> list[tuple[int, int, int, int]]:
+        """DT_VERDEF: layout, flags, index and name of each record."""
+        found = []
+        for at, (layout, flags, index, _, _, aux, _) in self._records(DT_VERDEF, DT_VERDEFNUM, "HHHHIII"):
+            (name,) = self._record(at + aux, "I4x")  # further ones name its parents
+            found.append((layout, flags, index, name))
+        return found
+
+    @cached_property
+    def needed(self) -> dict[int, NeededVersion]:
+        """What DT_VERNEED asks for, by version index."""
+        found = {}
+        for _, file, parts in self._needs:
+            file_name = self._elf.dynamic_string(file, "a library's name")
+            for flags, index, name in parts:
+                text = self._elf.dynamic_string(name, "a version")
+                found[index] = NeededVersion(file_name, text, bool(flags & VER_FLG_WEAK))
+        return found
+
+    @cached_property
+    def defined(self) -> dict[int, str]:
+        """What DT_VERDEF offers, by version index; the base version, which names the file, is left out."""
+        return {
+            index & ~HIDDEN: self._elf.dynamic_string(name, "a version")
+            for _, flags, index, name in self._definitions
+            if not flags & VER_FLG_BASE
+        }
+
+    def check(self, strings_size: int) -> int:
+        """Check both tables as the dynamic linker reads them; the highest version index that they name."""
+        highest = FIRST_NAMED - 1
+        files = {self._elf.dynamic_string(at) for at in self._elf.dynamic.get(DT_NEEDED, ())} if self._needs else set()
+        for layout, file, parts in self._needs:
+            if layout != 1 or file >= strings_size or self._elf.dynamic_string(file) not in files:
+                raise self._bad("versions are needed of a library that is not needed")
+            if EXPANDED.search(needed := self._elf.dynamic_string(file)):  # glibc ends the process
+                raise self._bad(f"versions are needed of {needed!r}, which dynamic linkers do not find")
+            if not parts:
+                raise self._bad("a library is named for no version of it")
+            if any(name >= strings_size or index & ~HIDDEN < FIRST_NAMED for _, index, name in parts):
+                raise self._bad("a needed version has no name or no number")
+            highest = max(highest, *(index & ~HIDDEN for _, index, _ in parts))
+        for layout, _, index, name in self._definitions:
+            if layout != 1 or name >= strings_size:
+                raise self._bad("a version has no name")
+            highest = max(highest, index & ~HIDDEN)
+        if self._miscounted is not None:
+            raise self._bad(f"a chain of {self._miscounted} version records ends after another number of them")
+        return highest
+
+    @property
+    def has_definitions(self) -> bool:
+        """Whether the file says which versions it defines; symbols of one that does not fit every reference."""
+        return self._one(DT_VERDEF) is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the file knows no versions at all, so that it cannot stand for a library that had some."""
+        return self._one(DT_VERSYM) is None or not (self.has_definitions or self._one(DT_VERNEED) is not None)
+
+    def _bad(self, text: str) -> FormatError:
+        return FormatError(f"{self._elf.name}: dynamic section: {text}", code="elf_dynamic")
+
+    def _records(self, tag: int, count_tag: int, fmt: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+        at = self._one(tag)
+        if at is not None:
+            count = self._one(count_tag)
+            if not count:
+                raise self._bad(f"{tag:#x} leads to a table of no versions")
+            yield from self._chain(at, count, fmt)
+
+    def _chain(self, at: int, count: int, fmt: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Address and fields of `count` records, whose last field is the distance to the next."""
+        for i in range(count):
+            fields = self._record(at, fmt)
+            is_last = fields[-1] == 0
+            if is_last != (i == count - 1):
+                self._miscounted = count
+            yield at, fields
+            if is_last:
+                break
+            at += fields[-1]
+
+    def _record(self, at: int, fmt: str) -> tuple[int, ...]:
+        self._left -= 1  # of both tables together: many records may lead to the same ones
+        if self._left < 0:
+            raise self._bad(f"more than {RECORD_LIMIT} version records")
+        return self._elf.unpack_at(fmt, at, "a version record")
+
+    def of(self, position: int) -> tuple[int, bool]:
+        """Version index of the dynamic symbol at a position in `ElfFile.dynsym`, and whether it is hidden."""
+        if not self._elf.versym:
+            return 1, False
+        value = self._elf.versym[position + 1]
+        return value & ~HIDDEN, bool(value & HIDDEN)
+
+    def at(self, i: int) -> int | None:
+        """The version index of a symbol by its number, also of one that no hash table counts; None without versions."""
+        at = self._one(DT_VERSYM)
+        return None if at is None else self._elf.unpack_at("H", at + 2 * i, "symbol versions")[0]
+
+    def wanted_by(self, position: int) -> NeededVersion | None:
+        """The version that an undefined dynamic symbol asks for."""
+        return self.needed.get(self.of(position)[0]) if self._elf.versym else None
+
+
+class Definitions:
+    """The symbols that a library offers to others, looked up as the dynamic linker of glibc does.
+
+    Raises (from `find`):
+        FormatError: the file's dynamic tables are damaged.
+    """
+
+    def __init__(self, elf: ElfFile) -> None:
+        self._elf = elf
+        self.versions = Versions(elf)
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[tuple[int, Symbol]]]:
+        found: dict[str, list[tuple[int, Symbol]]] = {}
+        for position, symbol in enumerate(self._elf.dynsym):
+            if symbol.is_exported:
+                found.setdefault(symbol.name, []).append((position, symbol))
+        return found
+
+    def find(self, name: str, version: str | None, *, here: bool = False) -> Symbol | None:
+        """The definition that a reference is bound to, None if the library has none that fits.
+
+        Args:
+            here: the reference names this library as the one that has the version.
+        """
+        if version is not None and here and self.versions.is_plain:
+            return None
+        newest: list[Symbol] = []
+        for position, symbol in self._by_name.get(name, ()):
+            index, hidden = self.versions.of(position)
+            offered = self.versions.defined.get(index)
+            if version is not None:
+                if not self.versions.has_definitions or offered == version or (offered is None and not hidden):
+                    return symbol
+            elif index <= FIRST_NAMED:
+                return symbol
+            elif not hidden:
+                newest.append(symbol)
+        # A reference without a version takes a later one only where there is no choice.
+        return newest[0] if len(newest) == 1 else None

@@ -1,0 +1,225 @@
+"""The classic dialect, `__tvm_dev_mblob`: docs/format.md, sections 1 and 2. Reads what TVM 0.5 - 0.20 wrote, and
+writes what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mblob.bytes.sink import BytesSink as BytesSink
+from mblob.bytes.sink import Sink
+from mblob.bytes.wire import Cursor, encode_string, encode_u64, encode_u64s
+from mblob.errors import FormatError
+from mblob.format import index as ix
+from mblob.format.grammar import GRAMMARS, Grammars, read_payload
+from mblob.format.model import Blob, Entry, check_tree, flat_tree
+from mblob.format.stream_writer import LIB_KEY, Layout, StreamWriter, Target, check_digest
+from mblob.format.stream_writer import OutEntry as OutEntry
+from mblob.module import LIBRARY
+
+SYMBOL = "__tvm_dev_mblob"
+TREE_KEY = "_import_tree"
+LEVELS = ("off", "header", "full")
+
+
+# -- reading --------------------------------------------------------------------------------------------
+
+
+def read(data: memoryview, *, level: str = "header", index_expected: bool = False) -> Blob:
+    """Read a blob; nothing is copied.
+
+    Args:
+        data: the bytes of the symbol (`st_size` of them), its length prefix included.
+        level: "off" (bounds), "header" (and checksums of the index), "full" (and of every byte).
+        index_expected: the library's note announces an index.
+
+    Raises:
+        FormatError: a rule of docs/format.md is broken; `code`, `offset` and `entry` say which and where.
+        DigestError: bytes differ from their digest.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"verify: expected one of {', '.join(LEVELS)}, found {level!r}")
+    blob = sized(data)
+    footer = ix.find_footer(blob, index_expected)
+    if footer is None:
+        return read_stream(blob)
+    found = ix.read_index(blob, footer, "classic", check=level != "off")
+    if level == "full" or (level == "header" and ix.is_small(found)):
+        ix.check_payloads(blob, found)
+        ix.check_structure(blob, found, footer)
+        _compare(blob, found)
+    return found
+
+
+def sized(data: memoryview) -> memoryview:
+    """The blob without what follows the bytes that its length prefix counts.
+
+    Raises:
+        FormatError: "truncated", "size".
+    """
+    if len(data) < 16:
+        raise FormatError(f"blob: {len(data)} bytes, expected at least 16", code="truncated", offset=0)
+    size = int.from_bytes(data[:8], "little")
+    if size > len(data) - 8:
+        raise FormatError(f"blob: says {size} bytes follow, {len(data) - 8} do", code="size", offset=0)
+    return data[: 8 + size]
+
+
+def read_stream(blob: memoryview, grammars: Grammars = GRAMMARS) -> Blob:
+    """Walk the stream of a blob without an index, every payload by the grammar of its key.
+
+    Args:
+        grammars: TVM 0.21 wrote this stream with the payloads of the ffi dialect.
+
+    Raises:
+        FormatError: see docs/format.md, section 2.
+    """
+    cursor = Cursor(blob, 8)
+    count = cursor.count("blob.count", 8)
+    keys: list[tuple[str, int | None, int, int]] = []  # type key, payload offset, size, item offset
+    rows: list[tuple[int, ...]] | None = None
+    for i in range(count):
+        item = cursor.pos
+        cursor.entry = i
+        key = cursor.key(f"item {i}: key")
+        if rows is not None:
+            raise cursor.fail(f"item {i} ({key!r}) follows the import tree, which must be last", "tree_last", item)
+        if key == TREE_KEY:
+            cursor.entry = None
+            rows = _read_tree(cursor, keys)
+        elif key == LIB_KEY:
+            keys.append((LIBRARY, None, 0, item))
+        else:
+            start = cursor.pos
+            try:
+                read_payload(key, cursor, grammars)
+            except FormatError as error:
+                if error.code == "unknown_key":
+                    error.partial = _without_tree(blob, keys, item)
+                raise
+            keys.append((key, start, cursor.pos - start, item))
+    has_tree = rows is not None
+    if rows is None:
+        # TVM up to 0.6, or nothing packed: the library is the root and imports all items in order.
+        rows = [tuple(range(1, len(keys) + 1)), *((),) * len(keys)]
+        keys.insert(0, (LIBRARY, None, 0, 0))
+    entries = [
+        Entry(i, key, offset, size, rows[i], item_offset=item) for i, (key, offset, size, item) in enumerate(keys)
+    ]
+    return Blob("classic", len(blob), tuple(entries), cursor.pos, has_tree=has_tree)
+
+
+def _without_tree(blob: memoryview, keys: Sequence[tuple[str, int | None, int, int]], end: int) -> Blob:
+    """What was read up to `end`, with the tree still unknown: the first module imports all others."""
+    known = list(keys) or [(LIBRARY, None, 0, 0)]
+    rows = [tuple(range(1, len(known))), *((),) * (len(known) - 1)]
+    entries = [Entry(i, k, offset, size, rows[i], item_offset=at) for i, (k, offset, size, at) in enumerate(known)]
+    return Blob("classic", len(blob), tuple(entries), end, has_tree=False)
+
+
+def _read_tree(cursor: Cursor, keys: Sequence[tuple[str, int | None, int, int]]) -> list[tuple[int, ...]]:
+    start = cursor.pos
+    row_ptr = cursor.u64s("import tree: row_ptr")
+    child = cursor.u64s("import tree: child")
+    rows = check_tree(row_ptr, child, len(keys), start)
+    libraries = [i for i, (_, offset, _, _) in enumerate(keys) if offset is None]
+    if len(libraries) > 1:
+        raise FormatError(
+            f"entries {libraries[0]} and {libraries[1]} both stand for the library, expected at most one",
+            code="two_libraries", offset=keys[libraries[1]][3], entry=libraries[1],
+        )  # fmt: skip
+    return rows
+
+
+def _compare(blob: memoryview, found: Blob) -> None:
+    """Check that the stream, which TVM reads, says what the index says.
+
+    Raises:
+        FormatError: "index_damaged".
+    """
+    cursor = Cursor(blob, 8, found.stream_size)
+
+    def differ(what: str) -> FormatError:
+        return cursor.fail(f"the stream has {what}, the index says otherwise", "index_damaged")
+
+    count = cursor.u64("blob.count")
+    listed = [e for e in found.entries if e.item_offset]
+    if count not in (len(listed), len(listed) + 1):
+        raise differ(f"{count} items")
+    for e in listed:
+        cursor.entry = e.index
+        if e.item_offset != cursor.pos:
+            raise differ(f"item {e.index} at {cursor.pos}")
+        key = cursor.key("key")
+        if key != (LIB_KEY if e.offset is None else e.type_key):
+            raise differ(f"key {key!r}")
+        if e.bulk and (e.offset or 0) < found.stream_size:
+            raise differ("a payload that the index places behind it")
+        if e.offset is not None and not e.bulk:
+            if e.offset != cursor.pos:
+                raise differ(f"its payload at {cursor.pos}")
+            cursor.skip(e.size, "payload")
+    cursor.entry = None
+    has_tree = count > len(listed)
+    if has_tree != found.has_tree:
+        raise differ("an import tree" if has_tree else "no import tree")
+    if has_tree:
+        if cursor.key("key") != TREE_KEY:
+            raise differ("no import tree")
+        row_ptr, child = cursor.u64s("row_ptr"), cursor.u64s("child")
+        rows = [e.imports for e in found.entries]
+        # The index was searched for cycles; what is equal to it need not be.
+        if (row_ptr, child) != flat_tree(rows) and check_tree(row_ptr, child, len(listed), cursor.pos) != rows:
+            raise differ("another import tree")
+    if cursor.left:
+        raise differ(f"{cursor.left} bytes after its last item")
+
+
+# -- writing --------------------------------------------------------------------------------------------
+
+
+def write(
+    sink: Sink,
+    entries: Sequence[OutEntry],
+    row_ptr: Sequence[int],
+    child: Sequence[int],
+    *,
+    index: bool = True,
+    digest: str = "crc32",
+    target: Target = "",
+    producer: str = "",
+    hashing: str = "auto",
+) -> int:
+    """Write a blob and return its size in bytes (what `st_size` must be).
+
+    A root library alone is written as count 0, without a tree, as TVM does. Each payload is consumed once, in
+    order, and never held.
+
+    Args:
+        hashing: where digests are taken, as of `mblob.bytes.payload_copy.Copier`.
+
+    Raises:
+        ValueError: an unknown digest. What the payloads raise.
+    """
+    check_digest(digest)
+    return _Writer(sink, Layout(entries, row_ptr, child, index, digest, target, producer, hashing)).run()
+
+
+class _Writer(StreamWriter):
+    """Writes the classic stream."""
+
+    def stream(self) -> None:
+        layout = self.layout
+        if layout.is_library_alone:
+            self.has_tree = False
+            self.put(encode_u64(0))
+            self.add_library(0, 0)
+            return
+        self.put(encode_u64(len(layout.entries) + 1))
+        for i, e in enumerate(layout.entries):
+            item = self.pos
+            self.put_key(e)
+            if e.payload is None:
+                self.add_library(i, item)
+            else:
+                self.add(i, item)
+        self.put(encode_string(TREE_KEY) + encode_u64s(layout.row_ptr) + encode_u64s(layout.child))

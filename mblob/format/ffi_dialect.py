@@ -1,0 +1,231 @@
+"""The ffi dialect: docs/format.md, section 11. Reads what TVM 0.21 and later write, and writes what 0.22 and later
+read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mblob.bytes.sink import Sink
+from mblob.bytes.wire import Cursor, encode_u64, encode_u64s
+from mblob.errors import FormatError
+from mblob.format import classic
+from mblob.format import index as ix
+from mblob.format.ffi_grammar import GRAMMARS, GRAMMARS_OF_0_21
+from mblob.format.grammar import Grammars, decode_payload
+from mblob.format.model import Blob, Entry, check_tree
+from mblob.format.stream_writer import LIB_KEY, Layout, OutEntry, StreamWriter, Target, check_digest
+from mblob.module import LIBRARY
+
+SYMBOL = "__tvm_ffi__library_bin"  # of 0.22 and later
+SYMBOL_OF_0_21 = "__tvm_ffi_library_bin"
+SYMBOLS = (SYMBOL, SYMBOL_OF_0_21)
+SMALLEST_MODULE = 8 + 1  # bytes: a kind's length and one letter
+PLACE_SIZE = 16  # bytes: what stands in the stream for a payload of the bulk region, its offset and its size
+
+
+def grammars_of(blob: Blob) -> Grammars:
+    """The grammars of the payloads of a blob of this dialect."""
+    return GRAMMARS_OF_0_21 if blob.symbol == SYMBOL_OF_0_21 else GRAMMARS
+
+
+# -- reading --------------------------------------------------------------------------------------------
+
+
+def read(data: memoryview, symbol: str = SYMBOL, *, level: str = "header", index_expected: bool = False) -> Blob:
+    """Read a blob; nothing is copied.
+
+    Args:
+        data: the bytes of the symbol (`st_size` of them), its length prefix included.
+        symbol: its name, which tells the layout.
+        level: as of `mblob.format.classic.read`. Without an index, "full" walks each payload of a known kind.
+        index_expected: the library's note announces an index.
+
+    Raises:
+        FormatError: a rule of docs/format.md, sections 4 and 11, is broken.
+        DigestError: bytes differ from their digest.
+    """
+    blob = classic.sized(data)
+    if symbol == SYMBOL_OF_0_21:
+        found = classic.read_stream(blob, GRAMMARS_OF_0_21)
+        return found._replace(dialect="ffi", symbol=symbol)
+    footer = ix.find_footer(blob, index_expected)
+    if footer is None:
+        found = _read_modules(blob)
+        if level == "full":
+            check_payloads(blob, found)
+    else:
+        found = ix.read_index(blob, footer, "ffi", check=level != "off")._replace(symbol=SYMBOL)
+        if level == "full" or (level == "header" and ix.is_small(found)):
+            ix.check_payloads(blob, found)
+            ix.check_structure(blob, found, footer)
+            _compare(blob, found)
+    return found
+
+
+def _compare(blob: memoryview, found: Blob) -> None:
+    """Check that the stream, which TVM reads, says what the index says.
+
+    Raises:
+        FormatError: "index_damaged"; a rule that the stream breaks.
+    """
+
+    def differ(what: str, entry: int | None = None, offset: int | None = None) -> FormatError:
+        return FormatError(
+            f"the stream has {what}, the index says otherwise", code="index_damaged", offset=offset, entry=entry
+        )
+
+    stream = _read_modules(blob[: found.stream_size])
+    if len(stream.entries) != len(found.entries) or not found.has_tree:
+        raise differ(f"{len(stream.entries)} modules and an import tree")
+    for e, listed in zip(stream.entries, found.entries):
+        if (e.type_key, e.imports) != (listed.type_key, listed.imports):
+            raise differ(f"kind {e.type_key!r} with imports {list(e.imports)}", e.index, e.item_offset)
+        if e.item_offset != listed.item_offset:
+            raise differ(f"module {e.index} at {e.item_offset}", e.index, e.item_offset)
+        if listed.bulk and listed.offset is not None:
+            place = blob[e.offset or 0 :][: e.size]
+            if listed.offset < found.stream_size or place != _place(listed):
+                raise differ("another place of a payload behind it", e.index, e.offset)
+        elif (e.offset, e.size) != (listed.offset, listed.size):
+            raise differ(f"a payload of {e.size} bytes at {e.offset}", e.index, e.offset)
+    if stream.stream_size != found.stream_size:
+        raise differ(f"{found.stream_size - stream.stream_size} bytes after its last module")
+
+
+def _place(e: Entry) -> bytes:
+    """What stands in the stream for a payload of the bulk region."""
+    return encode_u64(e.offset or 0) + encode_u64(e.size)
+
+
+def _read_modules(blob: memoryview) -> Blob:
+    cursor = Cursor(blob, 8)
+    tree_at = cursor.pos
+    row_ptr, child = cursor.u64s("import tree: indptr"), cursor.u64s("import tree: child")
+    modules = len(row_ptr) - 1
+    if modules < 1:
+        raise FormatError(
+            f"import tree: {len(row_ptr)} row pointers, expected at least 2", code="tree_empty", offset=tree_at
+        )
+    if modules > cursor.left // SMALLEST_MODULE:
+        raise cursor.fail(f"{modules} modules, {cursor.left} bytes are left for them", "truncated", tree_at)
+    rows = check_tree(row_ptr, child, modules, tree_at)
+    entries = []
+    library: int | None = None
+    for i in range(modules):
+        cursor.entry, item = i, cursor.pos
+        key = cursor.key(f"module {i}: kind")
+        if key != LIB_KEY:
+            size = cursor.count(f"module {i} ({key!r}): payload")
+            entries.append(Entry(i, key, cursor.skip(size, "payload"), size, rows[i], item_offset=item))
+            continue
+        if library is not None:
+            raise cursor.fail(
+                f"entries {library} and {i} both stand for the library, expected at most one", "two_libraries", item
+            )
+        library = i
+        entries.append(Entry(i, LIBRARY, None, 0, rows[i], item_offset=item))
+    return Blob("ffi", len(blob), tuple(entries), cursor.pos, symbol=SYMBOL)
+
+
+def check_payloads(blob: memoryview, found: Blob) -> None:
+    """Walk each payload whose kind has a grammar.
+
+    Raises:
+        FormatError: one breaks it; offsets count from the first byte of the blob.
+    """
+    grammars = grammars_of(found)
+    for e in found.entries:
+        if e.offset is None:
+            continue
+        try:
+            decode_payload(e.type_key, blob[e.offset : e.offset + e.size], grammars)
+        except FormatError as error:
+            at = None if error.offset is None else e.offset + error.offset
+            raise FormatError(f"module {e.index}: {error}", code=error.code, offset=at, entry=e.index) from None
+
+
+# -- writing --------------------------------------------------------------------------------------------
+
+
+def write(
+    sink: Sink,
+    entries: Sequence[OutEntry],
+    row_ptr: Sequence[int],
+    child: Sequence[int],
+    *,
+    index: bool = True,
+    digest: str = "crc32",
+    target: Target = "",
+    producer: str = "",
+    hashing: str = "auto",
+) -> int:
+    """Write a blob and return its size in bytes; arguments as of `mblob.format.classic.write`.
+
+    Raises:
+        ValueError: an unknown digest, or what TVM's loader does not read: an empty payload or kind, a child that does
+            not come behind its importer, or a library that is there twice or not at all. What the payloads raise.
+    """
+    check_digest(digest)
+    layout = Layout(entries, row_ptr, child, index, digest, target, producer, hashing)
+    check_layout(layout)
+    return _Writer(sink, layout).run()
+
+
+def check_layout(layout: Layout) -> None:
+    """Refuse what TVM's loader of this dialect refuses, misreads or crashes on, as far as it is known before writing.
+
+    Raises:
+        ValueError: naming the module and the reason.
+    """
+    libraries = [i for i, e in enumerate(layout.entries) if e.payload is None]
+    if not libraries:
+        raise ValueError(
+            "no module of the tree is host code, and TVM keeps a file of the ffi dialect open through that one; import"
+            " some, at least csource_module('')"
+        )
+    if len(libraries) > 1:
+        raise ValueError(
+            f"modules {libraries[0]} and {libraries[1]} both stand for the library, expected one"
+        )
+    for i, e in enumerate(layout.entries):
+        if not e.type_key or e.type_key == LIB_KEY:
+            raise ValueError(f"module {i}: kind {e.type_key!r}, expected a name that is not {LIB_KEY!r}")
+        if e.payload is not None and e.payload.size == 0:
+            raise _empty(i, e.type_key)
+        imports = layout.imports(i)
+        if any(c <= before for before, c in zip((i, *imports), imports)):
+            raise ValueError(f"module {i} ({e.type_key}) imports {list(imports)}, expected ascending numbers above {i}")
+
+
+def _empty(i: int, kind: str) -> ValueError:
+    return ValueError(
+        f"module {i} ({kind!r}) has an empty payload, which TVM's loader of the ffi dialect takes for a damaged file;"
+        " give it at least one byte, or use dialect='classic'"
+    )
+
+
+class _Writer(StreamWriter):
+    """Writes the modules behind their tree, each payload behind its length."""
+
+    def stream(self) -> None:
+        layout = self.layout
+        self._places: dict[int, tuple[int, int]] = {}  # where the stream says where a bulk payload is
+        self.put(encode_u64s(layout.row_ptr) + encode_u64s(layout.child))
+        for i, e in enumerate(layout.entries):
+            item = self.pos
+            self.put_key(e)
+            if e.payload is None:
+                self.add_library(i, item)
+                continue
+            size = self.reserve(8)
+            record = self.add(i, item)
+            if record.bulk:
+                self._places[i] = self.reserve(PLACE_SIZE)
+            elif not record.size:
+                raise _empty(i, e.type_key)
+            self.fill(size, encode_u64(PLACE_SIZE if record.bulk else record.size))
+
+    def placed(self, record: Entry) -> None:
+        if not record.size:
+            raise _empty(record.index, record.type_key)
+        self.fill(self._places[record.index], _place(record))

@@ -1,0 +1,53 @@
+"""The ELF notes by which a library says what mblob put into it: docs/format.md, section 6."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from mblob.binary.image import Image
+
+NAME = b"mblob\0"
+TYPE = 1
+SECTION = ".note.mblob"
+HAS_INDEX = 1  # flag: the blob carries an index, so a missing one is damage
+HAS_TABLE = 2  # flag: there is a table of functions, so a missing one is damage
+
+
+class Announced(NamedTuple):
+    """What the notes of a library say together.
+
+    Attributes:
+        flags: of all of them.
+        table_crc: CRC-32 of the table of functions, if HAS_TABLE is among the flags.
+    """
+
+    flags: int = 0
+    table_crc: int = 0
+
+
+def words(flags: int, table_crc: int = 0) -> tuple[int, int, int, int]:
+    """The descriptor: version, flags, CRC-32 of the table of functions (0 without HAS_TABLE), 0."""
+    return 1, flags, table_crc, 0
+
+
+def encode(flags: int, byte_order: str = "<") -> bytes:
+    """The whole note record: header, name padded to 4, descriptor.
+
+    Args:
+        byte_order: "<" or ">", the target's, as for every ELF structure.
+    """
+    desc = struct.pack(f"{byte_order}4I", *words(flags))
+    return struct.pack(f"{byte_order}3I", len(NAME), len(desc), TYPE) + NAME + b"\0\0" + desc
+
+
+def announced(elf: Image) -> Announced:
+    """What the notes of a file announce: each part of a library may bring its own."""
+    flags = table_crc = 0
+    for owner, kind, desc, _ in elf.notes():
+        if owner == NAME.rstrip(b"\0") and kind == TYPE and len(desc) >= 8:
+            version, new, crc = struct.unpack_from(f"{elf.byte_order}3I", desc.ljust(12, b"\0"))
+            if version >= 1:
+                table_crc = crc if new & HAS_TABLE and not flags & HAS_TABLE else table_crc
+                flags |= new
+    return Announced(flags, table_crc)

@@ -1,0 +1,100 @@
+"""Files of one array, `.npy`: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. Without numpy."""
+
+from __future__ import annotations
+
+import re
+
+from mblob.dtype import DataType
+from mblob.errors import FormatError
+from mblob.format.ndarray import NDIM_LIMIT, ArrayRecord
+
+MAGIC = b"\x93NUMPY"
+HEADER_LIMIT = 1 << 16  # bytes of text; numpy itself refuses to read more than 10,000 from strangers
+_ALIGN = 64
+_KINDS = {0: "i", 1: "u", 2: "f", 5: "c"}  # by type code
+_CODES = {kind: code for code, kind in _KINDS.items()}
+_WIDTHS = {"i": (8, 16, 32, 64), "u": (8, 16, 32, 64), "f": (16, 32, 64), "c": (64, 128)}
+
+
+def descr_of(dtype: DataType) -> str | None:
+    """What a header calls an element type; None for those that the format cannot hold (bfloat16, float8, ...)."""
+    if str(dtype) == "bool":
+        return "|b1"
+    kind = _KINDS.get(dtype.code)
+    if kind is None or dtype.lanes != 1 or dtype.bits not in _WIDTHS[kind]:
+        return None
+    return f"{'|' if dtype.bits == 8 else '<'}{kind}{dtype.bits // 8}"
+
+
+def header(dtype: DataType, shape: tuple[int, ...]) -> bytes:
+    """What stands in a file before the elements, which are row-major and little endian.
+
+    Raises:
+        ValueError: the format has no such element type.
+    """
+    descr = descr_of(dtype)
+    if descr is None:
+        raise ValueError(f".npy cannot hold {dtype}")
+    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
+    size = len(MAGIC) + 4 + len(text) + 1
+    return (
+        MAGIC
+        + b"\1\0"
+        + (len(text) + 1 + -size % _ALIGN).to_bytes(2, "little")
+        + (text + " " * (-size % _ALIGN) + "\n").encode()
+    )
+
+
+def read(data: memoryview, name: str) -> ArrayRecord:
+    """The array of a file.
+
+    Args:
+        data: the whole file.
+        name: how errors call it.
+
+    Raises:
+        FormatError: no `.npy` file, a damaged one, or one whose elements are not row-major little-endian numbers.
+    """
+
+    import ast  # only those who read need it
+
+    def fail(message: str) -> FormatError:
+        return FormatError(f"{name}: {message}", code="npy")
+
+    if bytes(data[:6]) != MAGIC or len(data) < 12:
+        raise fail("no .npy file")
+    width = 2 if data[6] == 1 else 4
+    size, start = int.from_bytes(data[8 : 8 + width], "little"), 8 + width
+    if size > min(len(data) - start, HEADER_LIMIT):
+        raise fail(f"a header of {size} bytes, {len(data) - start} are left and {HEADER_LIMIT} the limit")
+    try:
+        fields = ast.literal_eval(bytes(data[start : start + size]).decode("latin-1").strip())
+        descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]
+    except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError):
+        raise fail("its header is no dictionary of descr, fortran_order and shape") from None
+    if not isinstance(shape, tuple) or len(shape) > NDIM_LIMIT or not all(type(n) is int and n >= 0 for n in shape):
+        raise fail(f"shape {shape!r:.80}, expected a tuple of at most {NDIM_LIMIT} sizes")
+    if fortran and sum(n > 1 for n in shape) > 1:
+        raise fail("its elements are column-major, expected row-major (numpy.ascontiguousarray)")
+    dtype = _dtype_of(descr)
+    if dtype is None:
+        raise fail(f"elements {descr!r:.80}, expected little-endian numbers or bool")
+    expected = max(dtype.bits // 8, 1)
+    for extent in shape:
+        expected *= extent
+    found = len(data) - start - size
+    if found != expected:
+        raise fail(f"{found} bytes of elements, {dtype} of shape {shape} has {expected}")
+    return ArrayRecord(dtype, shape, data[start + size :], start + size)
+
+
+def _dtype_of(descr: object) -> DataType | None:
+    parts = re.fullmatch(r"([<|])([biufc])([0-9]{1,2})", descr) if isinstance(descr, str) else None
+    if parts is None:
+        return None
+    kind, width = parts[2], int(parts[3])
+    if kind == "b":
+        return DataType.parse("bool") if width == 1 else None
+    if 8 * width not in _WIDTHS[kind] or (parts[1] == "|") != (width == 1):
+        return None
+    return DataType(_CODES[kind], 8 * width)

@@ -1,0 +1,211 @@
+"""The one reader of safetensors headers: https://github.com/huggingface/safetensors, "Format".
+
+`u64 n`, n bytes of a JSON object `{name: {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__":
+{...}}`, data. `csrc/src/safetensors.c` reads the same files and refuses the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from mblob.dtype import DataType
+from mblob.errors import FormatError
+from mblob.format.ndarray import NDIM_LIMIT
+
+TYPE_KEY = "safetensors"  # of a module that holds such a file
+ALIGNMENT = 64  # of the tensor data in a packed library: a cache line, and what TVM's kernels assume
+HEADER_LIMIT = 100_000_000  # bytes of JSON, the format's own limit
+
+# Every dtype of the format; float types of 8 bits and fewer by the names that DLPack and ml_dtypes give them.
+DTYPES = {
+    name: DataType.parse(text)
+    for name, text in {
+        "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32",
+        "I32": "int32", "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32",
+        "F64": "float64", "C64": "complex64", "F8_E4M3": "float8_e4m3fn", "F8_E4M3FNUZ": "float8_e4m3fnuz",
+        "F8_E5M2": "float8_e5m2", "F8_E5M2FNUZ": "float8_e5m2fnuz", "F8_E8M0": "float8_e8m0fnu",
+        "F6_E2M3": "float6_e2m3fn", "F6_E3M2": "float6_e3m2fn", "F4": "float4_e2m1fn",
+    }.items()
+}  # fmt: skip
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_BYTE = DataType.parse("uint8")
+
+
+class TensorEntry(NamedTuple):
+    """One tensor of a file.
+
+    Attributes:
+        name: as in the header.
+        dtype, shape: elements, and how many of them per dimension.
+        begin, end: its bytes in the data, which starts behind the header.
+    """
+
+    name: str
+    dtype: DataType
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+    @property
+    def layout(self) -> tuple[DataType, tuple[int, ...]]:
+        """Element type and shape of an array over the bytes: the tensor's own, but packed elements of 4 or 6
+        bits, which have no address of their own, are seen as one row of bytes (uint8)."""
+        if self.dtype.bits in (4, 6):
+            return _BYTE, (self.end - self.begin,)
+        return self.dtype, self.shape
+
+
+def data_offset(start: memoryview | bytes, size: int) -> int:
+    """Where the data of a file starts, in bytes.
+
+    Args:
+        start: at least the first 8 bytes of the file.
+        size: bytes of the file.
+
+    Raises:
+        FormatError: "payload": that is no safetensors file, or a cut one.
+    """
+    if size < 8:
+        raise _fail(f"{size} bytes, its header's size alone has 8", 0)
+    header = int.from_bytes(start[:8], "little")
+    if header > min(size - 8, HEADER_LIMIT):
+        raise _fail(f"a header of {header} bytes, {size - 8} are left and {HEADER_LIMIT} the limit", 0)
+    return 8 + header
+
+
+def read(data: memoryview) -> tuple[int, list[TensorEntry]]:
+    """Offset of the data of a file in memory, and its tensors in the order of their data.
+
+    Raises:
+        FormatError: "payload": a rule of the format is broken; the text names the tensor.
+    """
+    import json
+
+    offset = data_offset(data, data.nbytes)
+    header, size = bytes(data[8:offset]), data.nbytes - offset
+    try:
+        root = json.loads(header.decode(), object_pairs_hook=_Object, parse_int=_whole)
+    except (ValueError, RecursionError) as exc:
+        raise _fail(f"the header is no JSON: {exc}", 8) from None
+    if not isinstance(root, _Object):
+        raise _fail("the header is no JSON object", 8)
+    members = _members(root, "the header")
+    metadata = members.pop("__metadata__", _Object())
+    if not isinstance(metadata, _Object) or not all(isinstance(value, str) for _, value in metadata):
+        raise _fail("__metadata__ is no object of texts", 8)
+    entries = [_entry(name, value, size) for name, value in members.items()]
+    entries.sort(key=lambda entry: (entry.begin, entry.end))
+    at = 0
+    for entry in entries:
+        if entry.begin != at:
+            raise _fail(f"tensor {entry.name!r}: starts at byte {entry.begin} of the data, expected {at}")
+        at = entry.end
+    if at != size:
+        raise _fail(f"its tensors need {at} bytes of data, the file has {size}")
+    return offset, entries
+
+
+def dtype_name(dtype: DataType) -> str | None:
+    """What the format calls an element type, None if it has none for it."""
+    return _NAMES.get(dtype)
+
+
+def encode_header(tensors: Sequence[tuple[str, DataType, tuple[int, ...], int]]) -> bytes:
+    """What stands in a file before the data of its tensors, which follow each other without gaps.
+
+    Args:
+        tensors: name, element type, shape and bytes of each, in the order of their data. Names are there once.
+
+    Raises:
+        ValueError: an element type that the format does not have.
+    """
+    import json
+
+    members: dict[str, Any] = {}
+    at = 0
+    for name, dtype, shape, size in tensors:
+        kind = dtype_name(dtype)
+        if kind is None:
+            raise ValueError(f"tensor {name!r}: .safetensors cannot hold {dtype}")
+        members[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(members, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-(8 + len(text)) % ALIGNMENT)
+    return len(text).to_bytes(8, "little") + text
+
+
+class _Object(list[tuple[str, Any]]):
+    """A JSON object as its pairs: the format allows each name once, which a dict could not tell."""
+
+
+def _whole(text: str) -> int:
+    """A JSON integer; -1 for every negative one and for -0, none of which is a size."""
+    return -1 if text[0] == "-" else int(text)
+
+
+def _members(pairs: _Object, what: str) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _fail(f"{what} has a name twice", 8)
+    return found
+
+
+def _entry(name: str, value: Any, limit: int) -> TensorEntry:
+    """One member of the header, checked against `limit` bytes of data."""
+
+    def fail(message: str) -> FormatError:
+        return _fail(f"tensor {name!r}: {message}")
+
+    if "\0" in name or not _is_unicode(name):
+        raise fail("a name with a NUL or half a surrogate pair")
+    if not isinstance(value, _Object):
+        raise fail(f"expected an object, found {type(value).__name__}")
+    fields = _members(value, f"tensor {name!r}")
+    kind, shape, offsets = fields.get("dtype"), _counts(fields.get("shape")), _counts(fields.get("data_offsets"))
+    if not isinstance(kind, str) or kind not in DTYPES:
+        raise fail(f"dtype {kind!r}, expected one of {', '.join(DTYPES)}")
+    if shape is None or len(shape) > NDIM_LIMIT:
+        raise fail(f"shape {_shown(fields, 'shape')}, expected a list of at most {NDIM_LIMIT} sizes")
+    if offsets is None or len(offsets) != 2:
+        raise fail(f"data_offsets {_shown(fields, 'data_offsets')}, expected [begin, end]")
+    begin, end = offsets
+    if begin > end or end > limit:
+        raise fail(f"data_offsets {offsets!r} lie outside {limit} bytes of data")
+    dtype = DTYPES[kind]
+    bits = _bits_needed(dtype, shape)
+    if bits is None or bits != 8 * (end - begin):
+        expected = "more than 2^64 bits" if bits is None else f"{bits} bits" if bits % 8 else f"{bits // 8}"
+        raise fail(f"{end - begin} bytes, {kind} of shape {shape} has {expected}")
+    return TensorEntry(name, dtype, tuple(shape), begin, end)
+
+
+def _bits_needed(dtype: DataType, shape: list[int]) -> int | None:
+    """Bits of all elements, None where a product on the way is no 64-bit number."""
+    total = 1
+    for factor in (*shape, 8 if dtype.bits == 1 else dtype.bits):  # a bool takes a byte
+        total *= factor
+        if total >= 1 << 64:
+            return None
+    return total
+
+
+def _counts(value: Any) -> list[int] | None:
+    """`value` if it is a list of whole numbers from 0 to 2^63 - 1."""
+    return value if type(value) is list and all(type(n) is int and 0 <= n < 1 << 63 for n in value) else None
+
+
+def _shown(fields: dict[str, Any], key: str) -> str:
+    return f"{fields.get(key)!r:.80}"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _fail(message: str, offset: int | None = None) -> FormatError:
+    return FormatError(f"safetensors: {message}", code="payload", offset=offset)

@@ -1,0 +1,189 @@
+"""What a payload says, for people and for JSON: kernels, tensors, graphs, executables. Bulk is never copied."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from mblob.errors import FormatError
+from mblob.format import safetensors
+from mblob.format.grammar import DEVICE_KEYS, FunctionInfo, Grammars, decode_payload, text
+from mblob.inspect import graph_summary, vm_summary
+from mblob.inspect.tensors import StoredTensor, constant_tags, is_param_dict, stored_tensors, tensors_of
+
+_EXECUTABLES = ("VMExecutable", "relax.Executable", "relax.VMExecutable")
+_HEAD = 4096  # bytes of code that are searched for its target
+
+
+class Tensor(NamedTuple):
+    """One tensor in a payload.
+
+    Attributes:
+        name: in its module; constants of virtual machines have none, and are counted.
+        dtype: as TVM writes it, "float32".
+        shape: elements per dimension.
+        offset: of its data in the payload, in bytes.
+        size: bytes.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    size: int
+
+
+class Content(NamedTuple):
+    """What a payload says.
+
+    Attributes:
+        facts: for JSON, by the names of the schema: "kernels", "graph", "executable", "symbol", ...
+        kernels: of a device module.
+        tensors: in stored order; a name may be there twice.
+        problem: what kept (the rest of) it from being read, None if nothing did.
+    """
+
+    facts: Mapping[str, Any] = MappingProxyType({})
+    kernels: tuple[FunctionInfo, ...] = ()
+    tensors: tuple[Tensor, ...] = ()
+    problem: FormatError | None = None
+
+
+NOTHING = Content()  # of bytes that nothing describes: one for all of them
+
+
+def read_content(key: str, payload: memoryview, grammars: Grammars) -> Content:
+    """Describe a payload. A damaged one has a `problem`; nothing is raised.
+
+    Args:
+        key: its type key.
+        grammars: of the dialect.
+    """
+    try:
+        if key == safetensors.TYPE_KEY or key not in grammars:  # a parameter dictionary is known by its magic
+            described = _described(tensors_of(key, payload, grammars))
+            return Content(tensors=described) if described else NOTHING
+        fields = decode_payload(key, payload, grammars)
+        if key in DEVICE_KEYS:
+            return _device(fields)
+        if key in _EXECUTABLES:
+            return _executable(key, payload, fields["code"], grammars)
+        tensors = tensors_of(key, payload, grammars) if "params" in fields or "constants" in fields else []
+        return _general(key, fields, _described(tensors))
+    except FormatError as error:
+        return Content(problem=error)
+
+
+def check(key: str, payload: memoryview, grammars: Grammars) -> bool:
+    """Hold a payload against what is known of its key: its grammar, and that of the graph or the executable in it.
+
+    Returns:
+        Whether anything is known of it; what nothing is known of is not checked.
+
+    Raises:
+        FormatError: the `problem` of its content.
+    """
+    problem = read_content(key, payload, grammars).problem
+    if problem is not None:
+        raise problem
+    return key == safetensors.TYPE_KEY or key in grammars or is_param_dict(payload)
+
+
+def _described(tensors: Iterable[StoredTensor]) -> tuple[Tensor, ...]:
+    return tuple(Tensor(t.name, str(t.dtype), t.shape, t.offset, len(t.data)) for t in tensors)
+
+
+def _device(fields: dict[str, Any]) -> Content:
+    kernels = tuple(fields.get("functions", {}).values())
+    facts: dict[str, Any] = {}
+    if "fmt" in fields:
+        facts["fmt"] = text(fields["fmt"][:64])
+    if kernels:
+        facts["kernels"] = [kernel_json(k) for k in kernels]
+    if "data" in fields:
+        facts["code"] = {"size": len(fields["data"]), **_told_by_code(fields["data"])}
+    for name in ("sources", "shaders"):
+        if isinstance(fields.get(name), dict):
+            facts["shaders"] = [{"name": n, "size": len(code)} for n, code in fields[name].items()]
+    return Content(facts, kernels)
+
+
+def kernel_json(k: FunctionInfo) -> dict[str, Any]:
+    """A kernel as the schema has it."""
+    found: dict[str, Any] = {
+        "name": k.name,
+        "arg_types": [str(t) for t in k.arg_types],
+        "launch_param_tags": list(k.launch_param_tags),
+    }
+    if any(k.arg_extra_tags):
+        found["arg_extra_tags"] = list(k.arg_extra_tags)
+    return found
+
+
+def _told_by_code(code: memoryview) -> dict[str, str]:
+    """Kind of device code by its first bytes, which its label need not tell, and the processor it is for."""
+    head = bytes(code[:_HEAD])
+    if head[:4] == b"\x7fELF":
+        machine = int.from_bytes(head[18:20], "little")
+        flags = int.from_bytes(head[48:52], "little")
+        if machine == 190 and len(head) >= 52:
+            return {"kind": "cubin", "target": f"sm_{flags & 0xFF or flags >> 8 & 0xFF}"}
+        return {"kind": "hsaco" if machine == 224 else "elf"}
+    if head[:4] == b"\x50\xed\x55\xba":
+        return {"kind": "fatbin"}
+    if head[:4] in (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03"):
+        return {"kind": "spirv"}
+    if head[:4] == b"MTLB":
+        return {"kind": "metallib"}
+    if target := re.search(rb"^\s*\.target\s+(\w+)", head, re.MULTILINE):
+        return {"kind": "ptx", "target": target[1].decode("ascii", "replace")}
+    return {"kind": "text" if b"\0" not in head.rstrip(b"\0") else "binary"}
+
+
+def _executable(key: str, payload: memoryview, code: memoryview, grammars: Grammars) -> Content:
+    base = len(payload) - len(code)
+    if key == "VMExecutable":
+        facts, arrays = vm_summary.relay(code, base)
+    else:
+        facts, arrays = vm_summary.relax(code, base, constant_tags(grammars))
+    return Content({"executable": facts}, tensors=_described(stored_tensors(arrays, grammars)))
+
+
+def _general(key: str, fields: dict[str, Any], tensors: tuple[Tensor, ...]) -> Content:
+    """Modules of named fields: strings, lists of names, arrays, a graph."""
+    facts: dict[str, Any] = {}
+    problem = None
+    for name, value in fields.items():
+        if name in _GRAPHS and (name != "graph_json" or key != "examplejson"):
+            if len(value) > graph_summary.JSON_LIMIT:
+                continue
+            try:
+                facts["graph"] = graph_summary.summarize(value)
+            except graph_summary.GraphError as error:
+                if name == "graph_json":  # of nodes_json nobody says more than that it is a text
+                    problem = FormatError(f"{key}: {error}", code="payload")
+        elif name in ("data", "code"):
+            facts["code"] = {"size": len(value), **_told_by_code(value)}
+        elif name in _READERS:
+            facts[name] = _READERS[name](value)
+        elif name == "symbols":
+            facts["symbols"] = value
+    return Content(facts, (), tensors, problem)
+
+
+def _short(value: memoryview) -> str:
+    return text(value[:4096])
+
+
+def _list(value: list[memoryview]) -> list[str]:
+    return [text(v) for v in value]
+
+
+_GRAPHS = ("graph_json", "nodes_json")
+_READERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("symbol", "module_name", "fmt", "runtime", "export_path", "version"), _short),
+    **dict.fromkeys(("const_names", "func_names"), _list),
+    **dict.fromkeys(("inputs", "outputs", "batch"), int),
+}

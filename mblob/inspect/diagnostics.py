@@ -1,0 +1,263 @@
+"""Remarks on a library: what will not work, or not everywhere, told by a code that stays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from mblob.binary import elf_facts
+from mblob.binary.container import ObjectSet
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_object import ElfObject
+from mblob.binary.elf_records import (
+    DT_VERDEF,
+    PF_X,
+    PT_GNU_STACK,
+    SHF_EXECINSTR,
+    SHF_WRITE,
+    STB_GLOBAL,
+    STV_DEFAULT,
+    Symbol,
+)
+from mblob.binary.image import Image
+from mblob.binary.non_elf import ForeignFile
+from mblob.format import classic, ffi_dialect, note, plugin_table
+from mblob.format.exported import NO_MODEL
+from mblob.inspect import tvm_executor
+
+if TYPE_CHECKING:
+    from mblob.inspect.library import Library
+
+Remark = tuple[str, str]  # code, message
+
+# glibc gives code of these machines an executable stack when the file does not say that it needs none.
+_EXECUTABLE_BY_DEFAULT = ("i386", "x86_64", "arm", "ppc", "s390x", "sparc", "sparc64", "mips")
+# What asks for the modules around a library, and the variable in which the runtime leaves them for it.
+_CONTEXT_USERS = {
+    "classic": (("TVMBackendGetFuncFromEnv",), "__tvm_module_ctx"),
+    "ffi": (("TVMFFIEnvModLookupFromImports", "TVMBackendGetFuncFromEnv"), "__tvm_ffi__library_ctx"),
+}
+# Type keys that TVM opens and nothing of mblob does; who does.
+_RUNTIMES = {
+    "tensorrt": "TensorRT, in a TVM built for it", "msc_tensorrt": "TensorRT, in a TVM built with MSC",
+    "arm_compute_lib": "Arm Compute Library, in a TVM built for it", "bnns_json": "Apple's BNNS, in a TVM built for it",
+    "clml": "Qualcomm's CLML, in a TVM built for it", "cublas_json": "cuBLAS, in a TVM built for it",
+    "cudnn_json": "cuDNN, in a TVM built for it", "hipblas_json": "hipBLAS, in a TVM built for it",
+    "nnapi": "Android's NNAPI, in a TVM built for it", "coreml": "Core ML, in a TVM on Apple's systems",
+    "torch": "PyTorch, in a TVM built for it", "VitisAIRuntime": "Vitis AI, in a TVM built for it",
+    "mrvl_sim": "Marvell's simulator, in a TVM built for it", "mrvl_hw": "Marvell's driver, in a TVM built for it",
+    "ethos-n": "Arm's Ethos-N driver, in a TVM built for it", "hip": "ROCm, in a TVM built for it",
+    "hsaco": "ROCm, in a TVM built for it", "metal": "Metal, in a TVM on Apple's systems",
+    "vulkan": "Vulkan, in a TVM built for it", "webgpu": "WebGPU, in TVM's runtime for browsers",
+    "opengl": "OpenGL, in TVM 0.5 or 0.6", "examplejson": "the example runtime of TVM 0.6",
+    "relax.Executable": "TVM 0.16 - 0.19 with Relax", "relax.VMExecutable": "TVM 0.20 or later",
+    "hexagon": "Hexagon's SDK, in a TVM built for it",
+}  # fmt: skip
+
+
+def diagnose(library: Library) -> list[dict[str, Any]]:
+    """All remarks: {"code", "severity", "message"}; what kept a part from being read comes first, as an error."""
+    remarks = [
+        {"code": code, "severity": "warning", "message": text}
+        for part in (_of_linking, _of_blobs, _of_names, _of_entries, _of_executors, _of_plugins)
+        for code, text in part(library)
+    ]
+    if library.problem is not None:
+        remarks.insert(0, {"code": library.problem.code, "severity": "error", "message": library.problem.text})
+    return remarks
+
+
+def _images(image: Image) -> list[Image]:
+    return list(image.images) if isinstance(image, ObjectSet) else [image]
+
+
+def _of_linking(library: Library) -> Iterator[Remark]:
+    image = library.image
+    if library.kind not in ("shared", "object", "archive", "tar", "universal", "bundle", "source"):
+        what = f"ELF type {image.e_type}, a shared library has 3" if isinstance(image, ElfFile) else library.kind
+        yield "not_shared", f"{what}: nothing loads it as a library"
+    elif isinstance(image, ElfFile) and elf_facts.is_program(image):
+        yield "not_shared", "a position-independent executable: glibc does not load it as a library"
+    if any(map(_wants_executable_stack, _images(image))):
+        yield "executable_stack", "asks for an executable stack; glibc 2.41 and later refuse to load it"
+    yield from damaged_sections(library.image)
+    if isinstance(image, ElfFile) and elf_facts.has_text_relocations(image):
+        yield "text_relocations", "code is changed when it is loaded (text relocations), which hardened systems refuse"
+    if isinstance(image, ElfFile) and elf_facts.has_read_only_dynamic_section(image):
+        yield "read_only_dynamic", "its dynamic section is read-only (-z rodynamic): glibc before 2.35 crashes"
+    machines = Counter((i.machine, i.bits, i.endian) for i in _images(image) if i.format != "c")
+    if len(machines) > 1:
+        names = ", ".join(f"{m} ({bits} bits, {endian})" for m, bits, endian in sorted(machines))
+        yield "mixed_machines", f"its members are for several machines: {names}"
+
+
+def damaged_sections(image: Image) -> Iterator[Remark]:
+    """Section headers that are not used, because they or their names are damaged, or lead out of the file."""
+    for part in _images(image):
+        if isinstance(part, ElfFile) and part.section_problem is not None:
+            what = part.section_problem.text
+            yield "section_headers", f"its section headers are damaged, and not used; loading needs none: {what}"
+
+
+def _wants_executable_stack(image: Image) -> bool:
+    if isinstance(image, ElfObject):
+        note = image.section(".note.GNU-stack")
+        if note is not None:
+            return bool(note.sh_flags & SHF_EXECINSTR)
+        return image.machine in _EXECUTABLE_BY_DEFAULT  # so GNU ld takes it, also where there is no code in it
+    if not isinstance(image, ElfFile):
+        return False
+    stack = next((s for s in image.segments if s.p_type == PT_GNU_STACK), None)
+    if stack is None:
+        return image.machine in _EXECUTABLE_BY_DEFAULT
+    return bool(stack.p_flags & PF_X)
+
+
+def _of_blobs(library: Library) -> Iterator[Remark]:
+    if not library.is_model_library:
+        yield "no_model", NO_MODEL
+    present = [name for name in (classic.SYMBOL, *ffi_dialect.SYMBOLS) if library.image.find(library.prefix + name)]
+    if len(present) > 1:
+        names = " and ".join(present)
+        yield "two_dialects", f"has {names}: which one is read depends on the runtime; here it is {present[0]}"
+    others = [p for p in library.prefixes if p != library.prefix]
+    if others:
+        shown = ", ".join(repr(p) for p in others[:8]) + (", ..." if len(others) > 8 else "")
+        yield "several_prefixes", f"prefix {library.prefix!r} is shown; there are also {shown} (--prefix)"
+    if library.prefix and library.kind == "shared" and library.blob is not None:
+        yield "prefixed_blob", f"{library.blob.symbol} has a prefix: TVM's load_module sees a library without a blob"
+    yield from _of_placing(library)
+    blob = library.blob
+    if blob is None:
+        return
+    symbol, size = library.blob_symbol, blob.size
+    if symbol is not None and symbol.st_size not in (0, size):
+        yield "blob_size", f"{symbol.name} has {symbol.st_size} bytes, its length prefix says {size}"
+    end = blob.index_offset if blob.index_offset is not None else size
+    if blob.index_offset is None and library.problem is None and blob.stream_size < end:
+        left = end - blob.stream_size
+        yield "trailing_bytes", f"{left} bytes follow the last module of the blob; runtimes ignore them"
+
+
+def _of_placing(library: Library) -> Iterator[Remark]:
+    """Where the linker put the blob, and whether another library may stand in for it."""
+    symbol = library.blob_symbol
+    if symbol is None:
+        return
+    image = library.image.owner(symbol) if isinstance(library.image, ObjectSet) else library.image
+    writable = False
+    if isinstance(image, ElfObject):
+        section = image.section_of(symbol)
+        writable = section is not None and bool(section.sh_flags & SHF_WRITE)
+    elif isinstance(image, ElfFile):
+        writable = elf_facts.is_writable(image, symbol)
+        is_library = image.kind == "shared" and not elf_facts.is_program(image)
+        if is_library and symbol.st_other & 3 == STV_DEFAULT and not _finds_its_own(library, image, symbol):
+            yield "interposable_blob", _interposed(library, image, symbol)
+    elif isinstance(image, ForeignFile):
+        span = image.span_of(symbol)
+        writable = span is not None and span.writable
+    if writable:
+        yield "writable_blob", f"{symbol.name} lies in writable memory: each process has a copy of what it touches"
+
+
+def _interposed(library: Library, elf: ElfFile, symbol: Symbol) -> str:
+    """Who would take another library's blob: code that has the name in a relocation. Loaders ask the library itself,
+    so that where nothing refers to it only a search of the whole process may come to another one."""
+    contexts = {library.prefix + context for _, context in _CONTEXT_USERS.values()}
+    known = [symbol, *(s for s in elf.exports if s.name in contexts and s.st_other & 3 == STV_DEFAULT)]
+    used = " and ".join(s.name for s in known if elf_facts.is_relocated_to(elf, s))
+    if used:
+        return f"its code may find {used} in another library that was loaded first: link with -Wl,-Bsymbolic"
+    return (
+        f"what looks for {symbol.name} in the whole process may find it in another library that was loaded first; "
+        "load_module does not look so, and no code of the library does"
+    )
+
+
+def _finds_its_own(library: Library, elf: ElfFile, symbol: Symbol) -> bool:
+    """Whether the library was linked with -Bsymbolic, which matters where code refers to the symbol by name. mold
+    leaves no mark of that option; mblob links all it packs so, unless the link is the caller's."""
+    if elf_facts.is_symbolic(elf):
+        return True
+    packed_here = bool(note.announced(elf).flags) or bool(library.blob and library.blob.producer)
+    by_mold = any(text.startswith("mold ") for text in elf_facts.compilers(elf))
+    return (packed_here or by_mold) and not elf_facts.is_relocated_to(elf, symbol)
+
+
+def _of_names(library: Library) -> Iterator[Remark]:
+    image = library.image
+    twice = image.duplicates if isinstance(image, ObjectSet) else _defined_twice(image)
+    if twice:
+        shown = ", ".join(twice[:8]) + (", ..." if len(twice) > 8 else "")
+        what = "1 symbol is" if len(twice) == 1 else f"{len(twice)} symbols are"
+        yield "duplicate_symbols", f"{what} defined more than once: {shown}"
+    names = {s.name for s in image.exports}
+    needed = {s.name for s in image.imports}
+    for dialect, (users, context) in _CONTEXT_USERS.items():
+        used = [u for u in users if f"__{u}" in names or u in needed]
+        has_context = any(n.endswith(context) for n in names)
+        if used and not has_context and (dialect == "ffi") == (library.era.dialect == "ffi"):
+            yield "missing_context", f"calls {used[0]}, but has no {context}: its packed calls find no imported module"
+    if library.era.contradiction:
+        yield "era", "no release of TVM writes all of what is in it: see the facts"
+
+
+def _defined_twice(image: Image) -> list[str]:
+    """Names of dynamic symbols with several definitions; those with versions may have them."""
+    if not isinstance(image, ElfFile) or isinstance(image, ElfObject):
+        return []
+    places = {(s.name, s.st_value) for s in image.exports if s.binding == STB_GLOBAL}
+    if DT_VERDEF in image.dynamic:
+        return []
+    return sorted(name for name, count in Counter(name for name, _ in places).items() if count > 1)
+
+
+def _of_entries(library: Library) -> Iterator[Remark]:
+    for e in library.entries:
+        content = e.content
+        if content.problem is not None:
+            yield content.problem.code or "payload", f"entry {e.index} ({e.type_key}): {content.problem.text}"
+    carried = {key for plugin in library.plugins if plugin.abi == plugin_table.ABI for key in plugin.type_keys}
+    waiting: dict[str, list[int]] = {}
+    for e in library.entries:
+        if e.type_key in _RUNTIMES and e.type_key not in carried and not e.data:
+            waiting.setdefault(e.type_key, []).append(e.index)
+    for key, places in waiting.items():
+        shown = ", ".join(map(str, places[:8])) + (", ..." if len(places) > 8 else "")
+        what = f"entry {shown}" if len(places) == 1 else f"{len(places)} entries ({shown})"
+        yield "no_runtime", f"{what} of type {key}: nothing of mblob runs it, it needs {_RUNTIMES[key]}"
+
+
+def _of_executors(library: Library) -> Iterator[Remark]:
+    """Whether TVM's executors can read the graphs, and call what they find; mblob's can."""
+    yield from unreadable_graphs(library)
+    if library.dialect != "classic":
+        return
+    plain = [f.name for f in library.host_functions if f.abi == "plain" and f.symbol == f.name]
+    without_form = {*plain} - {f.name for f in library.host_functions if f.abi != "plain"}
+    for e in library.entries if plain else ():
+        why = tvm_executor.crash(tvm_executor.called_functions(e.type_key, e.content.facts), plain, without_form)
+        if why is not None:
+            yield "plain_operators", f"entry {e.index} ({e.type_key}): {why}"
+
+
+def unreadable_graphs(library: Library) -> Iterator[Remark]:
+    """Graphs that mblob may run, and TVM's graph executor does not read, or reads wrongly."""
+    for e in library.entries:
+        if e.type_key in tvm_executor.GRAPHS and e.offset is not None and e.content.problem is None:
+            problem = tvm_executor.read_problem(e.type_key, e.view(), library.grammars)
+            if problem is not None:
+                what = f"TVM's graph executor cannot run its graph: {problem}"
+                yield "tvm_graph", f"entry {e.index} ({e.type_key}): {what}"
+
+
+def _of_plugins(library: Library) -> Iterator[Remark]:
+    plugins, broken = library.plugin_tables
+    for problem in broken:
+        yield "plugin_table", f"a plug-in that cannot be used: {problem.text}"
+    for plugin in plugins:
+        if plugin.abi != plugin_table.ABI:
+            what = f"plug-in {plugin.name!r} is built for version {plugin.abi} of the plug-in interface"
+            yield "plugin_abi", f"{what}, this is version {plugin_table.ABI}: it is not used"

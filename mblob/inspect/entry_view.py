@@ -1,0 +1,92 @@
+"""An entry of an open library, as users see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mblob.bytes.digest import ALGORITHMS
+from mblob.format.grammar import DEVICE_KEYS, FunctionInfo, decode_payload
+from mblob.inspect.contents import Content
+from mblob.inspect.source_text import source_of
+from mblob.inspect.tensors import StoredTensor, tensors_of
+
+if TYPE_CHECKING:
+    from mblob.format.model import Entry
+    from mblob.inspect.library import Library
+
+_ALGORITHM_NAMES = {number: name for name, number in ALGORITHMS.items()}
+
+
+class EntryView:
+    """An entry of an open library.
+
+    Attributes:
+        index, type_key, size, imports, data, alignment, digest: as `mblob.format.model.Entry`.
+        offset: of the payload in the file, in bytes; None for the library.
+    """
+
+    __slots__ = (
+        "_library", "_start", "alignment", "data", "digest", "imports", "index", "offset", "size", "type_key",
+    )  # fmt: skip
+
+    def __init__(self, library: Library, entry: Entry) -> None:
+        self.index, self.type_key = entry.index, entry.type_key
+        self.offset = None if entry.offset is None else library.blob_offset + entry.offset
+        self.size, self.imports, self.data = entry.size, entry.imports, entry.data
+        self.alignment, self.digest = entry.alignment, entry.digest
+        self._library = library
+        self._start = entry.offset or 0  # in the bytes of the blob
+
+    def view(self) -> memoryview:
+        """The payload: read-only, no copy, valid while the library is open (and as long as the view lives)."""
+        if self.offset is None:
+            return memoryview(b"")
+        return self._library.blob_bytes()[self._start : self._start + self.size]
+
+    @property
+    def place(self) -> str:
+        """How messages call it: the file, the index and the key."""
+        return f"{self._library.path}: entry {self.index} ({self.type_key})"
+
+    def fields(self) -> dict[str, Any]:
+        """What the payload says, by the names of docs/format.md, sections 3 and 11; {} where its key has no grammar.
+        Strings are views.
+
+        Raises:
+            FormatError: it breaks the grammar of its key.
+        """
+        return decode_payload(self.type_key, self.view(), self._library.grammars)
+
+    @property
+    def content(self) -> Content:
+        """What the payload says, described: facts, kernels, tensors, or the problem that keeps it from being read."""
+        return self._library.content_of(self)
+
+    @property
+    def kernels(self) -> list[FunctionInfo]:
+        """The kernels that a device module lists, in stored order; [] for other modules.
+
+        Raises:
+            FormatError: the payload breaks the grammar of its key.
+        """
+        return list(self.fields().get("functions", {}).values()) if self.type_key in DEVICE_KEYS else []
+
+    @property
+    def tensors(self) -> list[StoredTensor]:
+        """The tensors that the payload holds (weights, parameters, constants), in stored order, as views; [] if none.
+        A name may be there twice; `offset` counts from the payload's first byte.
+
+        Raises:
+            FormatError: the payload breaks the grammar of its key.
+        """
+        return tensors_of(self.type_key, self.view(), self._library.grammars)
+
+    @property
+    def digest_algorithm(self) -> str | None:
+        """ "crc32", "sha256", or None without a digest."""
+        blob = self._library.blob
+        return _ALGORITHM_NAMES.get(blob.algorithm) if blob is not None and self.digest else None
+
+    def source(self, fmt: str = "") -> str:
+        """Text of the payload, as `Module.get_source`: device code, graph JSON; "" if it has none."""
+        return source_of(self.type_key, self.view(), fmt, self._library.grammars) or ""

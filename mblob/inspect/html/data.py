@@ -1,0 +1,174 @@
+"""What the page shows, as one JSON object of bounded size: names are cut, lists end and say what they leave out.
+
+Entries are rows, not objects, and names that repeat are written once: 10,000 entries take some hundred kilobytes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Any
+
+from mblob.errors import FormatError
+from mblob.inspect.html.areas import Area, file_areas, payload_areas
+from mblob.inspect.html.headers import header_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mblob.inspect.library import Library
+
+ENTRIES = 20_000
+IMPORTS = 100_000  # edges of the tree
+PARTS = 20_000  # tensors, sections of device code and the like, of all entries together
+ROWS = 10_000  # kernels, functions, undefined symbols
+REMARKS = 500
+NAME = 240  # characters of a name
+MESSAGE = 2000  # characters of a remark
+
+
+def cut(text: str, limit: int = NAME) -> str:
+    """`text`, or its beginning."""
+    return text if len(text) <= limit else f"{text[: limit - 4]} ..."
+
+
+def page_data(library: Library) -> dict[str, Any]:
+    """The object that the page draws.
+
+    Raises:
+        ValueError: the library is closed.
+    """
+    known = library.to_json()
+    entries = library.entries[:ENTRIES]
+    parts, problems, parts_left = _parts(library)
+    keys = sorted({cut(e.type_key) for e in entries})
+    number = {key: i for i, key in enumerate(keys)}
+    room = IMPORTS
+    rows = []
+    for e in entries:
+        imports = [i for i in e.imports[:room] if i < ENTRIES]
+        room -= len(imports)
+        rows.append(
+            [
+                number[cut(e.type_key)], -1 if e.offset is None else e.offset, e.size, imports, len(e.imports),
+                int(e.data), e.alignment, e.digest.hex(), parts.get(e.index, []), problems.get(e.index, ""),
+            ]
+        )  # fmt: skip
+    kernels = [_kernel(e["index"], k) for e in known["entries"] for k in e.get("kernels", [])]
+    functions = _functions(library)
+    undefined = _undefined(known)
+    remarks = [[d["severity"], d["code"], cut(d["message"], MESSAGE)] for d in known["diagnostics"]]
+    blob = library.blob
+    hidden = library.entries[ENTRIES:]
+    return {
+        "file": cut(str(library.path), MESSAGE),
+        "size": library.size,
+        "facts": _facts(library, known),
+        "areas": [_area(a) for a in file_areas(library)],
+        "blob": None if blob is None else {
+            "symbol": blob.symbol, "offset": library.blob_offset, "size": blob.size,
+            "index": 0 if blob.index_offset is None else blob.size - blob.index_offset,
+        },
+        "keys": keys,
+        "entries": rows,
+        "hidden": [len(hidden), sum(e.size for e in hidden)],
+        "parts_left_out": parts_left,
+        "kernels": _limited(kernels),
+        "functions": _limited(functions),
+        "undefined": _limited(undefined),
+        "remarks": _limited(remarks, REMARKS),
+        "headers": [g.to_json() for g in header_groups(library)],
+    }  # fmt: skip
+
+
+def _limited(rows: list[Any], limit: int = ROWS) -> dict[str, Any]:
+    return {"rows": rows[:limit], "left_out": max(len(rows) - limit, 0)}
+
+
+def _parts(library: Library) -> tuple[dict[int, list[Any]], dict[int, str], int]:
+    """Parts of payloads and what is wrong with them, by entry; how many small parts are left out."""
+    found: dict[int, list[Area]] = {}
+    problems = {}
+    for e in library.entries[:ENTRIES]:
+        try:
+            areas = payload_areas(e)
+        except FormatError as error:
+            problems[e.index] = cut(str(error), MESSAGE)
+            continue
+        if areas:
+            found[e.index] = areas
+    everything = [(a.size, -i, -k) for i, areas in found.items() for k, a in enumerate(areas)]
+    kept = set(heapq.nlargest(PARTS, everything)) if len(everything) > PARTS else set(everything)
+    left_out = len(everything) - len(kept)
+    room = PARTS - len(kept)  # for what is inside of parts: sections of device code, constants of executables
+    rows: dict[int, list[Any]] = {}
+    for i, areas in found.items():
+        rows[i] = []
+        for k, a in enumerate(areas):
+            if (a.size, -i, -k) not in kept:
+                continue
+            inside = _count(a.children)
+            if inside > room:
+                a, left_out = a._replace(children=()), left_out + inside
+            else:
+                room -= inside
+            rows[i].append(_area(a))
+    return rows, problems, left_out
+
+
+def _count(areas: Sequence[Area]) -> int:
+    """How many areas these are, with all that is in them: two levels at most."""
+    return len(areas) + sum(len(a.children) for a in areas)
+
+
+def _area(a: Area) -> list[Any]:
+    """Name, offset (-1: none), size, kind, and where there are any: detail, children."""
+    row: list[Any] = [cut(a.name), -1 if a.offset is None else a.offset, a.size, a.kind]
+    if a.children or a.detail:
+        row.append(cut(a.detail))
+    if a.children:
+        row.append([_area(c) for c in a.children])
+    return row
+
+
+def _kernel(entry: int, k: dict[str, Any]) -> list[Any]:
+    return [entry, cut(k["name"]), cut(", ".join(k["arg_types"])), cut(", ".join(k["launch_param_tags"]))]
+
+
+def _functions(library: Library) -> list[Any]:
+    """Name, form and parameters of each host function."""
+    return sorted([cut(f.name), f.abi, cut(f.types or "", MESSAGE)] for f in library.host_functions)
+
+
+def _undefined(known: dict[str, Any]) -> list[Any]:
+    """Name of a symbol, its version, who provides it."""
+    return [
+        [cut(u["name"]), cut(u["version"] or ""), cut(u["provider"] or "") + (" (weak)" if u["weak"] else "")]
+        for u in known["undefined_symbols"]
+    ]
+
+
+def _facts(library: Library, known: dict[str, Any]) -> list[list[str]]:
+    """Label and text of what is said first; what is not known is left out."""
+    target, blob, members = known["target"], library.blob, len(library.members)
+    found: list[tuple[str, object]] = [
+        ("machine", f"{target['machine']}, {target['bits']} bits, {target['endian']} endian"),
+        ("file", f"{known['format']}, {known['kind']}" + (f" of {members} members" if members else "")),
+        ("processor", target["hints"]),
+        ("dialect", library.dialect or "not told"),
+        ("format", known["era"]["tvm"] and f"of TVM {known['era']['tvm']}"),
+        ("prefixes", [p for p in library.prefixes if p]),
+        ("blob", blob and f"{blob.symbol}, {blob.size:,} bytes at {library.blob_offset:#x}"),
+        ("index", blob and ("none" if blob.index_offset is None else f"by {blob.producer or 'unknown'}")),
+        ("built for", blob and blob.target),
+        ("needed libraries", known["needed"]),
+        ("soname", known["soname"]),
+        ("search path", known["runpath"]),
+        ("build-id", known["build_id"]),
+        ("compilers", known["compilers"]),
+        ("plug-ins", [f"{p['name']} {p.get('version', '')}".strip() for p in known["plugins"]]),
+    ]
+    return [[label, cut(_words(value), MESSAGE)] for label, value in found if value]
+
+
+def _words(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

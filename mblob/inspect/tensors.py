@@ -1,0 +1,105 @@
+"""The single tensors that payloads hold: weights, parameters of graphs, constants. Views, nothing is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from mblob.bytes.wire import Cursor
+from mblob.dtype import DataType
+from mblob.format import grammar, safetensors
+from mblob.format.ffi_grammar import GRAMMARS as GRAMMARS_OF_FFI
+from mblob.format.ffi_grammar import GRAMMARS_OF_0_21
+from mblob.format.grammar import GRAMMARS, Grammars, decode_payload
+from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_pairs
+from mblob.inspect import vm_summary
+
+# Fields that hold arrays, and how they are read so that a name which is there twice stays twice.
+_ARRAYS = {grammar.named_arrays: grammar.named_array_pairs, grammar.constants: grammar.constant_pairs}
+# Tags of constants in Relax executables.
+_TAGS = {id(GRAMMARS_OF_FFI): vm_summary.CONSTANTS_OF_FFI, id(GRAMMARS_OF_0_21): vm_summary.CONSTANTS_OF_0_21}
+_RELAX_KEYS = ("relax.VMExecutable", "relax.Executable")
+
+
+# Type codes that mean different things in different releases, by what they are called today.
+_CODES_OF_CLASSIC = {
+    DataType(6, 8): DataType.parse("float8_e4m3fn"), DataType(7, 8): DataType.parse("float8_e5m2"),
+}  # fmt: skip
+
+
+class StoredTensor(NamedTuple):
+    """A tensor inside a payload.
+
+    Attributes:
+        name: as stored, or `constant 3` for the constants of an executable, which have none.
+        dtype, shape: elements, and how many of them per dimension.
+        offset: of its first byte, counted from the first byte of the payload.
+        data: its elements: compact, row-major, little endian; a view of the payload.
+    """
+
+    name: str
+    dtype: DataType
+    shape: tuple[int, ...]
+    offset: int
+    data: memoryview
+
+
+def tensors_of(key: str, payload: memoryview, grammars: Grammars = GRAMMARS) -> list[StoredTensor]:
+    """The tensors of a payload in stored order; [] for a type key that has none. A name may be there twice.
+
+    Args:
+        grammars: those of the dialect.
+
+    Raises:
+        FormatError: the payload breaks the grammar of its key.
+    """
+    if key == safetensors.TYPE_KEY:
+        base, entries = safetensors.read(payload)
+        return [
+            StoredTensor(e.name, e.dtype, e.shape, base + e.begin, payload[base + e.begin : base + e.end])
+            for e in entries
+        ]
+    return stored_tensors(_pairs(key, payload, grammars), grammars)
+
+
+def constant_tags(grammars: Grammars) -> dict[int, str]:
+    """Tags of constants in Relax executables, as `vm_summary.relax` takes them."""
+    return _TAGS.get(id(grammars), {})
+
+
+def is_param_dict(payload: memoryview) -> bool:
+    """Whether a payload is a parameter dictionary, which keys of the user's may have."""
+    return bytes(payload[:8]) == PARAMS_MAGIC.to_bytes(8, "little")
+
+
+def stored_tensors(records: Iterable[tuple[str, ArrayRecord]], grammars: Grammars) -> list[StoredTensor]:
+    """Array records by name, with the element types that the dialect means."""
+    meant = _of_classic if grammars is GRAMMARS else DataType.of_ffi
+    return [StoredTensor(name, meant(r.dtype), r.shape, r.offset, r.data) for name, r in records]
+
+
+def _of_classic(dtype: DataType) -> DataType:
+    known = _CODES_OF_CLASSIC.get(dtype._replace(lanes=1))
+    return known._replace(lanes=dtype.lanes) if known else dtype
+
+
+def _pairs(key: str, payload: memoryview, grammars: Grammars) -> list[tuple[str, ArrayRecord]]:
+    cursor = Cursor(payload)
+    fields = grammars.get(key)
+    if fields is None and is_param_dict(payload):
+        return read_param_pairs(payload)
+    if key in _RELAX_KEYS or key == "VMExecutable":
+        code = decode_payload(key, payload, grammars)["code"]
+        base = len(payload) - len(code)
+        if key == "VMExecutable":
+            return vm_summary.relay(code, base)[1]
+        return vm_summary.relax(code, base, constant_tags(grammars))[1]
+    if fields is None or callable(fields) or not any(read in _ARRAYS for _, read in fields):
+        return []
+    found: list[tuple[str, ArrayRecord]] = []
+    for name, read in fields:
+        if read in _ARRAYS:
+            found += _ARRAYS[read](cursor, f"{key}.{name}")
+        else:
+            read(cursor, f"{key}.{name}")
+    return found

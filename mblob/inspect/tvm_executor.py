@@ -1,0 +1,378 @@
+"""What TVM's own executors ask of a library (TVM 0.7 - 0.19): a graph that they can read, and packed functions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from mblob.dtype import DataType
+from mblob.errors import FormatError
+from mblob.format.grammar import Grammars, decode_payload
+from mblob.inspect.graph_summary import JSON_LIMIT, GraphError
+
+GRAPHS = ("GraphExecutorFactory", "GraphRuntimeFactory")
+EXECUTORS = (*GRAPHS, "AotExecutorFactory", "VMExecutable", "relax.Executable", "relax.VMExecutable")
+OWN_OPERATORS = ("__nop", "__copy")  # of the executor, which no library has
+_KEYS = ("nodes", "arg_nodes", "heads", "node_row_ptr", "attrs")
+_NODE_KEYS = ("op", "name", "inputs", "attrs", "attr", "control_deps")
+_CALL = ("func_name", "num_inputs", "num_outputs", "flatten_data")
+_COLUMNS = {"dltype": "list_str", "storage_id": "list_int", "shape": "list_shape"}  # attributes of values
+_OPTIONAL = {"device_index": "list_int", "storage_scope": "list_str"}
+_NUMBER = 1 << 32  # numbers of nodes and of values are below it
+_STORAGE = 1 << 31
+_BYTES = 1 << 62  # of a value
+_ESCAPES = 'rnt\\"'  # that TVM's reader of JSON knows
+
+
+# -- functions ------------------------------------------------------------------------------------------
+
+
+def called_functions(key: str, facts: Mapping[str, Any]) -> list[str]:
+    """Functions that TVM's executor for a payload looks up by name, and calls as packed functions.
+
+    Args:
+        key: the payload's type key.
+        facts: of its content (`mblob.inspect.contents`).
+    """
+    if key in GRAPHS and "graph" in facts:
+        return [name for name in facts["graph"]["operators"] if name not in OWN_OPERATORS]
+    if key == "AotExecutorFactory" and "module_name" in facts:
+        return [f"{facts['module_name']}___tvm_main__"]
+    found = facts.get("executable")
+    if found is None:
+        return []
+    if key == "VMExecutable":
+        return list(found["primitives"])
+    names = {"packed": "", "tir": "__vmtir__"}  # what stands before a function's name, by its kind
+    return [names[f["kind"]] + f["name"] for f in found["functions"] if f["kind"] in names]
+
+
+def crash(
+    called: Sequence[str], plain: Collection[str], without_form: Collection[str] = (), *, announced: bool = False
+) -> str | None:
+    """Why TVM's executor cannot run a library, and what to do; None if it can for what is known here.
+
+    Args:
+        called: functions that it looks up.
+        plain: functions whose symbol is that of a plain C function.
+        without_form: those of them that have no packed form, which mblob's executor would call.
+        announced: of a system library, which announces packed forms alone.
+    """
+    names = sorted(set(called) & set(without_form if announced else plain))
+    if not names:
+        return None
+    if len(names) == 1:
+        called_as, found = "as a packed function", f"{names[0]!r} is a plain C function"
+    else:
+        called_as, found = "as packed functions", "they are plain C functions"
+    verb = "cannot run" if announced else "crashes on"
+    lacking = [name for name in names if name in without_form]
+    mblob, cures = "mblob can run the library.", []
+    if lacking:
+        mblob = f"mblob cannot run it either: no prototype is given for {_few(lacking)}."
+        cures.append(f"declare {'it' if len(lacking) == 1 else 'each'} with functions= (--function)")
+    if not announced:
+        cures.append('for TVM, add packed="name" (--packed name)')
+    cure = "; ".join(cures)
+    return (
+        f"TVM's executor {verb} this library: it calls {_few(names)} {called_as}, but {found}. {mblob}"
+        f" {cure[0].upper()}{cure[1:]}."
+    )
+
+
+def missing(called: Sequence[str], known: Collection[str], hidden: Collection[str] = ()) -> str | None:
+    """What to say of functions that an executor calls and no module has; None if there are none.
+
+    Args:
+        hidden: functions that a module may have, and does not export.
+    """
+    names = sorted(set(called) - set(known))
+    if not names:
+        return None
+    if there := [name for name in names if name in hidden]:
+        return (
+            f"no module has {_few(names)}, which it calls: {_few(there)} is defined, but not exported. Leave out what"
+            ' hides it (-fvisibility=hidden, -fwhole-program, a version script), or mark it __attribute__((visibility('
+            '"default")))'
+        )
+    import difflib
+
+    near = difflib.get_close_matches(names[0][:200], [name for name in known if len(name) <= 200], 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return (
+        f"no module has {_few(names)}, which it calls: it fails until a module with the name is added to its imports"
+        f"{hint}"
+    )
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(map(_shown, names[:4])) + (", ..." if len(names) > 4 else "")
+
+
+# -- the text -------------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> Any:
+    """The value of a JSON text in which no object has a key twice.
+
+    Raises:
+        GraphError: another text.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object)
+    except RecursionError:
+        raise GraphError("the graph nests too deep") from None
+    except GraphError:
+        raise
+    except ValueError as error:
+        raise GraphError(f"the graph is no JSON: {error}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise GraphError(f"the key {twice!r} stands twice in one object")
+    return made
+
+
+def unknown_escape(text: str) -> str | None:
+    """The first escape in a JSON text that TVM's reader does not know, such as `\\u`."""
+    return next((f"\\{c}" for c in re.findall(r"\\(.)", text) if c not in _ESCAPES), None)
+
+
+# -- the graph ------------------------------------------------------------------------------------------
+
+
+def read_problem(key: str, payload: memoryview, grammars: Grammars) -> str | None:
+    """What in a payload TVM's graph executor cannot read, or reads wrongly; None for nothing, and of other keys."""
+    if key not in GRAPHS or key not in grammars:
+        return None
+    try:
+        text = decode_payload(key, payload, grammars)["graph_json"]
+        if len(text) > JSON_LIMIT:
+            return None
+        decoded = bytes(text).decode()
+        if (escape := unknown_escape(decoded)) is not None:
+            return f"the escape {escape} in a text"
+        graph = parse(decoded)
+        check_graph(graph)
+        skipped = skipped_id(graph)
+    except (FormatError, UnicodeDecodeError):
+        return None  # which the content itself tells
+    except GraphError as error:
+        return str(error)
+    return None if skipped is None else f"storage_id skips {skipped}"
+
+
+def skipped_id(graph: dict[str, Any]) -> int | None:
+    """The first number that storage ids of a graph skip. TVM's executor makes memory for each number up to the largest,
+    and fails (0.10 and later) on one that no value has."""
+    used = sorted(set(graph["attrs"]["storage_id"][1])) if graph["nodes"] else []
+    return next((i for i, number in enumerate(used) if i != number), None)
+
+
+def dense_ids(ids: Sequence[int]) -> list[int]:
+    """Storage ids in the same order that skip no number."""
+    places = {number: place for place, number in enumerate(sorted(set(ids)))}
+    return [places[number] for number in ids]
+
+
+def check_graph(graph: Any) -> None:
+    """Hold a parsed graph against what TVM's graph executor checks, and what it relies on without a check.
+
+    Storage ids that skip numbers are not looked for (`skipped_id`). A graph of no nodes passes: nobody runs it, it
+    carries parameters.
+
+    Raises:
+        GraphError: naming the node or the key.
+    """
+    _expect(isinstance(graph, dict), "expected an object, found", graph)
+    if graph.get("nodes") == []:
+        return
+    for key in _KEYS:
+        _expect(key in graph, f"no {key!r}; a graph has {', '.join(_KEYS)}")
+    unknown = next((key for key in graph if key not in (*_KEYS, "metadata")), None)
+    _expect(unknown is None, f"unknown key {unknown!r}; a graph has {', '.join(_KEYS)}, metadata")
+    if "metadata" in graph:
+        _expect(next(reversed(graph)) == "metadata", "the key 'metadata' is not the last: nothing behind it is read")
+    nodes = graph["nodes"]
+    _expect(isinstance(nodes, list), "nodes: expected a list, found", nodes)
+    counts: list[int] = []
+    for i, node in enumerate(nodes):
+        counts.append(_check_node(i, node, counts))
+    rows = [0]
+    for count in counts:
+        rows.append(rows[-1] + count)
+    _expect(graph["node_row_ptr"] == rows, f"node_row_ptr: expected {_shown(rows)}, found", graph["node_row_ptr"])
+    _check_ends(graph, counts)
+    _check_values(graph, rows)
+
+
+def _expect(fact: bool, message: str, *found: Any) -> None:
+    if not fact:
+        raise GraphError(" ".join((message, *map(_shown, found))))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value[:60] if isinstance(value, str) else value)  # a name may be long, and shown for each output
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _is_number(value: Any, limit: int) -> bool:
+    return type(value) is int and 0 <= value < limit
+
+
+def _place(i: int, node: dict[str, Any]) -> str:
+    return f"node {i} {_shown(node.get('name'))}"
+
+
+def _check_node(i: int, node: Any, counts: Sequence[int]) -> int:
+    """One node, given the numbers of outputs of those before it; the number of its own."""
+    _expect(isinstance(node, dict), f"node {i}: expected an object, found", node)
+    what = _place(i, node)
+    _expect(isinstance(node.get("name"), str), f"node {i}: name: expected a text, found", node.get("name"))
+    unknown = next((key for key in node if key not in _NODE_KEYS), None)
+    _expect(unknown is None, f"{what}: unknown key {unknown!r}; nodes have op, name, inputs, attrs, control_deps")
+    _expect(not ("attrs" in node and "attr" in node), f"{what}: has attrs and attr")
+    op, inputs = node.get("op"), node.get("inputs")
+    _expect(op in ("null", "tvm_op"), f"{what}: op: expected 'null' or 'tvm_op', found", op)
+    _expect(isinstance(inputs, list), f"{what}: inputs: expected a list, found", inputs)
+    for item in inputs:
+        _check_entry(item, counts, f"{what}: inputs: expected [node, output] of a node before it")
+    for other in _list(node.get("control_deps", []), f"{what}: control_deps"):
+        _expect(_is_number(other, i), f"{what}: control_deps: expected a node before it, found", other)
+    attrs = node.get("attrs", node.get("attr"))
+    if attrs is None and op == "null":
+        return 1
+    return _check_call(what, op, attrs, len(inputs))
+
+
+def _check_call(what: str, op: str, attrs: Any, inputs: int) -> int:
+    """The attributes of a node; the number of its outputs."""
+    _expect(isinstance(attrs, dict), f"{what}: attrs: expected an object, found", attrs)
+    for key in _CALL:
+        _expect(key in attrs, f"{what}: attrs: no {key!r}; they need {', '.join(_CALL)}")
+    for key, value in attrs.items():
+        _expect(isinstance(value, str), f"{what}: attrs: {key}: expected a text, found", value)
+    for key in _CALL[1:]:
+        digits = re.fullmatch("[0-9]{1,9}", attrs[key], re.ASCII)
+        _expect(digits is not None, f"{what}: attrs: {key}: expected a number in quotes, found", attrs[key])
+    if op == "null":
+        _expect(inputs == 0, f"{what}: an input of the graph that has inputs itself")
+        return 1
+    _expect(attrs["func_name"] != "", f"{what}: func_name is empty")
+    said = int(attrs["num_inputs"])
+    _expect(said == inputs, f"{what}: num_inputs is {said}, inputs has {inputs}")
+    return int(attrs["num_outputs"])
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    _expect(isinstance(value, list), f"{what}: expected a list, found", value)
+    return value  # type: ignore[no-any-return]
+
+
+def _check_entry(item: Any, counts: Sequence[int], what: str) -> None:
+    right = (
+        isinstance(item, list) and len(item) in (2, 3) and all(_is_number(n, _NUMBER) for n in item)
+        and item[0] < len(counts) and item[1] < counts[item[0]]
+    )  # fmt: skip
+    _expect(right, f"{what}, found", item)
+
+
+def _check_ends(graph: dict[str, Any], counts: Sequence[int]) -> None:
+    """Inputs and outputs of the graph."""
+    nodes, listed = graph["nodes"], _list(graph["arg_nodes"], "arg_nodes")
+    for i in listed:
+        is_input = _is_number(i, len(nodes)) and nodes[i]["op"] == "null"
+        _expect(is_input, "arg_nodes: expected an input node, found", i)
+    _expect(len(set(listed)) == len(listed), "arg_nodes: a node is listed twice")
+    missing = next((i for i in sorted({i for i, n in enumerate(nodes) if n["op"] == "null"} - set(listed))), None)
+    if missing is not None:
+        raise GraphError(f"arg_nodes lacks {_place(missing, nodes[missing])}, an input that could not be set")
+    named: dict[str, int] = {}
+    for i, node in enumerate(nodes):
+        if (first := named.setdefault(node["name"], i)) != i:
+            raise GraphError(f"{_place(i, node)}: node {first} has the same name")
+    for item in _list(graph["heads"], "heads"):  # there may be none
+        _check_entry(item, counts, "heads: expected [node, output]")
+
+
+def _check_values(graph: dict[str, Any], rows: Sequence[int]) -> None:
+    """What `attrs` says of each value: its type, its shape, where its memory is."""
+    attrs, nodes = graph["attrs"], graph["nodes"]
+    _expect(isinstance(attrs, dict), "attrs: expected an object, found", attrs)
+    for key in _COLUMNS:
+        _expect(key in attrs, f"attrs: no {key!r}; a graph needs {', '.join(_COLUMNS)}")
+    for key, pair in attrs.items():
+        _check_column(key, pair, rows[-1])
+    sizes: list[int] = []
+    devices = attrs["device_index"][1] if "device_index" in attrs else []
+    found: dict[int, int] = {}  # devices of storages
+    owners = (i for i in range(len(nodes)) for _ in range(rows[i], rows[i + 1]))
+    for entry, owner in enumerate(owners):
+        what = f"{_place(owner, nodes[owner])}, output {entry - rows[owner]}"
+        storage = attrs["storage_id"][1][entry]
+        _expect(_is_number(storage, _STORAGE), f"{what}: storage_id: expected a number from 0 on, found", storage)
+        sizes.append(_size(attrs["dltype"][1][entry], attrs["shape"][1][entry], what))
+        if devices:
+            device = devices[entry]
+            named = _is_number(device, _STORAGE) and device > 0
+            _expect(named, f"{what}: device_index: expected a device type, found", device)
+            other = found.setdefault(storage, device)
+            _expect(other == device, f"{what}: storage {storage} is on device type {other}, and here on", device)
+    for i, node in enumerate(nodes):
+        _check_own(i, node, rows, attrs["storage_id"][1], sizes)
+
+
+def _check_column(key: str, pair: Any, count: int) -> None:
+    """An attribute, [type, items]."""
+    _expect(isinstance(pair, list) and len(pair) == 2, f"attrs: {key}: expected [type, items], found", pair)
+    kind, items = pair
+    wanted = {**_COLUMNS, **_OPTIONAL}.get(key)
+    if wanted is None:  # TVM passes over what it does not know if it knows the type
+        right = (kind == "size_t" and type(items) is int) or (
+            kind == "list_int" and isinstance(items, list) and all(type(item) is int for item in items)
+        )
+        _expect(right, f"attrs: {key}: unknown, and neither ['list_int', [...]] nor ['size_t', n]:", pair)
+        return
+    _expect(kind == wanted, f"attrs: {key}: expected type {wanted!r}, found", kind)
+    here = len(_list(items, f"attrs: {key}"))
+    _expect(here == count, f"attrs: {key}: {here} items, the nodes have {count} values")
+    if wanted == "list_str":
+        wrong = next((item for item in items if not isinstance(item, str)), "")
+        _expect(wrong == "", f"attrs: {key}: expected texts, found", wrong)
+
+
+def _size(dtype: str, shape: Any, what: str) -> int:
+    """The bytes of a value."""
+    try:
+        parsed = DataType.parse(dtype)
+    except ValueError:
+        raise GraphError(f"{what}: dltype {_shown(dtype)} is no element type") from None
+    bits = parsed.bits * parsed.lanes
+    whole = bits > 0 and (bits % 8 == 0 or bits in (1, 4))
+    _expect(whole, f"{what}: dltype {dtype}: {bits} bits; expected whole bytes, 1 or 4 bits")
+    size = (bits + 7) // 8
+    for extent in _list(shape, f"{what}: shape"):
+        _expect(_is_number(extent, 1 << 63), f"{what}: shape: expected numbers from 0 on, found", extent)
+        size *= extent
+        _expect(size < _BYTES, f"{what}: more than 2^62 bytes in shape", shape)
+    return size
+
+
+def _check_own(i: int, node: dict[str, Any], rows: Sequence[int], ids: Sequence[int], sizes: Sequence[int]) -> None:
+    """The executor's own operators: a reshape is nothing but memory that two values share, a copy has one size."""
+    name = node["attrs" if "attrs" in node else "attr"]["func_name"] if node["op"] == "tvm_op" else ""
+    if name not in OWN_OPERATORS:
+        return
+    what, inputs, outputs = _place(i, node), len(node["inputs"]), rows[i + 1] - rows[i]
+    right = outputs == 1 and (inputs == 1 or (name == "__nop" and inputs > 1))
+    _expect(right, f"{what}: {name} has {inputs} inputs and {outputs} outputs")
+    source, to = rows[node["inputs"][0][0]] + node["inputs"][0][1], rows[i]
+    _expect(sizes[source] == sizes[to], f"{what}: {name} from {sizes[source]} bytes to {sizes[to]}")
+    if name == "__nop":
+        _expect(ids[source] == ids[to], f"{what}: __nop from storage {ids[source]} to {ids[to]}, which nothing fills")

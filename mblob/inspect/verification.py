@@ -1,0 +1,208 @@
+"""`mblob.verify`: whether a library is whole, and whether what it needs is there. Nothing of it runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mblob.arguments import path as checked_path
+from mblob.binary import container
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_facts import is_program
+from mblob.binary.elf_records import DT_DEBUG, ET_EXEC, ET_REL
+from mblob.bytes.digest import ALGORITHMS
+from mblob.bytes.mapping import map_file
+from mblob.errors import DigestError, FormatError, IncompatibleError
+from mblob.format.grammar import Grammars
+from mblob.format.index import is_small
+from mblob.inspect import contents
+from mblob.inspect.diagnostics import damaged_sections, unreadable_graphs
+from mblob.inspect.elf_loading import check_linking
+from mblob.inspect.library_search import shared_elf
+from mblob.inspect.linkage import Linkage, resolve
+
+if TYPE_CHECKING:
+    from mblob.format.model import Blob
+    from mblob.inspect.library import EntryView, Library
+
+SCHEMA = "mblob/verify/1"
+_ALGORITHM_NAMES = {number: name for name, number in ALGORITHMS.items() if number}
+
+
+class CheckedEntry(NamedTuple):
+    """What was found out about the payload of an entry.
+
+    Attributes:
+        index, type_key, size: as of the entry.
+        digest: "crc32", "sha256", or None: nothing is recorded to hold it against.
+        compared: its bytes were held against the digest, which they have.
+        walked: its bytes were held against the grammar of its key, which they follow, as do the graph or the executable
+            in it. False for keys of which nothing is known, and at "header".
+    """
+
+    index: int  # type: ignore[assignment]  # a tuple has a method of that name
+    type_key: str
+    size: int
+    digest: str | None
+    compared: bool
+    walked: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+class Verification(NamedTuple):
+    """A library that was looked at and found whole.
+
+    Attributes:
+        path: of the file.
+        level: "header" or "full".
+        dialect: "classic", "ffi", or None if nothing tells.
+        has_index: the blob has a trailer. Without one nothing tells damaged bytes of payloads from sound ones.
+        entries: what was held against what.
+        linkage: who provides its undefined symbols, None if nobody asked.
+        warnings: code and text of what keeps nobody from loading the library: damage, and ("full") graphs that TVM's
+            executor does not run.
+        has_blob: it has one.
+    """
+
+    path: str
+    level: str
+    dialect: str | None
+    has_index: bool
+    entries: tuple[CheckedEntry, ...]
+    linkage: Linkage | None
+    warnings: tuple[tuple[str, str], ...]
+    has_blob: bool
+
+    def check(self) -> None:
+        """Refuse a library that could not be opened for want of symbols or libraries.
+
+        Raises:
+            IncompatibleError: naming them.
+        """
+        if self.linkage and self.linkage.problem:
+            raise IncompatibleError(f"{self.path}: {self.linkage.problem}")
+
+    def to_json(self) -> dict[str, Any]:
+        """What `mblob-pack verify --json` prints for a sound file."""
+        return {
+            "schema": SCHEMA,
+            "file": self.path,
+            "level": self.level,
+            "ok": not (self.linkage and self.linkage.problem),
+            "error": None,
+            "dialect": self.dialect,
+            "blob": self.has_blob,
+            "index": self.has_index,
+            "entries": [e.to_json() for e in self.entries],
+            "linkage": self.linkage.to_json() if self.linkage else None,
+            "warnings": [{"code": code, "message": message} for code, message in self.warnings],
+        }
+
+
+def verify(
+    path: str | os.PathLike[str], level: str = "full", against: Sequence[str | os.PathLike[str]] | None = None,
+    root: str | os.PathLike[str] = "/",
+) -> Verification:  # fmt: skip
+    """Check a library without running it.
+
+    Args:
+        path: of the file.
+        level: "header": structure, index and its checksums, all of a blob with up to 256 KiB of payloads. "full": every
+            byte of the blob against its digest, every payload against the grammar of its key.
+        against: also look for each undefined symbol, as the dynamic linker would: in these libraries (paths, or names
+            such as "libm.so.6"), then in those that the library needs. () for the needed ones alone, None for nothing.
+        root: the folder that is `/` on the machine that the library is for.
+
+    Returns:
+        What was checked. Symbols that nobody provides are in its `linkage`; `check()` makes an error of them.
+
+    Raises:
+        OSError: a file cannot be read.
+        FormatError: the library is damaged, or it is no model library ("not_elf", "no_blob").
+        DigestError: bytes differ from their digest.
+        IncompatibleError: a library of `against` is for another machine, or dlopen may not open the library.
+        ValueError: no file can have one of the paths.
+    """
+    from mblob.inspect.library import Library
+
+    for argument, given in (("path", path), ("root", root), *(("against", other) for other in against or ())):
+        checked_path(given, f"verify: {argument}")
+
+    try:
+        with Library(path, verify=level) as library:
+            return describe(library, level, against, root)
+    except (FormatError, DigestError) as error:
+        raise _damage_of_tables(path) or error from None
+
+
+def _damage_of_tables(path: str | os.PathLike[str]) -> FormatError | IncompatibleError | None:
+    """What loaders look at first: damage there may hide the blob, or change what is read of it."""
+    try:
+        opened = container.open_file(map_file(Path(path)), os.fspath(path))
+        if isinstance(opened.image, ElfFile) and _is_loaded(opened.image):
+            opened.image.check_loading()
+            check_linking(opened.image)
+    except (FormatError, IncompatibleError) as error:
+        return error
+    return None
+
+
+def describe(
+    library: Library, level: str, against: Sequence[str | os.PathLike[str]] | None, root: str | os.PathLike[str]
+) -> Verification:
+    """What `verify` returns, for a library whose blob was just read at `level`."""
+    library.require_model()
+    if isinstance(library.image, ElfFile) and _is_loaded(library.image):
+        check_linking(library.image)
+    blob = library.blob
+    compared = blob is not None and digests_compared(blob, level)
+    stored = [e for e in library.entries if e.offset is not None]
+    entries = tuple(_checked(e, blob, level, compared, library.grammars) for e in stored) if blob is not None else ()
+    linkage = None if against is None else _linkage(library, against, os.fspath(root))
+    has_blob = blob is not None
+    has_index = blob is not None and blob.index_offset is not None
+    warnings = (*damaged_sections(library.image), *(unreadable_graphs(library) if level == "full" else ()))
+    return Verification(str(library.path), level, library.dialect, has_index, entries, linkage, warnings, has_blob)
+
+
+def _is_loaded(elf: ElfFile) -> bool:
+    """Whether it is for a dynamic linker to open: no object, which has no program headers, and no program. That has an
+    entry point, as libraries may, and what linkers write into programs alone, DT_DEBUG, or no dynamic section."""
+    if elf.e_type == ET_REL and not elf.e_phnum:
+        return False
+    program = elf.e_type == ET_EXEC or is_program(elf)
+    return not (program and elf.e_entry != 0 and (not elf.dynamic or DT_DEBUG in elf.dynamic))
+
+
+def _linkage(library: Library, against: Sequence[str | os.PathLike[str]], root: str) -> Linkage:
+    elf = shared_elf(library)
+    if elf is None:
+        raise FormatError(f"{library.path}: no ELF shared library, so no dynamic linker looks for its symbols", code="")
+    return resolve(elf, str(library.path), against, root)
+
+
+def digests_compared(blob: Blob, level: str) -> bool:
+    """Whether reading a blob at `level` holds each payload against its digest."""
+    return level == "full" or (level == "header" and is_small(blob))
+
+
+def _checked(entry: EntryView, blob: Blob, level: str, compared: bool, grammars: Grammars) -> CheckedEntry:
+    """An entry of a blob that was read at `level`, its payload walked too at "full".
+
+    Raises:
+        FormatError: the payload breaks the grammar of its key.
+    """
+    walked = False
+    if level == "full":
+        try:
+            walked = contents.check(entry.type_key, entry.view(), grammars)
+        except FormatError as error:
+            error.prefix(f"{entry.place} breaks the grammar of its key")
+            error.entry = entry.index
+            raise
+    algorithm = _ALGORITHM_NAMES.get(blob.algorithm) if entry.digest else None
+    return CheckedEntry(entry.index, entry.type_key, entry.size, algorithm, compared and algorithm is not None, walked)

@@ -1,0 +1,169 @@
+"""What the executables of virtual machines say in short: docs/format.md, section 3 (Relay and Relax)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mblob.bytes.wire import Cursor
+from mblob.format.grammar import strings, text
+from mblob.format.ndarray import ArrayRecord, read_ndarray
+
+MAGIC, MAGIC_V2 = 0xD225DE2F4214151D, 0xD225DE2F4214151E
+_RELAX_KINDS = {0: "packed", 1: "vm", 2: "tir"}
+# Tags of constants in executables of Relax, by dialect: classic, that of TVM 0.21, ffi.
+_CLASSIC = {0: "tensor", 1: "dtype", 2: "shape", 3: "string", 4: "int", 5: "float"}
+_FFI_COMMON = {1: "int", 3: "float", 5: "dtype", 65: "string"}
+CONSTANTS_OF_0_21 = {**_FFI_COMMON, 72: "tensor", 71: "shape"}
+CONSTANTS_OF_FFI = {**_FFI_COMMON, 70: "tensor", 69: "shape"}
+
+
+def relay(code: memoryview, base: int) -> tuple[dict[str, Any], list[tuple[str, ArrayRecord]]]:
+    """An executable of the Relay VM (TVM 0.7 - 0.19): summary, constants by name.
+
+    Args:
+        base: offset of `code` in the payload, which offsets of constants count from.
+
+    Raises:
+        FormatError: "payload", "truncated".
+    """
+    c = Cursor(code)
+    version = _head(c, (MAGIC,))
+    release = _release(c, version)
+    devices = _devices(c, release) if release >= (0, 9) else []
+    functions = [text(s) for s in strings(c, "globals")]
+    arrays: list[tuple[str, ArrayRecord]] = []
+    late = []
+    constants = c.count("constants", 4)
+    for i in range(constants):
+        tag = c.u32(f"constant {i}") if release >= (0, 9) else 0
+        if tag == 1:
+            late.append(text(c.string(f"constant {i}")))
+        elif tag == 0:
+            arrays.append((f"constant {i}", _moved(read_ndarray(c, f"constant {i}"), base)))
+        else:
+            raise c.fail(f"constant {i} is of kind {tag}, expected 0 or 1")
+    if release >= (0, 8):
+        c.u64s("devices of constants")
+    primitives = [text(s) for s in strings(c, "primitives")]
+    for _ in range(c.count("attributes", 16) if release >= (0, 8) else 0):
+        c.u64("attributes")
+        for _ in range(2 * c.count("attributes", 16)):
+            c.skip_string("attributes")
+    return {
+        "machine": "relay",
+        "version": version,
+        "devices": devices,
+        "globals": functions,
+        "functions": _relay_functions(c, release),
+        "primitives": primitives,
+        "constants": constants,
+        "late_constants": late,
+    }, arrays
+
+
+def _relay_functions(c: Cursor, release: tuple[int, int]) -> list[dict[str, Any]]:
+    found = []
+    for i in range(c.count("functions", 24)):
+        head = [text(s) for s in strings(c, f"function {i}")]
+        if len(head) != 3 or not all(re.fullmatch("[0-9]{1,9}", n, re.ASCII) for n in head[1:]):
+            raise c.fail(f"function {i}: {len(head)} fields, expected a name and two numbers")
+        params = [text(s) for s in strings(c, f"function {i}: params")]
+        if release >= (0, 8):
+            c.u64s(f"function {i}: devices")
+        instructions = int(head[2])
+        if instructions > c.left // 8:
+            raise c.fail(f"function {i}: {instructions} instructions, {c.left} bytes are left", "truncated")
+        for _ in range(instructions):
+            c.skip(8 * c.count("instruction", 8), "instruction")
+        found.append(_function("vm", head[0], len(params), int(head[1]), instructions, params))
+    return found
+
+
+def relax(code: memoryview, base: int, tags: dict[int, str]) -> tuple[dict[str, Any], list[tuple[str, ArrayRecord]]]:
+    """An executable of the Relax VM: summary, constants by name.
+
+    Args:
+        base: as of `relay`.
+        tags: of constants, CONSTANTS_OF_0_21, CONSTANTS_OF_FFI, or {} for the classic dialect.
+
+    Raises:
+        FormatError: "payload", "truncated".
+    """
+    c = Cursor(code)
+    version = _head(c, (MAGIC, MAGIC_V2))
+    has_scopes = bytes(code[:8]) == MAGIC_V2.to_bytes(8, "little")
+    functions = []
+    for i in range(c.count("functions", 52)):
+        kind, name = c.i32(f"function {i}"), text(c.string(f"function {i}: name"))
+        start, end, count, registers = (c.i64(f"function {i}") for _ in range(4))
+        params = [text(s) for s in strings(c, f"function {i}: params")]
+        size = end - start if kind == 1 else 0
+        functions.append(
+            _function(_RELAX_KINDS.get(kind, f"kind {kind}"), name, max(count, -1), registers, max(size, 0), params)
+        )
+    scopes = [(c.i64("scopes"), text(c.string("scopes"))) for _ in range(c.count("scopes", 16) if has_scopes else 0)]
+    kinds: dict[str, int] = {}
+    arrays: list[tuple[str, ArrayRecord]] = []
+    for i in range(c.count("constants", 4)):
+        tag = c.i32(f"constant {i}")
+        kind_name = (tags or _CLASSIC).get(tag)
+        if kind_name is None:
+            raise c.fail(f"constant {i} is of kind {tag}, which is not known")
+        kinds[kind_name] = kinds.get(kind_name, 0) + 1
+        if kind_name == "tensor":
+            arrays.append((f"constant {i}", _moved(read_ndarray(c, f"constant {i}"), base)))
+        elif kind_name in ("shape", "string"):
+            step = 8 if kind_name == "shape" else 1
+            c.skip(step * c.count(f"constant {i}", step), f"constant {i}")
+        else:
+            c.skip(4 if kind_name == "dtype" else 8, f"constant {i}")
+    offsets = c.u64s("instruction offsets")
+    c.u64s("instructions")
+    return {
+        "machine": "relax",
+        "version": version,
+        "layout": 2 if has_scopes else 1,
+        "functions": functions,
+        "constants": sum(kinds.values()),
+        "constant_kinds": kinds,
+        "scopes": [{"constant": i, "scope": scope} for i, scope in scopes],
+        "instructions": len(offsets),
+    }, arrays
+
+
+def _function(kind: str, name: str, args: int, registers: int, instructions: int, params: list[str]) -> dict[str, Any]:
+    return {
+        "name": name, "kind": kind, "num_args": args, "registers": registers, "instructions": instructions,
+        "params": params,
+    }  # fmt: skip
+
+
+def _head(c: Cursor, magics: tuple[int, ...]) -> str:
+    if c.u64("magic") not in magics:
+        raise c.fail("no executable of a virtual machine here (wrong magic)", at=0)
+    return text(c.string("version")[:64])
+
+
+def _release(c: Cursor, version: str) -> tuple[int, int]:
+    found = re.match(r"([0-9]{1,3})\.([0-9]{1,3})", version)
+    if found is None:
+        raise c.fail(f"written by version {version!r}, which is no release of TVM")
+    return int(found[1]), int(found[2])
+
+
+def _devices(c: Cursor, release: tuple[int, int]) -> list[dict[str, Any]]:
+    """vector<DLDevice>; from 0.14 on each with a memory scope; then the host's place among them."""
+    scoped = release >= (0, 14)
+    found = []
+    for i in range(c.count("devices", 16 if scoped else 8)):
+        kind, number = c.i32(f"device {i}"), c.i32(f"device {i}")
+        found.append({"type": kind, "id": number, "scope": text(c.string(f"device {i}")) if scoped else ""})
+    c.i32("host device")
+    return found
+
+
+def _moved(record: ArrayRecord, base: int) -> ArrayRecord:
+    return ArrayRecord(record.dtype, record.shape, record.data, record.offset + base)
+
+

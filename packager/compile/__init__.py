@@ -1,0 +1,1 @@
+"""From sources to object files: compilers found, asked and run."""

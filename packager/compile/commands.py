@@ -1,0 +1,174 @@
+"""Command lines of compilations: which compiler a source gets, and with which options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mblob.packager.compile.processes import Command, Job
+from mblob.packager.compile.toolchain import Toolchain
+from mblob.packager.modules.nodes import SourceNode
+from mblob.packager.options import compile_options, options_behind_preprocessor
+from mblob.paths import include_dir
+
+
+def language(node: SourceNode) -> str:
+    """Language a source is compiled as: "c", "c++" or "cuda"."""
+    if node.fmt == "cu":
+        return "cuda"
+    return "c++" if node.fmt in ("cc", "cpp") else "c"
+
+
+_ARCHITECTURES = ("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code")
+
+
+def compile_job(
+    tools: Toolchain, node: SourceNode, label: str, command: Command, options: Sequence[str],
+    words: Callable[[str], str] = str,
+) -> Job:  # fmt: skip
+    """The job of a command that compiles a source; what of it may be kept depends on its compiler."""
+    kind = language(node)
+    if kind != "cuda":
+        return Job(label, command, words, tools.cxx if kind == "c++" else tools.cc)
+    # nvcc preprocesses for the device and for the host; for more than one device it does so more often.
+    one = not any(o.startswith(_ARCHITECTURES) for o in (*options, *node.options))
+    return Job(label, command, words, tools.nvcc if one else (), ((), ("-U__CUDA_ARCH__",)))
+
+
+_OWN_CONTEXT = re.compile(r"\bvoid\s*\*\s*__tvm_module_ctx\s*(?:=|;)")
+_OLD_DEVICE = re.compile(r"\(\(?(?:TVMArray|DLTensor)\s*\*\)\s*\w+\)\[[^]]*\]\.ctx\.device_")
+_OF_TVM = re.compile(r"^#define TVM_EXPORTS$", re.MULTILINE)
+
+
+def _memory_model(node: SourceNode) -> tuple[str, ...]:
+    """Options for C that TVM writes: there one buffer holds values of several types, one after the other."""
+    return ("-fno-strict-aliasing",) if _OF_TVM.search(node.text()) else ()
+
+
+def source_macros(node: SourceNode) -> list[str]:
+    """Macros that our headers need to know about a source of TVM's generator.
+
+    In C++ whether it defines `__tvm_module_ctx`; of 0.7 and before, that it calls the device of a DLTensor `ctx`.
+    """
+    if language(node) == "cuda":
+        return []
+    text = node.text()
+    made = ["MBLOB_DLTENSOR_CTX"] if _OLD_DEVICE.search(text) else []
+    if language(node) == "c++":
+        lines = (line for line in text.splitlines() if _OWN_CONTEXT.search(line))
+        made += ["MBLOB_OWN_MODULE_CTX"] if any("extern" not in line or "=" in line for line in lines) else []
+    return made
+
+
+def compile_command(
+    tools: Toolchain, node: SourceNode, source: Path, output: str, options: Sequence[str], work: Path
+) -> Command:
+    """The command that compiles one source into `output`, a name in `work`."""
+    kind = language(node)
+    own = compile_options((*options, *node.options))
+    if kind == "cuda":
+        return (*tools.nvcc, "-O2", "-Xcompiler", "-fPIC", *_headers(), *own, "-c", str(source), "-o", output)
+    head = _head(tools, kind, source, work)
+    macros = [f"-D{name}" for name in source_macros(node)]
+    return (*head, *_memory_model(node), *_headers(), *macros, *own, "-x", kind, "-c", str(source), "-o", output)
+
+
+def preprocess_command(
+    tools: Toolchain, node: SourceNode, source: Path, output: str, options: Sequence[str], work: Path,
+    first: Sequence[str],
+) -> Command:  # fmt: skip
+    """The command that preprocesses a C or C++ source into `output`.
+
+    Args:
+        first: options before all others.
+    """
+    kind = language(node)
+    own = compile_options((*options, *node.options))
+    head = _head(tools, kind, source, work)
+    macros = [f"-D{name}" for name in source_macros(node)]
+    return (*head, *first, *_headers(), *macros, *own, "-x", kind, "-E", str(source), "-o", output)
+
+
+def compile_preprocessed_command(
+    tools: Toolchain, node: SourceNode, source: Path, preprocessed: Path, output: str, options: Sequence[str],
+    work: Path,
+) -> Command:  # fmt: skip
+    """The command that compiles what became of `source` behind `preprocess_command`."""
+    kind = language(node)
+    own = options_behind_preprocessor(compile_options((*options, *node.options)))
+    head = _head(tools, kind, source, work)
+    stage = "c++-cpp-output" if kind == "c++" else "cpp-output"
+    # Functions that are always inlined take vectors; whether those have registers changes nothing outside.
+    return (*head, *_memory_model(node), "-Wno-psabi", *own, "-x", stage, "-c", str(preprocessed), "-o", output)
+
+
+def _headers() -> tuple[str, ...]:
+    """Our headers, in the mode for kernels; `-DMBLOB_HOST` among the caller's options turns it off."""
+    return (f"-I{include_dir()}", "-DMBLOB_KERNEL")
+
+
+def _head(tools: Toolchain, kind: str, source: Path, work: Path) -> Command:
+    # Paths of this machine must not reach the output: same inputs, same bytes.
+    maps = [f"-ffile-prefix-map={folder}=." for folder in (work, Path.cwd(), source.parent, include_dir())]
+    compiler = tools.cxx if kind == "c++" else tools.cc
+    return (*compiler, "-O2", "-fPIC", *maps)
+
+
+# -- debug information ----------------------------------------------------------------------------------
+
+_NO_DEBUG = ("-g0", "-ggdb0")
+_NOT_DEBUG = ("-gcc-", "-gen-")  # of clang
+# What only says how debug information looks, if there is any.
+_MANNERS = (
+    "-gz", "-gno-", "-gsplit-dwarf", "-gdwarf32", "-gdwarf64", "-gdwarf-aranges", "-gcolumn-info", "-gstrict-dwarf",
+    "-grecord-", "-gpubnames", "-ggnu-pubnames", "-gas-loc", "-ginline-points", "-gstatement-frontiers",
+    "-ginternal-reset", "-gvariable-location", "-gdescribe-dies", "-gembed-source", "-gsimple-template", "-gsrc-hash",
+    "-gtemplate-alias", "-gkey-instructions",
+)  # fmt: skip
+LTO = ("-flto", "-fno-lto", "-ffat-lto-objects", "-fno-fat-lto-objects")
+
+
+def keeps_debug(words: Sequence[str]) -> bool:
+    """Whether what a compilation makes has to stay as its options say.
+
+    They ask for debug information, which belongs into the library then, or for link-time optimization.
+    """
+    debug = lto = False
+    for word in words:
+        if word in _NO_DEBUG:
+            debug = False
+        elif word.startswith("-g") and not word.startswith((*_MANNERS, *_NOT_DEBUG)):
+            debug = True
+        elif word.startswith("-flto") or word == "-fno-lto":
+            lto = word != "-fno-lto"
+    return debug or lto
+
+
+def describing(job: Job, output: str | None = None) -> Job:
+    """The compilation of a job with debug information that tells types, whatever its options say about that.
+
+    Options of link-time optimization are left out too: with them the compiler keeps the types to itself.
+
+    Args:
+        output: what it writes; by default what the job does.
+    """
+    count = len(job.compiler)
+    compiler = _undecided(job.compiler)
+    words = _undecided(job.command[count:])
+    more = ["-g", "-fno-var-tracking"]  # types, not where variables are: half the time
+    if output is not None:
+        words[len(words) - words[::-1].index("-o")] = output
+        more.append("-fno-lto")  # which the compiler's configuration may ask for
+    return replace(job, command=(*compiler, *words, *more), compiler=tuple(compiler))
+
+
+def _undecided(words: Sequence[str]) -> list[str]:
+    """The words without those that decide about debug information and link-time optimization."""
+    kept: list[str] = []
+    for before, word in zip(("", *words), words):
+        decides = word.startswith(("-g", *LTO)) and not word.startswith(_NOT_DEBUG)
+        if not decides or before.startswith("-X"):  # -Xclang: the next word is another program's
+            kept.append(word)
+    return kept

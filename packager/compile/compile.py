@@ -1,0 +1,287 @@
+"""From host modules to object files: which compiler and options each source gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mblob.binary.elf import ElfFile
+from mblob.binary.file_kind import ELF_MAGIC
+from mblob.errors import ToolchainError
+from mblob.packager.compile.commands import (
+    LTO,
+    compile_command,
+    compile_job,
+    compile_preprocessed_command,
+    describing,
+    keeps_debug,
+    language,
+)
+from mblob.packager.compile.processes import Job, run_all
+from mblob.packager.compile.programs import Answers
+from mblob.packager.compile.toolchain import Toolchain
+from mblob.packager.compile.vector_sources import in_words_of_the_source, without_vectors
+from mblob.packager.errors import BuildError
+from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
+from mblob.packager.objects import objects
+from mblob.packager.objects.given_functions import MANGLED, functions_of
+from mblob.packager.objects.objects import Contents, Machine, machine_of
+from mblob.packager.objects.rename import exclude_debug_sections, unshare
+
+if TYPE_CHECKING:
+    from mblob.packager.objects.debug_info import Function
+
+@dataclass(frozen=True)
+class HostFile:
+    """An input of the link.
+
+    Attributes:
+        path: the object or archive.
+        label: what messages call it.
+        cxx: needs the C++ library.
+        cuda: needs the CUDA runtime.
+        own: made here, so it may be rewritten.
+        generated: the packed forms, which have their final names.
+        carried: of a plug-in, whose names are all its own.
+        elsewhere: names of code that another library has: it is looked at, and not linked.
+        functions: what it defines, as far as debug information tells; of a source compiled for link-time optimization
+            what it exports.
+    """
+
+    path: Path
+    label: str
+    cxx: bool = False
+    cuda: bool = False
+    own: bool = True
+    generated: bool = False
+    carried: bool = False
+    elsewhere: bool = False
+    functions: tuple[Function, ...] = ()
+
+
+def compile_all(
+    tools: Toolchain, nodes: Sequence[HostNode], forms: str | None, options: Sequence[str], work: Path
+) -> list[HostFile]:
+    """Objects of all host modules, in their order, the packed forms last.
+
+    Args:
+        forms: C text of the packed forms, None if there are none.
+        options: the caller's options for every compilation.
+        work: folder for what is written.
+
+    Raises:
+        ToolchainError: a compiler is missing or refuses a source.
+    """
+    jobs: list[Job] = []
+    files: list[HostFile] = []
+    kept: dict[Path, Job] = {}
+    described: set[Path] = set()
+    sources = {i: (n, *_source_file(n, i, work)) for i, n in enumerate(nodes) if isinstance(n, SourceNode)}
+    rewritten = without_vectors(tools, sources, options, work)
+    for i, node in enumerate(nodes):
+        if isinstance(node, SourceNode):
+            _, source, label = sources[i]
+            output = work / f"lib{i}.o"
+            words: Callable[[str], str] = str if isinstance(node.code, Path) else partial(_without_folder, work)
+            if i in rewritten:
+                command = compile_preprocessed_command(
+                    tools, node, source, rewritten[i], output.name, options, work
+                )
+                words = partial(_of_rewritten, words)
+            else:
+                command = compile_command(tools, node, source, output.name, options, work)
+            job = compile_job(tools, node, label, command, options, words)
+            if language(node) != "cuda" and not keeps_debug(command):
+                job = describing(job)
+                described.add(output)
+            elif language(node) != "cuda":
+                kept[output] = job
+            jobs.append(job)
+            files.append(HostFile(output, label, node.fmt != "c", node.fmt == "cu"))
+        elif isinstance(node, ObjectNode):
+            files.append(object_file(node, work / f"lib{i}.o"))
+    if forms is not None:
+        job, file = _generated(tools, Generated("mblob_functions", "the packed forms", forms), options, work)
+        jobs.append(job)
+        files.append(file)
+    if described:  # the reader of debug information takes as long to import as a small file to compile
+        run_all(jobs, work, lambda: import_module("mblob.packager.objects.debug_info"), tools.runner)
+    else:
+        run_all(jobs, work, runner=tools.runner)
+    files = [_described(f, ours=f.path in described) for f in files]
+    return _described_apart(tools, files, kept, work)
+
+
+def _source_file(node: SourceNode, i: int, work: Path) -> tuple[Path, str]:
+    """The file of a source module, and what messages call it; a text is written to `work`."""
+    if isinstance(node.code, Path):
+        return node.code.absolute(), node.label
+    name = f"lib{i}.{node.fmt}"
+    return write_source(node.text(), work / name), f"{name} (a source text)"
+
+
+def _without_folder(work: Path, output: str) -> str:
+    """What a compiler said about a text of the caller's, without the folder that is gone when that is read."""
+    return output.replace(f"{work}/", "")
+
+
+def _of_rewritten(words: Callable[[str], str], output: str) -> str:
+    return in_words_of_the_source(words(output))
+
+
+def _described(file: HostFile, ours: bool) -> HostFile:
+    """The file with what its debug information tells; if that is `ours`, it is not linked."""
+    if file.generated or (ours and not _is_elf(file.path)):
+        return file
+    found = functions_of(file.path, file.label, whole=ours)
+    if ours:
+        exclude_debug_sections(file.path, file.label)
+    return replace(file, functions=found)
+
+
+def _described_apart(
+    tools: Toolchain, files: Sequence[HostFile], jobs: Mapping[Path, Job], work: Path
+) -> list[HostFile]:
+    """The files; those whose objects do not tell all functions are compiled once more, with debug information of ours.
+
+    Args:
+        jobs: what compiled objects with debug information of the caller's, or for link-time optimization.
+    """
+    silent = {f.path: jobs[f.path] for f in files if f.path in jobs and _is_silent(f)}
+    apart = {path: describing(job, f"{path.stem}.types.o") for path, job in silent.items()}
+    try:
+        run_all(list(apart.values()), work, runner=tools.runner)
+    except ToolchainError:  # some options are for link-time optimization alone
+        apart = {path: job for path, job in apart.items() if _succeeds(job, tools, work)}
+    told = {path: work / job.output for path, job in apart.items()}
+    return [replace(f, functions=_exported(told[f.path], f.label)) if f.path in told else f for f in files]
+
+
+def _is_silent(file: HostFile) -> bool:
+    """Whether debug information does not tell all functions that C code can call."""
+    contents = objects.read(file.path, file.label)
+    told = {function.name for function in file.functions}
+    return not contents.complete or any(not name.startswith(MANGLED) for name in contents.functions - told)
+
+
+def _succeeds(job: Job, tools: Toolchain, work: Path) -> bool:
+    try:
+        run_all([job], work, runner=tools.runner)
+    except ToolchainError:
+        return False
+    return True
+
+
+def _exported(path: Path, label: str) -> tuple[Function, ...]:
+    exported = objects.read(path, label).functions
+    return tuple(function for function in functions_of(path, label, whole=True) if function.name in exported)
+
+
+def _is_elf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(ELF_MAGIC)) == ELF_MAGIC
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A C source that we wrote.
+
+    Attributes:
+        stem: name of its files.
+        label: what messages call it.
+        text: the source.
+    """
+
+    stem: str
+    label: str
+    text: str
+
+
+def compile_generated(
+    tools: Toolchain, sources: Sequence[Generated], options: Sequence[str], work: Path
+) -> list[HostFile]:
+    """Objects of sources that we wrote, in their order. Of the caller's options they get what decides the ABI.
+
+    Raises:
+        ToolchainError: the compiler refuses one.
+    """
+    made = [_generated(tools, source, options, work) for source in sources]
+    run_all([job for job, _ in made], work, runner=tools.runner)
+    return [file for _, file in made]
+
+
+def _generated(tools: Toolchain, source: Generated, options: Sequence[str], work: Path) -> tuple[Job, HostFile]:
+    node = SourceNode(source.text, "c")
+    path = write_source(source.text, work / f"{source.stem}.c")
+    output = f"{source.stem}.o"
+    label = f"{source.label} ({path.name})"
+    command = compile_command(tools, node, path, output, machine_options(options), work)
+    return Job(label, command, compiler=tools.cc), HostFile(work / output, label, generated=True)
+
+
+def machine_options(options: Sequence[str]) -> list[str]:
+    """Those of the caller's options that decide the ABI: they apply to generated code too, warnings do not."""
+    prefixes = ("-m", "--target=", "--sysroot", "-isysroot", "-g", "-fsanitize", "-fcf-protection", "-O")
+    return [o for o in options if o.startswith((*prefixes, *LTO))]
+
+
+def write_source(text: str, path: Path) -> Path:
+    """Write a source text to `path`, byte for byte."""
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    return path
+
+
+def object_file(node: ObjectNode, path: Path) -> HostFile:
+    """The file of an object module; bytes are written to `path`."""
+    if isinstance(node.content, Path):
+        node.content.stat()  # a file that went away since is an OSError here, not the linker's riddle
+        return HostFile(node.content.absolute(), node.label, own=False, elsewhere=node.elsewhere)
+    path.write_bytes(node.content)
+    return HostFile(path, node.label)
+
+
+def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, Contents]]:
+    """What is in each file; none has statics that other libraries of the process would share (`rename.unshare`).
+
+    Args:
+        folder: for copies of the caller's files that have some.
+    """
+    made = []
+    for i, f in enumerate(files):
+        contents = objects.read(f.path, f.label)
+        if contents.unique:
+            path = f.path
+            if not f.own:
+                path = folder / str(i) / f.path.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+            unshare(f.path, path, f.label)
+            f = replace(f, path=path, own=True)
+        made.append((f, contents))
+    return made
+
+
+def probe(tools: Toolchain, options: Sequence[str], work: Path) -> Machine:
+    """The machine the compiler compiles for, seen from what it makes of an empty file; asked once in a process.
+
+    Raises:
+        ToolchainError: it does not compile. BuildError: it makes no ELF objects.
+    """
+    command = (*tools.cc, *machine_options(options))
+    return _probed.of(command, lambda: _probe(command, work))
+
+
+_probed: Answers[Machine] = Answers()
+
+
+def _probe(compiler: Sequence[str], work: Path) -> Machine:
+    (work / "empty.c").write_text("")
+    run_all([Job("an empty C file", (*compiler, "-fPIC", "-c", "empty.c", "-o", "empty.o"))], work)
+    data = (work / "empty.o").read_bytes()
+    if data[:4] != ELF_MAGIC:
+        raise BuildError(f"{' '.join(compiler)} makes no ELF objects; pass fcompile= and embed='c' for other formats")
+    return machine_of(ElfFile(memoryview(data), "empty.o"))
+

@@ -1,0 +1,268 @@
+"""Running compilers and linkers. The only place that starts processes.
+
+Processes get their own group, so that an interrupt can end a compiler together with what it started.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from mblob.arguments import path as checked_path
+from mblob.errors import ToolchainError
+from mblob.packager.errors import BuildError
+from mblob.starting import Starting
+from mblob.tool_output import first_error
+
+Command = tuple[str, ...]
+
+
+def _check_word(word: str) -> None:
+    try:
+        checked_path(word)
+    except ValueError:
+        raise BuildError(
+            f"no command can have the word {word!r}, which has a NUL in it or is no Unicode text; check options=, cc="
+            " and target= (--cc, --target)"
+        ) from None
+
+
+class Processes:
+    """Runs commands, and can end all of them at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def run(self, command: Sequence[str], cwd: Path | None = None) -> tuple[int, str]:
+        """Exit status and everything printed.
+
+        Raises:
+            ToolchainError: the program cannot be started.
+        """
+        environment = {**os.environ, "LC_ALL": "C"}
+        if cwd is not None:
+            environment["TMPDIR"] = str(cwd)  # which is removed, whatever happens
+            # For ccache the folder, which has another name each time, is none; nor is it one in what is compiled.
+            environment.setdefault("CCACHE_BASEDIR", str(cwd))
+            environment.setdefault("CCACHE_NOHASHDIR", "1")
+        starting = Starting(lambda: self._start(command, cwd, environment))
+        try:
+            process = starting.wait()
+            if process is None:
+                return -signal.SIGTERM, ""
+            output, _ = process.communicate()
+        except BaseException:
+            if begun := starting.begun():
+                self._end(begun)
+                assert begun.stdout is not None
+                begun.stdout.close()
+            raise
+        finally:
+            with self._lock:
+                self._running -= {starting.process}
+        return process.returncode, output.decode(errors="replace")
+
+    def _start(
+        self, command: Sequence[str], cwd: Path | None, environment: dict[str, str]
+    ) -> subprocess.Popen[bytes] | None:
+        """A process; None once all are to end."""
+        with self._lock:
+            if self._stopped:
+                return None
+            try:
+                process = subprocess.Popen(
+                    command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT, start_new_session=True, env=environment,
+                )  # fmt: skip
+            except ValueError:
+                for word in command:
+                    _check_word(word)
+                raise
+            except OSError as exc:
+                raise ToolchainError(
+                    f"{command[0]}: cannot be started: {exc.strerror}; check cc= and $CC", command=command
+                ) from None
+            self._running.add(process)
+            return process
+
+    def stop(self) -> None:
+        """End everything that runs, and start nothing more."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                self._end(process)
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes]) -> None:
+        """End a process and all that it started; compilers get a moment to remove their temporary files."""
+        if process.returncode is not None:  # waited for: its number may be another's by now
+            return
+        # Twice SIGKILL: what a compiler started may live longer than it does.
+        for number, patience in ((signal.SIGTERM, 2.0), (signal.SIGKILL, None), (signal.SIGKILL, None)):
+            with suppress(OSError):
+                os.killpg(process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(patience)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A compilation.
+
+    Attributes:
+        culprit: what messages call the source.
+        command: the command line.
+        words: makes what the compiler prints of it that of the source as its author knows it.
+        compiler: the words that the command starts with, of a compiler that follows gcc's command line: what it makes
+            may be kept for the next time; () of others.
+        passes: further options of each preprocessor run that the compiler makes of the source.
+    """
+
+    culprit: str
+    command: Command
+    words: Callable[[str], str] = str
+    compiler: Command = ()
+    passes: tuple[Command, ...] = ((),)
+
+    @property
+    def output(self) -> str:
+        """What the command writes: the word behind the last `-o`, or "" without one."""
+        words = self.command
+        places = [i for i, word in enumerate(words[:-1]) if word == "-o"]
+        return words[places[-1] + 1] if places else ""
+
+
+Runner = Callable[[Processes, Job, Path], "tuple[int, str]"]
+
+
+def plainly(processes: Processes, job: Job, cwd: Path) -> tuple[int, str]:
+    """Run a job: its exit status and everything printed."""
+    return processes.run(job.command, cwd)
+
+
+def run_all(
+    jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | None = None, runner: Runner = plainly
+) -> None:
+    """Run compilations in parallel, as many at a time as there are processors.
+
+    Args:
+        meanwhile: called while they run.
+        runner: runs one of them.
+
+    Raises:
+        ToolchainError: one failed; the others are ended.
+    """
+    if not jobs:
+        return
+    processes = Processes()
+    results = _in_parallel([partial(runner, processes, job, cwd) for job in jobs], processes.stop, meanwhile)
+    for job, (status, output) in zip(jobs, results):
+        if status:
+            check_space(job.command, output, cwd)
+            output = job.words(output)
+            raise ToolchainError(
+                f"{job.culprit}: does not compile: {failure(output, status, job.command)}",
+                command=job.command,
+                output=output,
+            )
+        check_written(job.command, output, cwd, job.culprit)
+
+
+def _in_parallel(
+    tasks: Sequence[Callable[[], tuple[int, str]]], stop: Callable[[], None], meanwhile: Callable[[], object] | None
+) -> list[tuple[int, str]]:
+    """The results of tasks, of which as many run at a time as there are processors.
+
+    Args:
+        stop: makes tasks end soon; called when one raised or this is interrupted, and at the end.
+        meanwhile: called while they run.
+    """
+    results: dict[int, tuple[int, str]] = {}
+    errors: list[BaseException] = []
+    waiting = deque(enumerate(tasks))
+
+    def work() -> None:
+        with suppress(IndexError):
+            while not errors:
+                number, task = waiting.popleft()
+                try:
+                    results[number] = task()
+                except BaseException as error:  # it is raised below
+                    errors.append(error)
+                    stop()
+
+    # Daemons: one that hangs, in a file system say, does not keep a process that is to end.
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(len(tasks), os.cpu_count() or 1))]
+    try:
+        for thread in threads:
+            thread.start()
+        if meanwhile is not None:
+            meanwhile()
+        for thread in threads:
+            thread.join()
+    finally:
+        stop()
+        for thread in threads:
+            if thread.is_alive():
+                thread.join(_PATIENCE)
+    if errors:
+        raise errors[0]
+    return [results[number] for number in range(len(tasks))]
+
+
+_PATIENCE = 5.0  # seconds for a thread to end after what it waits for has been ended
+
+
+def check_written(command: Sequence[str], output: str, cwd: Path, culprit: str) -> Path | None:
+    """The file that a command named by `-o`, after it said that all went well; None without such a word.
+
+    Raises:
+        ToolchainError: it did not write it.
+    """
+    words = list(command)
+    if "-o" not in words[:-1]:
+        return None
+    target = cwd / words[words.index("-o") + 1]
+    if not target.exists() or not target.stat().st_size:
+        raise ToolchainError(
+            f"{culprit}: the tool ended well but wrote nothing to {target.name}; is {words[0]} what it should be?",
+            command=command,
+            output=output,
+        )
+    return target
+
+
+def failure(output: str, status: int, command: Sequence[str]) -> str:
+    """What a tool that failed said, in one line."""
+    return first_error(output, command) or (f"ended by signal {-status}" if status < 0 else f"exit status {status}")
+
+
+_FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+_LEAST_SPACE = 64 << 10  # bytes: a tool that failed with less left in its folder failed for that
+
+
+def check_space(command: Sequence[str], output: str, cwd: Path) -> None:
+    """After a tool failed: tell a full disk from a fault of its input. Some linkers say nothing, they crash.
+
+    Raises:
+        OSError: there is no room for what it was to write; the file name is that.
+    """
+    words = list(command)
+    target = cwd / (words[words.index("-o") + 1] if "-o" in words[:-1] else "output")
+    free = {path: shutil.disk_usage(path.parent).free for path in (target, cwd / "temporary files")}
+    path = min(free, key=lambda p: free[p])
+    if free[path] < _LEAST_SPACE or _FULL.search(output):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

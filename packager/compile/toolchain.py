@@ -1,0 +1,273 @@
+"""The compilers: found, and asked what they are for."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from mblob.binary.file_kind import ELF_MAGIC
+from mblob.errors import IncompatibleError, ToolchainError
+from mblob.packager.compile.processes import Command, Processes, Runner, check_space, check_written, failure, plainly
+from mblob.packager.compile.programs import Answers
+from mblob.packager.errors import BuildError
+from mblob.packager.output import workspace
+
+C_COMPILERS = ("cc", "gcc", "clang")
+CXX_COMPILERS = ("c++", "g++", "clang++")
+_LAUNCHERS = ("ccache", "distcc", "sccache", "icecc", "env", "nice")  # words that may stand before a compiler
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A C compiler and its companions.
+
+    Attributes:
+        cc: the command of the C compiler, with the words a caller put behind its name.
+        triple: the target it compiles for, as it says itself.
+        runner: runs its compilations.
+    """
+
+    cc: Command
+    triple: str
+    runner: Runner = plainly
+
+    @cached_property
+    def cxx(self) -> Command:
+        """The C++ compiler of the same family, or else of the same target.
+
+        Raises:
+            ToolchainError: there is none.
+        """
+        siblings = cxx_siblings(self.cc)
+        for command in siblings:
+            if _runs(command):
+                return command
+        for name in CXX_COMPILERS:
+            if shutil.which(name) and same_target(_dumpmachine((name,)), self.triple):
+                return (name,)
+        tried = ", ".join(dict.fromkeys([*map(" ".join, siblings), *CXX_COMPILERS]))
+        raise ToolchainError(
+            f"no C++ compiler found beside {' '.join(self.cc)}: tried $CXX, {tried}; for {self.triple} install g++, or"
+            " set $CXX"
+        )
+
+    @cached_property
+    def nvcc(self) -> Command:
+        """The CUDA compiler.
+
+        Raises:
+            ToolchainError: there is none.
+        """
+        command = command_words(os.environ.get("NVCC", "")) or ("nvcc",)
+        if not shutil.which(command[0]):
+            raise ToolchainError(
+                f"no CUDA compiler found: {command[0]} is not installed; a .cu source needs nvcc ($NVCC)"
+            )
+        return command
+
+    def link(self, command: Sequence[str], cwd: Path) -> None:
+        """Run a link command.
+
+        Raises:
+            ToolchainError: it failed.
+        """
+        status, output = Processes().run(command, cwd)
+        if status:
+            check_space(command, output, cwd)
+            said = failure(output, status, command)
+            raise ToolchainError(f"the link failed: {said}", command=command, output=output)
+        written = check_written(command, output, cwd, "the link failed")
+        if written is not None and written.suffix == ".so":
+            with written.open("rb") as file:
+                if file.read(4) != ELF_MAGIC:
+                    raise ToolchainError("the link failed: its output is no ELF file", command=command, output=output)
+
+    def linker(self, options: Sequence[str], cwd: Path) -> Linker:
+        """The linker that the compiler uses with these options."""
+        _, output = Processes().run((*self.cc, *options, "-Wl,--version"), cwd)
+        for pattern, name in _LINKERS:
+            if found := re.search(pattern, output, re.MULTILINE):
+                return Linker(name, found[1])
+        return Linker("", "")
+
+
+# What linkers answer to --version; compilers print their own command line around it.
+_LINKERS = (
+    (r"^mold (\d[\d.]*)", "mold"),
+    (r"^(?:\w+ )?LLD (\d[\d.]*)", "lld"),
+    (r"^GNU gold .*?(\d[\d.]*)$", "gold"),
+    (r"^GNU ld .*?(\d[\d.]*)$", "bfd"),
+)
+
+
+@dataclass(frozen=True)
+class Linker:
+    """A linker, as it says itself.
+
+    Attributes:
+        name: "bfd", "gold", "lld", "mold", or "" if it is another.
+        version: such as "14.0.6", "" if it does not say.
+    """
+
+    name: str
+    version: str
+
+    @property
+    def major(self) -> int:
+        """The first number of the version, 0 if there is none."""
+        return int(self.version.split(".")[0] or 0)
+
+    def __str__(self) -> str:
+        return f"{self.name or 'the linker'} {self.version}".rstrip()
+
+
+def cxx_siblings(cc: Command) -> list[Command]:
+    """Commands of the C++ side of a C compiler, likeliest first; of a C++ compiler it is the compiler itself."""
+    found: list[Command] = []
+    if cc[0] in C_COMPILERS and os.environ.get("CXX"):
+        found.append(command_words(os.environ["CXX"]))
+    at = _compiler_word(cc)
+    head, slash, base = cc[at].rpartition("/")
+    if "++" in base:
+        return [cc]
+    for c, cxx in (("clang", "clang++"), ("gcc", "g++")):
+        if c in base:
+            found.append((*cc[:at], head + slash + cxx.join(base.rsplit(c, 1)), *cc[at + 1 :]))
+    if base.endswith("cc") and "gcc" not in base:
+        found.append((*cc[:at], head + slash + base[:-2] + "c++", *cc[at + 1 :]))
+    return found
+
+
+def _compiler_word(command: Command) -> int:
+    """Index of the word that names the compiler: launchers and what belongs to them come before it."""
+    for i, word in enumerate(command):
+        if Path(word).name not in _LAUNCHERS and not word.startswith("-") and "=" not in word:
+            return i
+    return 0
+
+
+def command_words(text: str | Sequence[str], folder: Path | None = None) -> Command:
+    """The words of a command. Programs given by a relative path are the caller's, who stands in another folder
+    than the one we compile in.
+
+    Args:
+        folder: what paths are relative to; by default the working directory.
+
+    Raises:
+        BuildError: a quotation that does not end.
+    """
+    try:
+        words = shlex.split(text) if isinstance(text, str) else list(text)
+    except ValueError as exc:
+        raise BuildError(f"the command {text!r}: {exc}") from None
+    base = Path.cwd() if folder is None else folder.absolute()
+    for i in {0, _compiler_word(tuple(words))} if words else ():
+        found = words[i] if os.sep in words[i] else shutil.which(words[i])  # PATH may have relative folders
+        if found and not Path(found).is_absolute():
+            words[i] = str((base if os.sep in words[i] else Path.cwd()) / found)
+    return tuple(words)
+
+
+def _runs(command: Command) -> bool:
+    """Whether all programs that a command names are there."""
+    return bool(command) and all(shutil.which(word) for word in (command[0], command[_compiler_word(command)]))
+
+
+def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> Toolchain:
+    """The compiler to use.
+
+    Args:
+        cc: a command ("aarch64-linux-gnu-gcc", "ccache gcc", "clang --target=..."); by default $CC, then cc, gcc,
+            clang; for a target that is not theirs `<target>-gcc`, `clang --target=<target>`.
+        target: a triple that the compiler must compile for.
+
+    Raises:
+        ToolchainError: no compiler.
+        IncompatibleError: `cc` compiles for another target.
+    """
+    if cc is not None:
+        return _checked(command_words(cc), target, "cc=")
+    own = command_words(os.environ.get("CC", ""))
+    if own and not target:
+        return _checked(own, None, "$CC")
+    tried: list[Command] = [c for c in (own, *((name,) for name in C_COMPILERS)) if c]
+    if target:
+        tried = [*tried, (f"{target}-gcc",), (f"{target}-cc",), ("clang", f"--target={target}")]
+    for command in tried:
+        if shutil.which(command[0]):
+            triple = _dumpmachine(command)
+            if not target or (same_target(triple, target) and (command[0] != "clang" or _compiles(command))):
+                return Toolchain(command, triple)
+    raise ToolchainError(
+        f"no C compiler found{f' for {target}' if target else ''}: tried $CC, {', '.join(map(' '.join, tried))};"
+        f" install {f'gcc-{target}' if target else 'one'}, or pass cc="
+    )
+
+
+def _checked(command: Command, target: str | None, where: str) -> Toolchain:
+    if not command or not shutil.which(command[0]):
+        name = command[0] if command else "(empty)"
+        raise ToolchainError(f"{where}: no C compiler {name!r} found; install it or name another", command=command)
+    triple = _dumpmachine(command)
+    if target and not same_target(triple, target):
+        if "clang" in Path(command[_compiler_word(command)]).name:
+            retargeted = (*command, f"--target={target}")
+            if _compiles(retargeted):
+                return Toolchain(retargeted, target)
+            raise ToolchainError(
+                f"no C compiler for {target}: {' '.join(retargeted)} finds no C library for it;"
+                f" install gcc-{target}, or pass --sysroot in cc=", command=retargeted,
+            )  # fmt: skip
+        raise IncompatibleError(
+            f"{' '.join(command)} compiles for {triple}, target= asks for {target}; pass cc= of a compiler for {target}"
+        )
+    return Toolchain(command, triple)
+
+
+def _compiles(command: Command) -> bool:
+    """Whether a compiler has what C sources need: clang takes any target, whether or not it has headers for it."""
+
+    def ask() -> bool:
+        with workspace(None) as folder:
+            (folder / "probe.c").write_text("#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n")
+            status, _ = Processes().run((*command, "-c", "probe.c", "-o", "probe.o"), folder)
+        return status == 0
+
+    return _complete.of(command, ask)
+
+
+def _dumpmachine(command: Command) -> str:
+    def ask() -> str:
+        status, output = Processes().run((*command, "-dumpmachine"))
+        words = output.split()
+        if status or not words:
+            raise ToolchainError(
+                f"{' '.join(command)}: is no working C compiler: -dumpmachine says {failure(output, status, command)}",
+                command=(*command, "-dumpmachine"), output=output,
+            )  # fmt: skip
+        return words[-1]
+
+    return _machines.of(command, ask)
+
+
+_complete: Answers[bool] = Answers()
+_machines: Answers[str] = Answers()
+
+
+def same_target(a: str, b: str) -> bool:
+    """Whether two triples mean one target: the vendor is left out, x86's 32-bit generations are one."""
+
+    def key(triple: str) -> tuple[str, ...]:
+        parts = triple.split("-")
+        arch = "i386" if parts[0] in ("i386", "i486", "i586", "i686") else parts[0]
+        arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(arch, arch)
+        rest = [p for p in parts[1:] if p not in ("pc", "unknown", "none", "redhat", "suse", "w64", "alpine")]
+        return (arch, *rest)
+
+    return key(a) == key(b)

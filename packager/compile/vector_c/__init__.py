@@ -1,0 +1,1 @@
+"""Vector types for C: see `mblob.packager.compile.vector_c.rewrite`."""

@@ -1,0 +1,1 @@
+"""Code of devices: sources compiled, kernels found, modules made of them."""

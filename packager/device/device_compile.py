@@ -1,0 +1,288 @@
+"""Compilers of device code: found on the machine, run, their words in the error.
+
+cuda: nvcc, or clang with a CUDA toolkit, to PTX, cubin or fatbin. hip: hipcc, or clang, to a code object. opencl:
+clang to SPIR-V, through llvm-spirv where there is one, else by clang alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mblob.errors import ToolchainError
+from mblob.interrupts import Patience
+from mblob.packager.compile.cached import runner_with
+from mblob.packager.compile.object_cache import ObjectCache
+from mblob.packager.compile.processes import Command, Job, run_all
+from mblob.packager.compile.toolchain import command_words
+from mblob.packager.errors import BuildError
+from mblob.packager.options import as_options
+from mblob.packager.output import workspace
+
+Compile = Any  # True, the name or command of a compiler, or its words
+Arch = Any  # "sm_90", 90, or a sequence of these
+
+
+@dataclass(frozen=True)
+class Task:
+    """A compilation of device code.
+
+    Attributes:
+        source: the file.
+        label: how messages call it.
+        fmt: what is wanted: "ptx", "cubin", "fatbin", "hsaco" or "spv".
+        archs: architectures, () for the compiler's own choice.
+        options: of the caller.
+        output: file to write, in the working folder.
+    """
+
+    source: Path
+    label: str
+    fmt: str
+    archs: tuple[str, ...]
+    options: tuple[str, ...]
+    output: str
+
+
+# -- command lines: one after the other, the last writes the output --------------------------------------
+
+
+def _nvcc(command: Command, task: Task) -> list[Command]:
+    names = [f"sm_{a}" for a in task.archs]
+    if task.fmt == "fatbin" and names:
+        codes = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in task.archs]
+        newest = max(task.archs, key=lambda a: int(re.sub(r"\D", "", a)))
+        target = [*codes, f"-gencode=arch=compute_{newest},code=compute_{newest}"]  # for devices to come
+    else:
+        target = [f"-arch={n}" for n in names]
+    return [(*command, f"-{task.fmt}", *target, *task.options, "-x", "cu", "-o", task.output, str(task.source))]
+
+
+def _clang_cuda(command: Command, task: Task) -> list[Command]:
+    if task.fmt == "fatbin":
+        raise BuildError("device_module: clang writes no fatbin; use nvcc, or fmt='cubin'")
+    target = [f"--cuda-gpu-arch=sm_{a}" for a in task.archs]
+    kind = "-S" if task.fmt == "ptx" else "-c"
+    flags = ("-x", "cuda", "--cuda-device-only", "-O2", *target, kind, *task.options)
+    return [(*command, *flags, "-o", task.output, str(task.source))]
+
+
+def _hipcc(command: Command, task: Task) -> list[Command]:
+    target = [f"--offload-arch={a}" for a in task.archs]
+    return [(*command, "--genco", "-O2", *target, *task.options, "-o", task.output, "-x", "hip", str(task.source))]
+
+
+def _clang_hip(command: Command, task: Task) -> list[Command]:
+    target = [f"--offload-arch={a}" for a in task.archs]
+    # A bundle of one would need a tool that Debian has in another package.
+    flags = ("-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-O2", *target, *task.options)
+    return [(*command, *flags, "-o", task.output, str(task.source))]
+
+
+def _clang_opencl(command: Command, task: Task) -> list[Command]:
+    flags = ("-x", "cl", "-O1", *([] if _says_standard(task.options) else ["-cl-std=CL1.2"]), *task.options)
+    translator = _llvm_spirv(command)
+    if translator:
+        bitcode = ("--target=spir64-unknown-unknown", "-emit-llvm", "-c", *flags)
+        return [
+            (*command, *bitcode, "-o", "device.bc", str(task.source)),
+            (*translator, "device.bc", "-o", task.output),
+        ]
+    return [(*command, "--target=spirv64-unknown-unknown", "-c", *flags, "-o", task.output, str(task.source))]
+
+
+def _says_standard(options: Sequence[str]) -> bool:
+    return any(o.startswith("-cl-std=") for o in options)
+
+
+_NEWER = 8  # releases of the translator that are tried after clang's own: they read its code, older ones do not
+
+
+def _llvm_spirv(clang: Command) -> Command:
+    """The translator to SPIR-V, of clang's own release if it is there (Debian's name has the number).
+
+    () where there is none: clang is left to itself.
+    """
+    names = ["llvm-spirv"]
+    release = _release(clang)
+    if release:
+        own, *newer = (f"llvm-spirv-{release + i}" for i in range(_NEWER))
+        names = [own, *names, *newer]
+    found = next((path for path in map(shutil.which, names) if path), None)
+    return (found,) if found else ()
+
+
+def _release(clang: Command) -> int:
+    """Its number, 0 if it does not tell."""
+    try:
+        said = subprocess.run([*clang, "-dumpversion"], capture_output=True, text=True, errors="replace", timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = re.match(r"\d+", said.stdout.strip())
+    return int(match[0]) if match and not said.returncode else 0
+
+
+Lines = Callable[[Command, Task], "list[Command]"]
+
+
+@dataclass(frozen=True)
+class Language:
+    """How one kind of device code is compiled.
+
+    Attributes:
+        suffix: of its sources.
+        formats: what it can be compiled to, the default first.
+        compilers: known names, the preferred first, each with what makes its command lines.
+        variable: of the environment, names a compiler.
+        places: where one may be that is not on PATH.
+        install: what to install where there is none.
+        single: formats for one architecture, which must be named.
+        arch: what an architecture looks like; an example; "" where there are none.
+    """
+
+    suffix: str
+    formats: tuple[str, ...]
+    compilers: dict[str, Lines]
+    variable: str
+    places: tuple[str, ...]
+    install: str
+    single: tuple[str, ...]
+    arch: str
+    example: str
+
+
+LANGUAGES = {
+    "cuda": Language(
+        ".cu", ("ptx", "cubin", "fatbin"), {"nvcc": _nvcc, "clang": _clang_cuda}, "NVCC", ("/usr/local/cuda/bin/nvcc",),
+        "NVIDIA's CUDA toolkit (Debian: nvidia-cuda-toolkit)", ("cubin",), r"(?:sm_|compute_)?(\d+[af]?)", "sm_90",
+    ),
+    "hip": Language(
+        ".hip", ("hsaco",), {"hipcc": _hipcc, "clang": _clang_hip}, "HIPCC", ("/opt/rocm/bin/hipcc",),
+        "AMD's ROCm (Debian: hipcc)", ("hsaco",), r"(gfx[0-9a-f]+(?::[\w+:-]+)?)", "gfx90a",
+    ),
+    "opencl": Language(
+        ".cl", ("spv",), {"clang": _clang_opencl}, "CLANG", (),
+        "clang and llvm-spirv of the same release (Debian 12: clang, llvm-spirv-14)", (), "", "",
+    ),
+}  # fmt: skip
+
+
+# -- running --------------------------------------------------------------------------------------------
+
+
+def compile_device(
+    kind: str, source: Path | str, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None,
+    cache: ObjectCache | None = None,
+) -> tuple[bytes, str]:  # fmt: skip
+    """Compile a source for a device.
+
+    Args:
+        kind: "cuda", "hip" or "opencl".
+        source: a file, or a text.
+        how: True (the first compiler that is there) or a compiler.
+        fmt: what to make, None for the kind's usual.
+        arch: one architecture, or several where `fmt` takes them.
+        cache: where code that was compiled before is found.
+
+    Returns:
+        The code, and its format.
+
+    Raises:
+        BuildError: the kind, format or architecture cannot be had.
+        ToolchainError: no compiler, or it failed; `command` and `output` tell.
+    """
+    language = LANGUAGES.get(kind)
+    if language is None:
+        raise BuildError(f"device_module: compile= is for {', '.join(LANGUAGES)}; {kind} code is taken as it is")
+    wanted = fmt or language.formats[0]
+    if wanted not in language.formats:
+        raise BuildError(
+            f"device_module: fmt {wanted!r} cannot be compiled to; for {kind}: {', '.join(language.formats)}"
+        )
+    archs = _archs(language, kind, wanted, arch)
+    words = as_options(options)
+    command, lines = _compiler(language, kind, how)
+    with Patience(), workspace(None) as work:
+        label = str(source) if isinstance(source, Path) else f"device_module text ({language.suffix[1:]})"
+        if isinstance(source, str):
+            path = Path(f"device{language.suffix}")  # in the folder, whose name by chance shall not get into the code
+            (work / path).write_text(source, errors="surrogateescape")
+        else:
+            path = source.absolute()
+        task = Task(path, label, wanted, archs, words, f"code.{wanted}")
+        for step in lines(command, task):
+            passes = _passes(command, task)
+            own = command if passes and step[: len(command)] == command else ()
+            run_all([Job(label, step, compiler=own, passes=passes)], work, runner=runner_with(cache))
+        return (work / task.output).read_bytes(), wanted
+
+
+def _passes(command: Command, task: Task) -> tuple[Command, ...]:
+    """Options of each preprocessor run, as of `mblob.packager.compile.processes.Job.passes`; () where that is not known: hipcc
+    preprocesses as it likes, and so do options of the caller for more architectures."""
+    more = any(o.startswith(("-gencode", "--generate-code", "-arch", "-code")) for o in task.options)
+    if more or any("hipcc" in Path(word).name for word in command):
+        return ()
+    if task.fmt != "fatbin":
+        return ((),)
+    if not all(arch.isdigit() for arch in task.archs):  # others have macros of their own
+        return ()
+    return tuple(("-U__CUDA_ARCH__", f"-D__CUDA_ARCH__={arch}0") for arch in task.archs) or ((),)
+
+
+def _archs(language: Language, kind: str, fmt: str, arch: Arch) -> tuple[str, ...]:
+    if arch is None:
+        if fmt in language.single:
+            raise BuildError(
+                f"device_module: a {fmt} is for one architecture: pass arch=, e.g. arch={language.example!r}"
+            )
+        return ()
+    given = [arch] if isinstance(arch, (str, int)) else list(arch)
+    if not language.arch:
+        raise BuildError(f"device_module: {kind} code has no architectures, arch= is {arch!r}")
+    if not given or (len(given) > 1 and fmt != "fatbin"):
+        raise BuildError(f"device_module: {fmt} is for one architecture, arch= names {len(given)}")
+    found = []
+    for one in given:
+        match = re.fullmatch(language.arch, str(one))
+        if match is None:
+            raise BuildError(f"device_module: arch {one!r}: expected one like {language.example!r}")
+        found.append(match[1])
+    return tuple(found)
+
+
+def _compiler(language: Language, kind: str, how: Compile) -> tuple[Command, Lines]:
+    """The compiler to run and what makes its command lines."""
+    if how is not True:
+        command = command_words(os.fspath(how)) if isinstance(how, (str, os.PathLike)) else tuple(map(str, how))
+        return _checked(language, kind, command, "compile=")
+    own = command_words(os.environ.get(language.variable, ""))
+    if own:
+        return _checked(language, kind, own, f"${language.variable}")
+    for name, lines in language.compilers.items():
+        for place in (shutil.which(name), *(p for p in language.places if Path(p).name == name and Path(p).exists())):
+            if place:
+                return (place,), lines
+    tried = ", ".join((f"${language.variable}", *language.compilers, *language.places))
+    raise ToolchainError(
+        f"no compiler for {kind} code found: tried {tried}; install {language.install}, or name one in compile="
+    )
+
+
+def _checked(language: Language, kind: str, command: Command, where: str) -> tuple[Command, Lines]:
+    program = next((w for w in command if any(n in Path(w).name for n in language.compilers)), "")
+    lines = next((m for n, m in language.compilers.items() if n in Path(program).name), None)
+    if lines is None:
+        raise BuildError(
+            f"device_module: {where} {' '.join(command)!r} is no compiler of {kind} code that is known here; known are"
+            f" {', '.join(language.compilers)}"
+        )
+    if not shutil.which(command[0]):
+        raise ToolchainError(f"{where} {command[0]} is not installed; install {language.install}", command=command)
+    return command, lines

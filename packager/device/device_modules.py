@@ -1,0 +1,281 @@
+"""Constructor of device code modules: payloads of cuda, hip, opencl, metal, vulkan and webgpu (docs/format.md, 3)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mblob.binary.file_kind import ELF_MAGIC
+from mblob.bytes.payload_source import BytesPayload, as_bytes_view
+from mblob.bytes.wire import encode_string, encode_u64
+from mblob.format.grammar import FunctionInfo, encode_function_map
+from mblob.module import Module
+from mblob.packager.compile.object_cache import ObjectCache, Setting, object_cache
+from mblob.packager.device.device_compile import LANGUAGES, Arch, Compile, compile_device
+from mblob.packager.device.device_functions import Seen, complete
+from mblob.packager.device.device_kernels import (
+    BUNDLE_MAGIC,
+    Kernel,
+    is_cubin,
+    kernels_of_cubin,
+    kernels_of_ptx,
+    kernels_of_source,
+    merged,
+    names_in_hsaco,
+)
+from mblob.packager.errors import BuildError
+from mblob.packager.modules.nodes import PayloadNode
+from mblob.packager.modules.reexpress import METAL_VERSION
+from mblob.packager.options import as_options
+from mblob.packager.path_arguments import path_or_text
+
+CL_DELIMITER = "// Function: "  # TVM's OpenCL runtime builds each kernel from the text behind its line
+SOURCE_SUFFIXES = (
+    ".cl", ".clbin", ".ptx", ".cubin", ".fatbin", ".hsaco", ".hip", ".metal", ".metallib", ".spv", ".wgsl", ".cu",
+)  # fmt: skip
+
+FATBIN_MAGICS = (b"\x50\xed\x55\xba", b"\xba\x55\xed\x50")
+SPIRV_MAGIC = b"\x03\x02\x23\x07"
+BINARIES = (ELF_MAGIC, *FATBIN_MAGICS, SPIRV_MAGIC, BUNDLE_MAGIC, b"MTLB")
+
+Sources = Any  # text, bytes, a path, or a mapping of these by kernel name
+
+
+def device_module(
+    kind: str,
+    source: Sources,
+    functions: Iterable[Any] | None = None,
+    fmt: str | None = None,
+    *,
+    compile: Compile = None,
+    arch: Arch = None,
+    options: str | Sequence[str] | None = None,
+    launch: Sequence[str] = (),
+    cache: Setting = True,
+) -> Module:
+    """Kernels for a device, in the layout that TVM's runtime of that device reads.
+
+    Args:
+        kind: "cuda", "hip", "opencl", "metal", "vulkan" or "webgpu".
+        source: the code: a text, bytes, or a path to either. metal, vulkan and webgpu keep one source per kernel:
+            a mapping of kernel name to source, or one source that all of them share.
+        functions: one per kernel: a mapping {"name", "arg_types", "launch_param_tags"}, or a tuple in that order.
+            arg_types are texts ("handle", "int32") in the order of the parameters; tags name the launch arguments
+            that follow them ("blockIdx.x", "threadIdx.x", ...). For the ffi dialect a mapping may have
+            "arg_extra_tags", too: a number for each parameter, 1 for a descriptor of a CUDA tensor map. A name
+            alone, or a mapping without arg_types: the types are taken from CUDA, HIP or OpenCL source, or PTX, where
+            that is certain. None: all kernels there whose types are certain; others are left out with a warning.
+    fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it. With `compile` what to
+            make: "ptx" (default), "cubin", "fatbin" for cuda; "hsaco" for hip; "spv" for opencl.
+        compile: compile the source, a text or a path: True (with what is on the machine), or the name or command of a
+            compiler ("nvcc", "clang", "hipcc", ["ccache", "nvcc"]).
+        arch: architecture to compile for ("sm_90", "gfx90a"); a fatbin takes several.
+        options: for the compiler, a text or a list.
+        launch: launch tags of the kernels that give none.
+        cache: of code that was compiled, as of `export_library`. What hipcc makes is always compiled.
+
+    Raises:
+        OSError: no file at the path.
+        BuildError: an unknown kind, a kernel without source, a type or tag that does not exist, types that must be
+            given (of all kernels, with functions=None), kernels or numbers of arguments that the code has not.
+        ToolchainError: no compiler, or it failed.
+    """
+    if kind not in _ENCODERS:
+        raise BuildError(f"device_module: kind {kind!r}, expected one of {', '.join(_ENCODERS)}")
+    if compile is None or compile is False:
+        if arch is not None or options is not None:
+            raise BuildError("device_module: arch= and options= are for a compiler: pass compile=True, too")
+        seen = _seen_in(kind, source)
+    else:
+        source, fmt, seen = _compiled(kind, source, compile, fmt, arch, options, object_cache(cache))
+    # Sorted by name, so that the same content gives the same bytes.
+    infos = sorted(complete(functions, seen, launch), key=lambda f: f.name)
+    payload, text = _ENCODERS[kind](source, infos, fmt)
+    return Module(node=PayloadNode(kind, BytesPayload(payload), text, dialect="classic", kernels=infos))
+
+
+def _seen_in(kind: str, source: Sources) -> Seen:
+    """What uncompiled code, or a binary, tells about its kernels."""
+    if kind not in LANGUAGES or isinstance(source, Mapping):
+        return Seen()
+    code = _read(source)
+    text = _text(code.rstrip(b"\0"))
+    if kind == "cuda" and is_cubin(code):
+        return _seen_in_cubin(code, "device_module: the cubin", {})
+    if text is None or "\0" in text or code.startswith(BINARIES):
+        return Seen(opaque=True)
+    ptx = kernels_of_ptx(text) if kind == "cuda" else {}
+    return Seen(ptx or kernels_of_source(text, kind), tuple(ptx) or None, exact=bool(ptx))
+
+
+def _seen_in_cubin(code: bytes, label: str, told: Mapping[str, Kernel]) -> Seen:
+    """`told`: by its source."""
+    found = kernels_of_cubin(code, label)
+    sized = {name: kernel for name, kernel in found.items() if kernel is not None}
+    kernels = {**told, **merged(dict(told), sized)} if sized else told
+    return Seen(kernels, tuple(found), exact=bool(sized), opaque=True)
+
+
+def _compiled(
+    kind: str, source: Sources, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None,
+    cache: ObjectCache | None,
+) -> tuple[bytes, str, Seen]:  # fmt: skip
+    """The compiled code, its format, and what it and its source tell."""
+    if isinstance(source, (str, os.PathLike)):
+        given = path_or_text(source, SOURCE_SUFFIXES, "device_module")
+    elif isinstance(source, Mapping):
+        raise BuildError("device_module: compile= takes one source, a text or a path, with all kernels in it")
+    else:
+        given = _read(source).decode(errors="surrogateescape")
+    code, fmt = compile_device(kind, given, how, fmt, arch, options, cache)
+    text = given.read_text(errors="replace") if isinstance(given, Path) else given
+    told = kernels_of_source(text, kind)
+    if kind == "hip":
+        names = names_in_hsaco(code, "device_module: the code object that was compiled")
+        return code, fmt, Seen(told, names, opaque=True)
+    if kind != "cuda":
+        return code, fmt, Seen(told, opaque=True)
+    if fmt == "cubin":
+        return code, fmt, _seen_in_cubin(code, "device_module: the cubin that was compiled", told)
+    if fmt == "fatbin":  # a container that NVIDIA does not describe: what is in it is seen in PTX of the same source
+        one = arch[-1] if isinstance(arch, (list, tuple)) else arch
+        ptx, _ = compile_device(kind, given, how, "ptx", one, _without_gencode(as_options(options)), cache)
+    else:
+        ptx = code
+    compiled = kernels_of_ptx(ptx.decode(errors="replace"))
+    return code, fmt, Seen(merged(told, compiled), tuple(compiled), exact=True, opaque=True)
+
+
+def _without_gencode(options: Sequence[str]) -> list[str]:
+    """Options without the architectures of a fatbin, several of which PTX cannot have."""
+    names = ("-gencode", "--generate-code")
+    behind = [False, *(o in names for o in options)]
+    return [o for o, value in zip(options, behind) if not value and o.partition("=")[0] not in names]
+
+
+# -- sources --------------------------------------------------------------------------------------------
+
+
+def _read(source: Any) -> bytes:
+    """Bytes of one source: text, bytes or a path."""
+    if isinstance(source, (str, os.PathLike)):
+        given = path_or_text(source, SOURCE_SUFFIXES, "device_module")
+        return given.read_bytes() if isinstance(given, Path) else given.encode(errors="surrogateescape")
+    try:
+        return bytes(as_bytes_view(source))
+    except TypeError:
+        raise BuildError(
+            f"device_module: expected source as text, bytes or a path, found {type(source).__name__}"
+        ) from None
+
+
+def _text(code: bytes) -> str | None:
+    try:
+        return code.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _per_kernel(source: Sources, infos: list[FunctionInfo]) -> dict[str, Any]:
+    """One source per kernel, sorted by name as TVM's std::map writes them."""
+    if isinstance(source, Mapping):
+        missing = [f.name for f in infos if f.name not in source]
+        if missing:
+            raise BuildError(
+                f"device_module: no source for kernel {missing[0]!r}; there are {', '.join(map(str, source))}"
+            )
+        return dict(sorted(source.items()))
+    if not infos:
+        raise BuildError("device_module: expected functions=, or a mapping of kernel name to source")
+    return {f.name: source for f in sorted(infos, key=lambda f: f.name)}
+
+
+Encoded = tuple[bytes, "str | None"]
+
+
+def _one_source(source: Sources, infos: list[FunctionInfo], fmt: str, code: bytes) -> Encoded:
+    return encode_string(fmt) + encode_function_map(infos) + encode_string(code), _text(code)
+
+
+def _cuda(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
+    code = _read(source)
+    fatbin = code.startswith(FATBIN_MAGICS)
+    return _one_source(
+        source, infos, fmt or ("cubin" if code[:4] == ELF_MAGIC else "fatbin" if fatbin else "ptx"), code
+    )
+
+
+def _hip(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
+    code = _read(source)
+    bundle = code.startswith((ELF_MAGIC, BUNDLE_MAGIC))
+    return _one_source(source, infos, fmt or ("hsaco" if bundle else "hip"), code)
+
+
+def _opencl(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
+    spirv = not isinstance(source, Mapping) and _read(source).startswith(SPIRV_MAGIC)
+    fmt = fmt or ("spv" if spirv else "cl")
+    if fmt == "spv":
+        return _shaders(encode_function_map(infos), source, infos), None
+    if fmt != "cl":
+        return _one_source(source, infos, fmt, _read(source))
+    if isinstance(source, Mapping):
+        parts = {name: _read(s).decode() for name, s in _per_kernel(source, infos).items()}
+        code = "".join(f"{CL_DELIMITER}{name}\n{part}\n" for name, part in parts.items())
+        return _one_source(source, infos, fmt, code.encode())
+    given = _read(source)
+    code = given.decode(errors="surrogateescape")
+    found = sum(line.startswith(CL_DELIMITER) for line in code.splitlines())
+    if not found:  # TVM's runtime wants one delimited part per kernel: each gets the whole text
+        parts_text = "".join(f"{CL_DELIMITER}{f.name}\n{code}\n" for f in infos)
+        code = parts_text or code
+    elif found != len(infos):
+        raise BuildError(f"device_module: the source has {found} lines '{CL_DELIMITER}<name>', functions= {len(infos)}")
+    payload, _ = _one_source(source, infos, fmt, code.encode(errors="surrogateescape"))
+    return payload, _text(given)
+
+
+def _metal(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
+    """TVM 0.13 and later."""
+    sources = {name: _read(s) for name, s in _per_kernel(source, infos).items()}
+    binary = any(code.startswith(b"MTLB") for code in sources.values())
+    payload = encode_string(METAL_VERSION) + _string_map(sources) + encode_function_map(infos)
+    payload += encode_string(fmt or ("metallib" if binary else "metal"))
+    return payload, None if binary else _joined(sources)
+
+
+def _webgpu(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
+    sources = {name: _read(s) for name, s in _per_kernel(source, infos).items()}
+    return encode_function_map(infos) + _string_map(sources), _joined(sources)
+
+
+def _vulkan(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
+    """A source is SPIR-V, or (flag, SPIR-V); bit 0 of the flag: scalars come through a uniform buffer."""
+    return _shaders(encode_string(fmt or "vulkan") + encode_function_map(infos), source, infos), None
+
+
+def _shaders(head: bytes, source: Sources, infos: list[FunctionInfo]) -> bytes:
+    """SPIR-V for each kernel, behind the fields in `head`."""
+    sources = _per_kernel(source, infos)
+    out = [head, encode_u64(len(sources))]
+    for name, given in sources.items():
+        flag, code = given if isinstance(given, tuple) else (0, given)
+        words = _read(code)
+        if len(words) % 4:
+            raise BuildError(f"device_module: kernel {name!r}: SPIR-V of {len(words)} bytes, expected a multiple of 4")
+        out.append(encode_string(name) + int(flag).to_bytes(4, "little") + encode_u64(len(words) // 4) + words)
+    return b"".join(out)
+
+
+def _string_map(items: Mapping[str, bytes]) -> bytes:
+    return encode_u64(len(items)) + b"".join(encode_string(k) + encode_string(v) for k, v in items.items())
+
+
+def _joined(sources: Mapping[str, bytes]) -> str | None:
+    return _text(b"\n".join(dict.fromkeys(sources.values())))
+
+
+_ENCODERS: dict[str, Callable[[Sources, list[FunctionInfo], str | None], Encoded]] = {
+    "cuda": _cuda, "hip": _hip, "opencl": _opencl, "metal": _metal, "vulkan": _vulkan, "webgpu": _webgpu,
+}  # fmt: skip

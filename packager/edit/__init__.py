@@ -1,0 +1,1 @@
+"""Changes of finished libraries: `swap`, `convert`, `extract`."""

@@ -1,0 +1,345 @@
+"""`convert`: a library of one dialect written anew in the other: payloads re-expressed, functions adapted."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import shutil
+import tarfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mblob.arguments import path as checked_path
+from mblob.binary.elf import ElfFile
+from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC
+from mblob.bytes.payload_source import BytesPayload
+from mblob.errors import FormatError, IncompatibleError
+from mblob.format import classic, ffi_dialect, functions_table, safetensors
+from mblob.format.functions_table import Row
+from mblob.format.model import Blob
+from mblob.inspect.library import Library
+from mblob.module import Module
+from mblob.packager import output
+from mblob.packager.compile.compile import probe
+from mblob.packager.compile.toolchain import find
+from mblob.packager.edit import finished
+from mblob.packager.errors import BuildError
+from mblob.packager.functions import adapters
+from mblob.packager.link.export import export_library
+from mblob.packager.link.output_collision import check_output
+from mblob.packager.modules.host_modules import csource_module
+from mblob.packager.modules.nodes import SUFFIXES, HostNode, ObjectNode, PayloadNode, SourceNode
+from mblob.packager.modules.payload_modules import safetensors_module
+from mblob.packager.objects import objects as object_files
+from mblob.packager.objects.rename import expose_symbols
+from mblob.packager.write.dialects import DIALECTS
+
+SYMBOLS = (classic.SYMBOL, *ffi_dialect.SYMBOLS)
+_MEMBERS = 10_000  # of a tar or an archive
+_UNPACKED, _RATIO = 256 << 20, 32  # bytes that a tar may hold: so many, and so many times its size
+_SOURCES = tuple(s for s in SUFFIXES if s != ".cu")
+
+
+def convert(
+    file: str | os.PathLike[str],
+    file_name: str | os.PathLike[str],
+    *,
+    dialect: str,
+    objects: Sequence[str | os.PathLike[str]] = (),
+    **how: Any,
+) -> None:
+    """Write a library of one dialect in the other.
+
+    The import tree stays, payloads are written in the other's grammar, digests are taken anew. Functions keep their
+    names and get adapters to the other calling convention: objects of host code are linked again, the code of a
+    finished shared library stays where it is, unless `objects` are those it was linked from.
+
+    Args:
+        file: a shared library, or what one is linked from: `.tar`, `.o`, `.a`.
+        file_name: the library to write, `.so` or `.tar`.
+        dialect: "classic" or "ffi": what to write.
+        objects: objects, archives and sources of the host code of `file`.
+        how: of `export_library`: index, digest, embed, cc, target, options, ...
+
+    Raises:
+        BuildError: the library is of that dialect already; a module, or a function, that the other dialect cannot have.
+        FormatError: the file is damaged, or no model library.
+        IncompatibleError: it is for another machine than the compiler.
+        ToolchainError, OSError: as of `export_library`.
+    """
+    if dialect not in DIALECTS:
+        raise BuildError(f"dialect: expected one of {', '.join(DIALECTS)}, found {dialect!r}")
+    path = Path(checked_path(file, "convert: file"))
+    given = [Path(checked_path(p, "convert: objects")) for p in objects]
+    if Path(os.fspath(file_name)).suffix in (".o", ".a"):
+        raise BuildError(f"{file_name}: convert writes a shared library (.so), or .tar for the objects of one")
+    check_output(Path(os.fspath(file_name)), [("the input", path), *(("an object", p) for p in given)])
+    with output.workspace(None) as work:
+        found = _read(path, work)
+        for extra in given:
+            found.add_file(extra, str(extra), work)
+        found.check(dialect, str(path))
+        if found.machine is not None:
+            _check_machine(found.machine, str(path), work, how)
+        if found.functions and not given:
+            found.rows += found.listed
+            found.host.append(finished.names_of(path, work, how))
+            finished.convert_finished(path, found.tree(), file_name, DIALECTS[dialect], work, how)
+            return
+        found.expose_forms(work)
+        export_library(found.tree(), file_name, dialect=dialect, **how)
+
+
+def _read(path: Path, work: Path) -> _Found:
+    """What a file holds."""
+    found = _Found()
+    with path.open("rb") as file:
+        head = file.read(264)
+    if head.startswith(ELF_MAGIC) and head[16:18] not in (b"\x01\x00", b"\x00\x01"):
+        found.add_library(path)
+    elif head.startswith((ELF_MAGIC, AR_MAGIC)):
+        found.add_file(path, str(path), work)
+    elif tarfile.is_tarfile(path):
+        _read_tar(found, path, work)
+    else:
+        raise FormatError(
+            f"{path}: neither a shared library nor objects of one (.tar, .o, .a); it starts with {head[:8]!r}",
+            code="not_elf", offset=0,
+        )  # fmt: skip
+    return found
+
+
+def _read_tar(found: _Found, path: Path, work: Path) -> None:
+    """Members are read for what they hold; their names lead nowhere."""
+    try:
+        left = _UNPACKED + _RATIO * path.stat().st_size
+        with tarfile.open(path) as tar:  # TVM's are compressed
+            for i, member in enumerate(tar):
+                left -= member.size
+                if i >= _MEMBERS or left < 0:
+                    raise FormatError(
+                        f"{path}: more than {_MEMBERS} members, or of more bytes than a file of that size holds",
+                        code="archive",
+                    )
+                plain = member.isfile() and not member.issparse()
+                content = tar.extractfile(member) if plain else None
+                if content is None:
+                    continue
+                name = Path(member.name).name
+                copy = work / f"member{i}" / name
+                copy.parent.mkdir()
+                with copy.open("wb") as file:
+                    shutil.copyfileobj(content, file)
+                if copy.stat().st_size != member.size:
+                    raise FormatError(f"{path}: a damaged tar: {name} ends early", code="archive")
+                found.add_file(copy, f"{path}({name})", work)
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as exc:
+        raise FormatError(f"{path}: a damaged tar: {exc}", code="archive") from None
+
+
+@dataclass
+class _Found:
+    """What the input holds, as far as it is read.
+
+    Attributes:
+        host: objects and sources of the host code, without what mblob generated for one dialect alone.
+        rows: of the table of functions.
+        functions, listed: of a finished library, which cannot be linked again, and the rows of its own table.
+        calls: the dialect that all of these are called in; None if there are none, or some of each.
+        blob, data, label: the packed modules, their bytes, and the file that they are in.
+        machine: what a finished library is for.
+    """
+
+    host: list[HostNode] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    listed: list[Row] = field(default_factory=list)
+    calls: str | None = None
+    blob: Blob | None = None
+    data: memoryview = field(default_factory=lambda: memoryview(b""))
+    label: str = ""
+    machine: object_files.Machine | None = None
+
+    # -- reading ----------------------------------------------------------------------------------------
+
+    def add_library(self, path: Path) -> None:
+        """A finished library. Views of it outlive its closing: they keep the mapping."""
+        with Library(path) as library:
+            if not library.is_model_library:
+                raise FormatError(f"{path}: no model library: it has no blob and no name of TVM's", code="no_blob")
+            self.functions = library.functions
+            self.listed = library.function_table
+            abis = {f.abi for f in library.host_functions} - {"plain"}
+            self.calls = {"ffi": "ffi", "packed": "classic"}[abis.pop()] if len(abis) == 1 else None
+            self.machine = object_files.machine_of(library.elf)
+            if library.blob is not None:
+                symbol = library.elf.find(library.blob.symbol)
+                assert symbol is not None
+                self._set_blob(library.blob, library.elf.bytes_of(symbol)[1], str(path))
+
+    def add_file(self, path: Path, label: str, work: Path) -> None:
+        """An object, an archive, or a source."""
+        if path.suffix in _SOURCES:
+            self._add_source(path, label, work)
+            return
+        if path.suffix == ".cu":
+            raise BuildError(f"{label}: CUDA, expected C, C++ or objects; compile it, and pack it anew")
+        for i, (name, data) in enumerate(object_files.objects_in(path, label)):
+            if i >= _MEMBERS:
+                raise FormatError(f"{label}: more than {_MEMBERS} members, expected objects", code="archive")
+            self._add_object(path, name, data, name == label, work)
+
+    def _add_source(self, path: Path, label: str, work: Path) -> None:
+        text = path.read_text("utf-8", "surrogateescape")
+        if any(f"{symbol}[" in text for symbol in SYMBOLS):  # devc.c: the packed modules as a table of bytes
+            made = work / f"{path.stem}.packed.o"
+            _compile(path, made, work)
+            self.add_file(made, label, work)
+            return
+        self.host.append(SourceNode(text, SUFFIXES[path.suffix]))
+
+    def _add_object(self, path: Path, label: str, data: memoryview, alone: bool, work: Path) -> None:
+        elf = ElfFile(data, label)
+        names = {s.name: s for s in elf.symtab if s.is_defined}
+        undefined = {s.name for s in elf.symtab if not s.is_defined}
+        for registrar in (d.register for d in DIALECTS.values()):
+            if registrar in undefined:
+                raise BuildError(
+                    f"{label}: an object of a system library, which announces itself to one runtime ({registrar});"
+                    " convert a shared library, or its objects"
+                )
+        symbol = next((name for name in SYMBOLS if name in names), None)
+        if symbol is not None:
+            self._add_blob(elf, symbol, label)
+            return
+        if functions_table.SYMBOL in names:
+            self._add_table(elf, label)
+            return
+        if any(name.startswith(adapters.MARK) for name in names) or path.name == "mblob_defaults.o":
+            return  # they are made anew, for the other dialect
+        if not alone:  # a member of an archive
+            path = work / f"archived{len(self.host)}_{len(self.rows)}.o"
+            path.write_bytes(data)
+        self.host.append(ObjectNode(path, label=label))
+
+    def _add_blob(self, elf: ElfFile, name: str, label: str) -> None:
+        data = _contents(elf, name, label)
+        blob = classic.read(data) if name == classic.SYMBOL else ffi_dialect.read(data, name)
+        self._set_blob(blob, data, label)
+
+    def _set_blob(self, blob: Blob, data: memoryview, label: str) -> None:
+        if self.blob is not None:
+            raise BuildError(f"{label}: packed modules, as there are in {self.label}; expected those of one library")
+        self.blob, self.data, self.label = blob, data, label
+
+    def _add_table(self, elf: ElfFile, label: str) -> None:
+        others = [s.name for s in elf.symtab if s.is_defined and s.binding and s.name != functions_table.SYMBOL]
+        if others:
+            raise BuildError(
+                f"{label}: a table of functions, and {others[0]} beside it, as fcompile= links them; pack its sources"
+                " again"
+            )
+        self.rows += functions_table.decode(bytes(_contents(elf, functions_table.SYMBOL, label)))
+
+    # -- what becomes of it -----------------------------------------------------------------------------
+
+    @property
+    def dialect(self) -> str | None:
+        """Of the packed modules; 0.21 wrote payloads of its own. None without any."""
+        if self.blob is None:
+            return None
+        return "ffi 0.21" if self.blob.symbol == ffi_dialect.SYMBOL_OF_0_21 else self.blob.dialect
+
+    def check(self, target: str, label: str) -> None:
+        """Refuse what cannot be written in the dialect `target`.
+
+        Raises:
+            BuildError: saying why, and what to do.
+        """
+        if target in (self.dialect, self.calls):
+            raise BuildError(f"{label}: of the {target} dialect already")
+
+    def expose_forms(self, work: Path) -> None:
+        """Show the packed forms again that an earlier conversion hid behind adapters."""
+        forms = {form for row in self.rows for form in adapters.forms_of(row.name)}
+        for i, node in enumerate(self.host):
+            if not isinstance(node, ObjectNode) or node.elsewhere or not isinstance(node.content, Path):
+                continue
+            if forms & object_files.read(node.content, node.label).hidden:
+                copy = work / f"exposed{i}.o"
+                copy.write_bytes(node.content.read_bytes())
+                expose_symbols(copy, forms, node.label)
+                self.host[i] = ObjectNode(copy, label=node.label)
+
+    def tree(self) -> Module:
+        """The module tree."""
+        host = self._host()
+        if self.blob is None:
+            return host
+        made: list[Module] = []
+        for e in self.blob.entries:
+            if e.offset is None:
+                made.append(host)
+                continue
+            payload = self.data[e.offset : e.offset + e.size]
+            if e.type_key == safetensors.TYPE_KEY and e.data:
+                made.append(safetensors_module(payload))
+                continue
+            written = None if e.data else self.dialect
+            node = PayloadNode(
+                e.type_key, BytesPayload(payload), data=e.data, dialect=written, alignment=e.alignment if e.bulk else 1
+            )
+            made.append(Module(node=node))
+        for e, module in zip(self.blob.entries, made):
+            # The last import is numbered first (docs/format.md, section 5), so that modules keep their numbers.
+            for child in reversed(e.imports):
+                module.import_module(made[child])
+        root = made[0]
+        if all(module is not host for module in root.walk()):
+            root.import_module(host)  # a tree without a library, which the ffi dialect has to have
+        return root
+
+    def _host(self) -> Module:
+        """The host modules, the first of which imports the others; an empty one if there is no host code."""
+        if not self.host:
+            return csource_module("")
+        for node in self.host:
+            node.rows = tuple(self.rows)
+        made = [Module(node=node) for node in self.host]
+        for module in made[1:]:
+            made[0].import_module(module)
+        return made[0]
+
+
+def _contents(elf: ElfFile, name: str, label: str) -> memoryview:
+    """The bytes of an object that an object file defines."""
+    symbol = next(s for s in elf.symtab if s.name == name and s.is_defined)
+    if not 0 < symbol.st_shndx < len(elf.sections):
+        raise FormatError(f"{label}: {name} lies in section {symbol.st_shndx}, which it has not", code="elf_header")
+    data = elf.contents(elf.sections[symbol.st_shndx])
+    if symbol.st_value > len(data) or symbol.st_size > len(data) - symbol.st_value:
+        raise FormatError(f"{label}: {name} of {symbol.st_size} bytes ends behind its section", code="elf_truncated")
+    return data[symbol.st_value : symbol.st_value + symbol.st_size] if symbol.st_size else data[symbol.st_value :]
+
+
+def _compile(source: Path, made: Path, work: Path) -> None:
+    from mblob.packager.compile.processes import Job, run_all
+
+    tools = find(None, None)
+    run_all([Job(source.name, (*tools.cc, "-fPIC", "-x", "c", "-c", str(source), "-o", str(made)))], work)
+
+
+def _check_machine(machine: object_files.Machine, label: str, work: Path, how: dict[str, Any]) -> None:
+    from mblob.packager.options import as_options
+
+    tools = find(how.get("cc"), how.get("target"))
+    ours = probe(tools, as_options(how.get("options")), work)
+    if ours.identity != machine.identity:
+        raise IncompatibleError(
+            f"{label} is for {machine}, the compiler {' '.join(tools.cc)} links for {ours}; pass cc= or target= of a"
+            f" compiler for {machine.name}"
+        )
+

@@ -1,0 +1,351 @@
+"""`mblob.extract`: payloads and single tensors of a library as files. No code of the library runs.
+
+Names of files are made of what the library says, but never lead out of the folder: see `_file_name`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import NamedTuple, Union
+
+from mblob.arguments import path as checked_path
+from mblob.errors import FormatError
+from mblob.format import npy, safetensors
+from mblob.inspect.library import EntryView, Library
+from mblob.inspect.tensors import StoredTensor
+from mblob.packager.edit.folder_writer import CHUNK, FolderWriter
+from mblob.packager.errors import BuildError
+
+LISTED = 20  # names that an error gives
+FORMATS = ("npy", "safetensors")
+SUFFIX = re.compile(r"[a-z0-9_]{1,12}")  # formats of payloads that may end a file name
+FILE_SUFFIX = re.compile(r"\.[A-Za-z]\w*")  # of what is a file's name rather than a folder's
+PAYLOAD_SUFFIXES = (".payload", ".bin")  # of an output that is a file, not a folder
+
+Wanted = Union[int, str]
+Found = tuple[EntryView, StoredTensor]
+
+
+class Output(NamedTuple):
+    """A file to write: its name, and pieces of memory whose bytes follow each other in it."""
+
+    name: str
+    pieces: tuple[memoryview, ...]
+
+
+class Plan(NamedTuple):
+    """What is written: files in a folder, or one file that the caller named (`folder` is None). Each is described when
+    its turn comes: there may be a million."""
+
+    folder: Path | None
+    files: Iterable[Output]
+
+
+def extract(
+    library: str | os.PathLike[str] | Library, output: str | os.PathLike[str], *,
+    entries: Sequence[Wanted] | None = None, tensors: Sequence[str] | bool = False, format: str | None = None,
+    written: Callable[[Path], None] | None = None,
+) -> list[Path]:  # fmt: skip
+    """Write payloads, or tensors, to files. What is there is replaced by a rename, each file when it is whole.
+
+    Without `tensors` each payload becomes INDEX-KEY.payload, byte for byte, and the code of a device module or the text
+    of a graph INDEX-KEY.FMT beside it; with them each tensor becomes INDEX-KEY.NAME.npy. Characters of keys and names
+    that do not belong into file names become `_`, and what would have the name of another gets a number.
+
+    Args:
+        library: a path, or an open library.
+        output: a folder, made if needed; or one file: `.npy` for one tensor, `.safetensors` for any number of them,
+            `.payload` or `.bin` for the payload of one entry, `.safetensors` for that of a safetensors module.
+        entries: only these: indices, or type keys; all by default.
+        tensors: names, or True for all of them.
+        format: "npy" or "safetensors" for tensors in a folder; by default the first that can hold each.
+        written: called with the path of each file that is done.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        BuildError: no such entry or tensor, a tensor of two entries, an element type that the format cannot hold.
+            Without a `format`, tensors that no format can hold are named when all others are written.
+        FormatError: the library is damaged, or has no blob.
+        OSError: a file cannot be read or written.
+        ValueError: no file can have one of the paths.
+    """
+    if format is not None and format not in FORMATS:
+        raise BuildError(f"format: expected one of {', '.join(FORMATS)}, found {format!r}")
+    given = checked_path(output, "extract: output")
+    with nullcontext(library) if isinstance(library, Library) else Library(library) as opened:
+        if opened.blob is None:
+            raise FormatError(f"{opened.path}: it has no blob, so there is nothing to extract", code="no_blob")
+        done = []
+        for path in _written(_planned(opened, given, entries, tensors, format), opened.path):
+            done.append(path)
+            if written:
+                written(path)
+        return done
+
+
+def _planned(
+    library: Library, given: str, wanted: Sequence[Wanted] | None, names: Sequence[str] | bool, format: str | None
+) -> Plan:
+    """What is written where; everything that can be refused is refused here, before anything is written."""
+    entries = chosen_entries(library, wanted)
+    output = Path(given)
+    is_folder = output.is_dir() or given.endswith(os.sep)  # which a Path forgets
+    if names is not False:
+        tensors = chosen_tensors(library, entries, None if names is True else list(names))
+        if not is_folder and output.suffix in (".npy", ".safetensors"):
+            return Plan(None, [_one_file(tensors, output)])
+        _check_folder(output, is_folder, ".npy, .safetensors")
+        return Plan(output, _one_each(tensors, format) if format else _each_as_it_can(library, tensors))
+    if not is_folder and (output.suffix in PAYLOAD_SUFFIXES or output.is_file() or output.suffix == ".safetensors"):
+        return Plan(None, [_payload_file(library, entries, output)])
+    _check_folder(output, is_folder, ", ".join(PAYLOAD_SUFFIXES))
+    files = _Names()
+    plan = []
+    for entry in entries:
+        stem = f"{entry.index}-{_file_name(entry.type_key)}"
+        plan.append(Output(files.new(stem, "payload"), (entry.view(),)))
+        content = readable(entry)
+        if content is not None:
+            plan.append(Output(files.new(stem, content[0]), (content[1],)))
+    return Plan(output, plan)
+
+
+def _check_folder(output: Path, is_folder: bool, files: str) -> None:
+    """Refuse to make a folder whose name is that of a file: `t.txt`, which more likely was to be one."""
+    if not is_folder and FILE_SUFFIX.fullmatch(output.suffix):
+        raise BuildError(f"{output}: expected {files}, or a folder; with a / at its end it is one")
+
+
+def _written(plan: Plan, library: Path) -> Iterator[Path]:
+    """Write the files; the path of each when it is done."""
+    if plan.folder is None:
+        for file in plan.files:
+            _write_named(file, library)
+            yield Path(file.name)
+        return
+    info = library.stat()
+    with FolderWriter(plan.folder, (info.st_dev, info.st_ino)) as folder:
+        for file in plan.files:
+            folder.write(file.name, file.pieces)
+            yield plan.folder / file.name
+
+
+def chosen_entries(library: Library, wanted: Sequence[Wanted] | None) -> list[EntryView]:
+    """The entries that were asked for, each once; all with a payload if none were.
+
+    Raises:
+        BuildError: one that is not there, or has no payload.
+    """
+    if wanted is None:
+        return [e for e in library.entries if e.offset is not None]
+    by_word: dict[str, list[EntryView]] = {}
+    for entry in library.entries:
+        for word in {str(entry.index), entry.type_key}:
+            by_word.setdefault(word, []).append(entry)
+    found: dict[int, EntryView] = {}
+    for wish in wanted:
+        matches = by_word.get(str(wish), [])
+        if not matches:
+            known = ", ".join(f"{e.index} ({e.type_key:.80})" for e in library.entries[:LISTED])
+            raise BuildError(f"no entry {wish!r} in {library.path}; there are {known}")
+        with_payload = [e for e in matches if e.offset is not None]
+        if not with_payload:
+            raise BuildError(f"entry {wish!r} of {library.path} is the library itself, which has no payload")
+        found.update((e.index, e) for e in with_payload)
+    return [found[i] for i in sorted(found)]
+
+
+def chosen_tensors(library: Library, entries: Iterable[EntryView], names: Sequence[str] | None) -> list[Found]:
+    """The tensors of these names, or all.
+
+    Raises:
+        BuildError: one that is not there, or there are none. FormatError: a payload breaks its grammar.
+    """
+    found = []
+    for entry in entries:
+        try:
+            found += [(entry, tensor) for tensor in entry.tensors]
+        except FormatError as error:
+            error.prefix(entry.place)
+            raise
+    if not found:
+        raise BuildError(f"{library.path}: these entries have no tensors; --entry writes payloads")
+    if names is None:
+        return found
+    known = {tensor.name for _, tensor in found}
+    for name in names:
+        if name not in known:
+            listed = ", ".join(f"{n:.80}" for n in sorted(known)[:LISTED])
+            more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+            raise BuildError(f"no tensor {name[:80]!r} in {library.path}; there are {listed}{more}")
+    chosen = set(names)
+    return [(entry, tensor) for entry, tensor in found if tensor.name in chosen]
+
+
+def _one_file(tensors: Sequence[Found], output: Path) -> Output:
+    if output.suffix == ".npy":
+        if len(tensors) > 1:
+            raise BuildError(
+                f"{output}: .npy holds one tensor, {len(tensors)} were asked for ({_places(tensors)}); choose one with"
+                " --tensor and --entry, or write .safetensors or to a folder"
+            )
+        return Output(str(output), _npy(*tensors[0]))
+    return Output(str(output), _safetensors(tensors))
+
+
+def _one_each(tensors: Sequence[Found], format: str) -> Iterator[Output]:
+    """A file for each tensor.
+
+    Raises:
+        BuildError: at once, if the format cannot hold one of them.
+    """
+    make = _npy if format == "npy" else _safetensors_of_one
+    can = npy.descr_of if format == "npy" else safetensors.dtype_name
+    refused = {tensor.dtype for _, tensor in tensors if can(tensor.dtype) is None}
+    if refused:
+        make(*next(found for found in tensors if found[1].dtype in refused))
+    files = _Names()
+    return (Output(files.new(_stem(entry, tensor), format), make(entry, tensor)) for entry, tensor in tensors)
+
+
+def _each_as_it_can(library: Library, tensors: Sequence[Found]) -> Iterator[Output]:
+    """A file for each tensor: .npy, or .safetensors for element types that numpy has not. What neither can hold is left
+    out, and named when the others are written.
+
+    Raises:
+        BuildError: at once, if neither can hold any of them.
+    """
+    kept: list[Found] = []
+    left: list[Found] = []
+    for found in tensors:
+        dtype = found[1].dtype
+        (kept if npy.descr_of(dtype) or safetensors.dtype_name(dtype) else left).append(found)
+    if not kept:
+        _npy(*left[0])
+    return _named_each(library, kept, left)
+
+
+def _named_each(library: Library, tensors: Sequence[Found], left: Sequence[Found]) -> Iterator[Output]:
+    files = _Names()
+    for entry, tensor in tensors:
+        plain = npy.descr_of(tensor.dtype) is not None
+        name = files.new(_stem(entry, tensor), "npy" if plain else "safetensors")
+        yield Output(name, _npy(entry, tensor) if plain else _safetensors_of_one(entry, tensor))
+    if left:
+        types = ", ".join(sorted({str(tensor.dtype) for _, tensor in left}))
+        raise BuildError(
+            f"{library.path}: not written, because neither .npy nor .safetensors can hold {types}: {_places(left)};"
+            " write the payload (--entry)"
+        )
+
+
+def _stem(entry: EntryView, tensor: StoredTensor) -> str:
+    return f"{entry.index}-{_file_name(entry.type_key)}.{_file_name(tensor.name)}"
+
+
+def _safetensors_of_one(entry: EntryView, tensor: StoredTensor) -> tuple[memoryview, ...]:
+    return _safetensors([(entry, tensor)])
+
+
+def _npy(entry: EntryView, tensor: StoredTensor) -> tuple[memoryview, ...]:
+    try:
+        return memoryview(npy.header(tensor.dtype, tensor.shape)), tensor.data
+    except ValueError as exc:
+        hint = "write .safetensors (-o FILE.safetensors, or --format safetensors)"
+        if safetensors.dtype_name(tensor.dtype) is None:
+            hint = "nor can .safetensors: write the payload (--entry)"
+        raise BuildError(f"{entry.place}: tensor {tensor.name!r}: {exc}; {hint}") from None
+
+
+def _safetensors(tensors: Sequence[Found]) -> tuple[memoryview, ...]:
+    """A file of tensors: the widest elements first, so that all are aligned."""
+    ordered = sorted(tensors, key=lambda found: (-found[1].dtype.bits, found[1].name))
+    names = sorted(tensor.name for _, tensor in ordered)
+    for one, other in zip(names, names[1:]):
+        if one == other:
+            same = [found for found in ordered if found[1].name == one]
+            raise BuildError(f"tensor {one!r} is there {len(same)} times ({_places(same)}); choose one with --entry")
+    try:
+        head = safetensors.encode_header([(t.name, t.dtype, t.shape, t.data.nbytes) for _, t in ordered])
+    except ValueError as exc:
+        raise BuildError(f"{ordered[0][0].place}: {exc}; write the payload (--entry)") from None
+    return memoryview(head), *(tensor.data for _, tensor in ordered)
+
+
+def _places(tensors: Sequence[Found]) -> str:
+    shown = ", ".join(f"{t.name:.80} of entry {e.index}" for e, t in tensors[:LISTED])
+    return shown + (f" and {len(tensors) - LISTED} more" if len(tensors) > LISTED else "")
+
+
+def _payload_file(library: Library, entries: Sequence[EntryView], output: Path) -> Output:
+    if len(entries) != 1:
+        raise BuildError(
+            f"{output}: one file holds the payload of one entry, {library.path} has {len(entries)} to write; choose one"
+            " with --entry, or name a folder"
+        )
+    (entry,) = entries
+    if output.suffix == ".safetensors" and entry.type_key != safetensors.TYPE_KEY:
+        raise BuildError(f"{entry.place} is no safetensors file; --tensors writes its tensors to one")
+    return Output(str(output), (entry.view(),))
+
+
+def readable(entry: EntryView) -> tuple[str, memoryview] | None:
+    """The code or text inside a payload, and the suffix of its file; None if there is no more than the payload."""
+    try:
+        fields = entry.fields()
+    except FormatError:  # an index told where it is; `verify` says what is wrong with it
+        return None
+    fmt = bytes(fields.get("fmt", b"")).decode("ascii", "replace")
+    suffix = fmt if SUFFIX.fullmatch(fmt) and fmt != "payload" else "txt"
+    if "functions" in fields and "data" in fields:
+        return suffix if suffix != "txt" else "code", fields["data"]
+    source = entry.source()
+    if not source:
+        return None
+    if any(name.endswith("json") for name in fields):
+        suffix = "json"
+    elif entry.type_key == "webgpu":
+        suffix = "wgsl"
+    return suffix, memoryview(source.encode())
+
+
+def _file_name(text: str) -> str:
+    """A part of a file name made of a name from a file: no separators, no NUL, no more than 80 characters."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", text[:80])
+
+
+class _Names:
+    """File names in a folder, each once, also where upper and lower case are the same."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def new(self, stem: str, suffix: str) -> str:
+        wish = f"{stem}.{suffix}".casefold()
+        name = f"{stem}.{suffix}"
+        while name.casefold() in self._taken:
+            self._next[wish] = self._next.get(wish, 1) + 1
+            name = f"{stem}~{self._next[wish]}.{suffix}"
+        self._taken.add(name.casefold())
+        return name
+
+
+def _write_named(file: Output, library: Path) -> None:
+    """Write a file that the caller named under another name and rename it; a link is followed."""
+    from mblob.packager.output import replacing
+
+    path = Path(file.name)
+    if path.exists() and path.samefile(library):
+        raise BuildError(f"{path}: the output is also the library, which would be lost; name another output")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, temporary.open("wb") as out:
+        for piece in file.pieces:
+            for start in range(0, len(piece), CHUNK):
+                out.write(piece[start : start + CHUNK])

@@ -1,0 +1,370 @@
+"""The file of a library that another one joined: `mblob.packager.edit.graft` says what is in it, here are the places."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Union
+
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import (
+    DT_GNU_HASH,
+    DT_HASH,
+    DT_JMPREL,
+    DT_NEEDED,
+    DT_NULL,
+    DT_REL,
+    DT_RELA,
+    DT_RELACOUNT,
+    DT_RELAENT,
+    DT_RELASZ,
+    DT_RELCOUNT,
+    DT_RELENT,
+    DT_RELSZ,
+    DT_STRSZ,
+    DT_STRTAB,
+    DT_SYMTAB,
+    DT_VERSYM,
+    NT_GNU_BUILD_ID,
+    NT_GNU_PROPERTY_TYPE_0,
+    PF_R,
+    PF_W,
+    PN_XNUM,
+    PT_DYNAMIC,
+    PT_GNU_EH_FRAME,
+    PT_GNU_PROPERTY,
+    PT_LOAD,
+    PT_NOTE,
+    PT_PHDR,
+    PT_TLS,
+)
+from mblob.errors import IncompatibleError
+from mblob.format import note
+from mblob.packager.edit import android_relocations, dynamic_symbols, relocations, unwind_table
+from mblob.packager.edit.dynamic_symbols import Entry
+from mblob.packager.edit.graft import Bound, Joined
+from mblob.packager.edit.graft_sections import in_order_of_headers, put_sections
+from mblob.packager.edit.program_header_room import in_the_way
+from mblob.packager.edit.relocations import Relocation
+from mblob.packager.errors import BuildError
+from mblob.packager.write.elf_patch import Patch, new_library, pack, segment_row
+from mblob.packager.write.elf_writer import PAYLOAD_ALIGN
+
+Name = Union[str, int]
+STEP = 256 << 10  # bytes of a copy; what is zero stays a hole
+_ZEROS = bytes(STEP)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things are in the result.
+
+    Attributes:
+        offset: of the new tables in the file; their address is `offset + shift`, and so it is with all that follows.
+        shift: addresses less offsets.
+        headers: offset of the program headers, in front or at `offset`.
+        tables: offsets of the new tables from `offset`, by name, and their sizes. Notes that had to make room have
+            their old offsets for names.
+        tables_size: bytes of all of them.
+        dynamic, part: offsets in the file of the dynamic section, and of the part.
+        first_global: number of the first symbol that is not local.
+    """
+
+    offset: int
+    shift: int
+    headers: int
+    tables: dict[Name, tuple[int, int]]
+    tables_size: int
+    dynamic: int
+    dynamic_size: int
+    part: int
+    first_global: int
+
+    def of_note(self, offset: int) -> int:
+        """Where a byte of the host's notes is now."""
+        for old, (start, size) in self.tables.items():
+            if isinstance(old, int) and old <= offset < old + size:
+                return self.offset + start + offset - old
+        return offset
+
+    def address(self, name: str) -> int:
+        return self.offset + self.shift + self.tables[name][0]
+
+    @property
+    def moved(self) -> int:
+        """What is added to addresses of the part."""
+        return self.part + self.shift
+
+
+def write(joined: Joined, host_path: Path, output: Path, hole: tuple[int, int] = (0, 0)) -> None:
+    """Write the file.
+
+    Args:
+        hole: offset and bytes of what the host has no use for any more: they become zero.
+
+    Raises:
+        As of `mblob.packager.edit.graft.graft`.
+    """
+    host, part = joined.host, joined.part
+    tables, dynamic, places = _layout(joined)
+    with new_library(output, host_path) as fd:
+        start, size = hole
+        _copy(fd, host.data[:start], 0)
+        _copy(fd, host.data[start + size :], start + size)
+        for name, data in tables.items():
+            os.pwrite(fd, data, places.offset + places.tables[name][0])
+        os.pwrite(fd, dynamic, places.dynamic)
+        end = max(s.p_offset + s.p_filesz for s in part.segments if s.p_type == PT_LOAD)
+        _copy(fd, part.data[:end], places.part)
+        os.ftruncate(fd, places.part + end)
+        patch = Patch(fd, host)
+        _move_words(patch, joined, places)
+        patch.program_headers(_program_headers(joined, places), places.headers)
+        put_sections(patch, host, part, places, places.part + end, joined.thread)
+        _edit_notes(patch, host, places, bytes(part.data[-4096:]) + dynamic + b"".join(tables.values()))
+
+
+def _copy(fd: int, data: memoryview, offset: int) -> None:
+    """Write `data` at an offset of a file that has nothing there."""
+    for at in range(0, len(data), STEP):
+        piece = bytes(data[at : at + STEP])
+        if piece != _ZEROS[: len(piece)]:
+            os.pwrite(fd, piece, offset + at)
+
+
+def _layout(joined: Joined) -> tuple[dict[Name, bytes], bytes, Places]:
+    """All tables twice: how large they are, then with the addresses that follow from that."""
+    host, part = joined.host, joined.part
+    align = max(PAYLOAD_ALIGN, *(s.p_align for s in part.segments if s.p_type == PT_LOAD))
+    top = max(s.p_vaddr + s.p_memsz for s in host.segments if s.p_type == PT_LOAD)
+    offset = len(host.data) + -len(host.data) % align
+    vaddr = top + -top % align
+    front = in_the_way(host, _headers_size(joined))
+    # Tables are written anew.
+    notes: dict[Name, bytes] = {p.start: bytes(host.data[p.start : p.end]) for p in front or () if p.is_note}
+    headers = offset if front is None else host.e_phoff
+    order, first_global, first_found = dynamic_symbols.in_order(joined.entries)
+    strings = _Strings(joined, order)
+    # Addresses of the part are not yet the right ones, but addresses.
+    places = Places(offset, vaddr - offset, headers, {}, 0, 0, 0, offset, first_global)
+    tables: dict[Name, bytes] = {}
+    dynamic = b""
+    for _ in range(2):
+        tables = dict(notes)
+        tables.update(_tables(joined, order, first_found, strings, places))
+        tables = in_order_of_headers(host, tables)
+        starts: dict[Name, tuple[int, int]] = {}
+        at = 0 if front is not None else _headers_size(joined)
+        for name, data in tables.items():
+            at += -at % 8
+            starts[name] = (at, len(data))
+            at += len(data)
+        behind = offset + at
+        places = replace(places, tables=starts, tables_size=at, dynamic=behind + -behind % align)
+        dynamic = _dynamic(joined, places, strings)
+        behind = places.dynamic + len(dynamic)
+        places = replace(places, dynamic_size=len(dynamic), part=behind + -behind % align)
+    last = places.moved + max(s.p_vaddr + s.p_memsz for s in part.segments if s.p_type == PT_LOAD)
+    if last >= (1 << 47 if host.bits == 64 else 0xFFFF0000):
+        raise IncompatibleError(f"{host.name}: its last segment ends at {top:#x}, there are no addresses behind it")
+    return tables, dynamic, places
+
+
+# -- tables ---------------------------------------------------------------------------------------------
+
+
+class _Strings:
+    """The host's strings with what is new behind them.
+
+    Attributes:
+        data: all of them.
+        names: where the name of each symbol stands.
+        needed: libraries that the part needs and the host does not, and where their names stand.
+    """
+
+    def __init__(self, joined: Joined, order: Sequence[Entry]) -> None:
+        host = joined.host
+        size = host.dynamic[DT_STRSZ][0]
+        start = host.offset_of(host.dynamic[DT_STRTAB][0], size, "dynamic strings")
+        self.data = bytearray(host.data[start : start + size])
+        self._new: dict[bytes, int] = {}
+        self.names = [self._place(e.name) if e.name_at is None else e.name_at for e in order]
+        self.needed = [self._place(name.encode()) for name in joined.part.needed if name not in host.needed]
+
+    def _place(self, name: bytes) -> int:
+        if name not in self._new:
+            self._new[name] = len(self.data)
+            self.data += name + b"\0"
+        return self._new[name]
+
+
+def _tables(
+    joined: Joined, order: list[Entry], first_found: int, strings: _Strings, places: Places
+) -> dict[str, bytes]:
+    """The new tables by name."""
+    host, moved = joined.host, places.moved
+    tables = {"dynsym": dynamic_symbols.encode(host, order, strings.names, moved, joined.thread)}
+    if DT_GNU_HASH in host.dynamic or DT_HASH not in host.dynamic:
+        tables["gnu_hash"] = dynamic_symbols.gnu_hash(host, order, first_found)
+    if DT_HASH in host.dynamic:
+        tables["hash"] = dynamic_symbols.sysv_hash(host, order)
+    if DT_VERSYM in host.dynamic:
+        tables["versym"] = struct.pack(f"{host.byte_order}{len(order) + 1}H", 0, *(e.version for e in order))
+    types = relocations.types_of(host)
+    early = [_final(b, types, moved, joined.thread) for b in joined.early]
+    tables["rel"] = relocations.encode(host, early)
+    if joined.late:
+        tables["jmprel"] = relocations.encode(host, [_final(b, types, moved, 0) for b in joined.late])
+    tables["dynstr"] = bytes(strings.data)
+    address = places.address("unwind") if "unwind" in places.tables else places.offset + places.shift
+    unwind = unwind_table.joined(host, joined.part, address, moved)
+    return {**tables, "unwind": unwind} if unwind else tables
+
+
+def _final(b: Bound, types: relocations.Types, moved: int, thread: int) -> Relocation:
+    """A relocation as it stands in the table."""
+    r = replace(b.record, symbol=b.entry.index if b.entry is not None else 0)
+    if not b.of_part:
+        return r
+    r = replace(r, place=r.place + moved)
+    if b.entry is None and r.addend is not None:
+        if r.type == types.relative:
+            return replace(r, addend=r.addend + moved)
+        if r.type in (types.descriptor, types.fixed, types.offset):
+            return replace(r, addend=r.addend + thread)
+    if b.entry is None and r.type not in (types.relative, types.module):
+        raise BuildError(f"the adapters have relocations of type {r.type}, which cannot be moved; convert from objects")
+    return r
+
+
+def _move_words(patch: Patch, joined: Joined, places: Places) -> None:
+    """Addresses in the part's own words, where the machine has them there; places in the memory of a thread behind the
+    number of the library."""
+    part = joined.part
+    types = relocations.types_of(part)
+    word = "Q" if part.bits == 64 else "I"
+    mask = (1 << part.bits) - 1
+
+    def add(vaddr: int, amount: int) -> None:
+        at = part.offset_of(vaddr, part.bits // 8, "a relocated word")
+        (value,) = part.unpack(word, at, "a relocated word")
+        patch.put(word, places.part + at, (value + amount) & mask)
+
+    for b in joined.early:
+        if not b.of_part or b.entry is not None:
+            continue
+        if b.record.type == types.relative and b.record.addend is None:
+            add(b.record.place, places.moved)
+        elif b.record.type == types.module and joined.thread:
+            add(b.record.place + part.bits // 8, joined.thread)
+
+
+# -- dynamic section ------------------------------------------------------------------------------------
+
+# Counts of relocations that come first, which need not be told; packed ones, which are among the others now.
+_LEFT_OUT = (DT_RELACOUNT, DT_RELCOUNT, *android_relocations.TAGS)
+
+
+def _dynamic(joined: Joined, places: Places, strings: _Strings) -> bytes:
+    """The host's entries with the new tables, and what the part needs behind what the host needs."""
+    host = joined.host
+    rela = host.bits == 64
+    table, size, entry = (DT_RELA, DT_RELASZ, DT_RELAENT) if rela else (DT_REL, DT_RELSZ, DT_RELENT)
+    new = {
+        DT_SYMTAB: places.address("dynsym"), DT_STRTAB: places.address("dynstr"), DT_STRSZ: places.tables["dynstr"][1],
+        table: places.address("rel"), size: places.tables["rel"][1], entry: (24 if rela else 8),
+    }  # fmt: skip
+    for tag, name in ((DT_GNU_HASH, "gnu_hash"), (DT_HASH, "hash"), (DT_VERSYM, "versym"), (DT_JMPREL, "jmprel")):
+        if name in places.tables:
+            new[tag] = places.address(name)
+    rows = [(tag, value) for tag, values in host.dynamic.items() for value in values if tag not in _LEFT_OUT]
+    rows = [(tag, new.pop(tag, value)) for tag, value in rows]
+    missing = [(DT_NEEDED, place) for place in strings.needed]
+    needed = [row for row in rows if row[0] == DT_NEEDED]
+    others = [row for row in rows if row[0] != DT_NEEDED]
+    rows = [*needed, *missing, *others, *new.items(), *[(DT_NULL, 0)] * 4]  # spare ones are for tools that edit
+    word = "QQ" if host.bits == 64 else "II"
+    return b"".join(pack(host, word, tag, value) for tag, value in rows)
+
+
+# -- headers --------------------------------------------------------------------------------------------
+
+
+def _headers_size(joined: Joined) -> int:
+    more = sum(s.p_type in (PT_LOAD, PT_NOTE, PT_TLS) for s in joined.part.segments) + 2
+    count = len(joined.host.segments) + more
+    if count >= PN_XNUM:
+        raise BuildError(f"{joined.host.name}: {len(joined.host.segments)} program headers, there is no room for more")
+    return count * joined.host.e_phentsize
+
+
+def _row(elf: ElfFile, p_type: int, flags: int, offset: int, vaddr: int, filesz: int, memsz: int, align: int) -> bytes:
+    raw = bytearray(segment_row(elf, p_type, flags, offset, vaddr, filesz, align))
+    memory, at = (pack(elf, "Q", memsz), 40) if elf.bits == 64 else (pack(elf, "I", memsz), 20)
+    raw[at : at + len(memory)] = memory
+    return bytes(raw)
+
+
+def _program_headers(joined: Joined, places: Places) -> list[bytes]:
+    host, part = joined.host, joined.part
+    start, shift = places.offset, places.shift
+    same = _properties(host) == _properties(part)
+    before: list[bytes] = []
+    loads: list[bytes] = []
+    rest: list[bytes] = []
+    own_thread = next((s for s in part.segments if s.p_type == PT_TLS), None)
+    for i, s in enumerate(host.segments):
+        raw = bytes(host.data[host.e_phoff + i * host.e_phentsize :][: host.e_phentsize])
+        if s.p_type == PT_PHDR:
+            size = _headers_size(joined)
+            vaddr = s.p_vaddr if places.headers == s.p_offset else start + shift
+            before.append(_row(host, PT_PHDR, s.p_flags, places.headers, vaddr, size, size, s.p_align))
+        elif s.p_type == PT_LOAD:
+            loads.append(raw)
+        elif s.p_type == PT_GNU_EH_FRAME and "unwind" in places.tables:
+            start_of, size = places.tables["unwind"]
+            at = places.offset + start_of
+            rest.append(_row(host, s.p_type, s.p_flags, at, at + shift, size, size, s.p_align))
+        elif s.p_type == PT_DYNAMIC:
+            size, at = places.dynamic_size, places.dynamic
+            rest.append(_row(host, PT_DYNAMIC, s.p_flags, at, at + shift, size, size, s.p_align))
+        elif s.p_type == PT_TLS and own_thread is not None:
+            align, size = max(s.p_align, own_thread.p_align), joined.thread + own_thread.p_memsz
+            rest.append(_row(host, PT_TLS, s.p_flags, s.p_offset, s.p_vaddr, s.p_filesz, size, align))
+            own_thread = None
+        elif s.p_type == PT_GNU_PROPERTY and not same:  # code without a protection takes it from all
+            continue
+        elif s.p_type in (PT_NOTE, PT_GNU_PROPERTY) and (at := places.of_note(s.p_offset)) != s.p_offset:
+            rest.append(_row(host, s.p_type, s.p_flags, at, at + shift, s.p_filesz, s.p_filesz, s.p_align))
+        else:
+            rest.append(raw)
+    for offset, size, flags in (
+        (start, places.tables_size, PF_R), (places.dynamic, places.dynamic_size, PF_R | PF_W),
+    ):  # fmt: skip
+        loads.append(_row(host, PT_LOAD, flags, offset, offset + shift, size, size, PAYLOAD_ALIGN))
+    for s in part.segments:
+        moved = (s.p_offset + places.part, s.p_vaddr + places.moved, s.p_filesz, s.p_memsz, s.p_align)
+        if s.p_type == PT_LOAD:
+            loads.append(_row(host, PT_LOAD, s.p_flags, *moved))
+        elif s.p_type == PT_NOTE or s is own_thread:
+            rest.append(_row(host, s.p_type, s.p_flags, *moved))
+    return [*before, *loads, *rest]
+
+
+def _properties(elf: ElfFile) -> list[bytes]:
+    return [desc for owner, kind, desc, _ in elf.notes() if owner == b"GNU" and kind == NT_GNU_PROPERTY_TYPE_0]
+
+
+def _edit_notes(patch: Patch, host: ElfFile, places: Places, new: bytes) -> None:
+    """What the host announces of its blob and its table says nothing of those that came with the part; its build-id is
+    that of another library."""
+    for owner, kind, desc, at in host.notes():
+        if owner == note.NAME.rstrip(b"\0") and kind == note.TYPE:
+            patch.put("I", places.of_note(at) - len(note.NAME) - -len(note.NAME) % 4 - 4, 0)
+        elif owner == b"GNU" and kind == NT_GNU_BUILD_ID and desc:
+            digest = hashlib.sha512(desc + new).digest()
+            patch.raw(places.of_note(at), (digest * (len(desc) // 64 + 1))[: len(desc)])

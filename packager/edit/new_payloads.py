@@ -1,0 +1,194 @@
+"""What takes the place of an old payload: bytes, files, modules, or the old payload with some of its tensors new."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mblob.bytes.mapping import map_file
+from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload, PlacedPayload, as_bytes_view
+from mblob.dtype import DataType
+from mblob.errors import FormatError, PortabilityWarning
+from mblob.format import npy, safetensors
+from mblob.format.grammar import Grammars
+from mblob.format.ndarray import ArrayRecord, as_record
+from mblob.inspect import contents, tvm_executor
+from mblob.inspect.library import EntryView, Library
+from mblob.inspect.tensors import StoredTensor
+from mblob.module import Module
+from mblob.packager.errors import BuildError, warn
+from mblob.packager.modules.nodes import PiecesPayload, is_host, out_entry
+from mblob.packager.path_arguments import existing_file
+
+LISTED = 20  # names that an error gives
+
+
+def payload_of(value: Any, entry: EntryView, dialect: str) -> Payload:
+    """The payload that a caller gave for an entry.
+
+    Raises:
+        OSError: no regular file at the path. BuildError: a module of another key, or nothing that has bytes.
+    """
+    if isinstance(value, (str, os.PathLike)):
+        path = existing_file(Path(value), "swap")
+        return FilePayload(path) if path.stat().st_size else BytesPayload(b"")
+    if isinstance(value, Module):
+        if is_host(value) or value.type_key != entry.type_key:
+            raise BuildError(f"{entry.place}: expected a payload of this key, found a module {value.type_key!r}")
+        payload = out_entry(value, dialect).payload
+        assert payload is not None
+        return payload
+    try:
+        return BytesPayload(as_bytes_view(value))
+    except TypeError as exc:
+        raise BuildError(f"{entry.place}: expected bytes, a path or a module: {exc}") from None
+
+
+def check_new(entry: EntryView, payload: Payload, grammars: Grammars, dialect: str) -> None:
+    """Refuse what could not be read in the place of an entry.
+
+    Raises:
+        FormatError: it breaks the grammar of the key, or that of the graph or executable in it. BuildError: it is
+            empty, in the dialect whose loader takes that for damage.
+    """
+    name = f"the new payload of {entry.place}"
+    data = _bytes_of(payload)
+    if dialect == "ffi" and not len(data):
+        raise BuildError(f"{name}: empty, which TVM's loader of the ffi dialect takes for a damaged file")
+    problem = tvm_executor.read_problem(entry.type_key, data, grammars)
+    if problem is not None:
+        warn(f"{name}: TVM's graph executor cannot run its graph: {problem}", PortabilityWarning)
+    try:
+        contents.check(entry.type_key, data, grammars)
+    except FormatError as error:
+        error.prefix(name if not isinstance(payload, FilePayload) else f"{payload.path}: {name}")
+        raise
+
+
+def _bytes_of(payload: Payload) -> memoryview:
+    if isinstance(payload, FilePayload):
+        return map_file(payload.path)
+    if isinstance(payload, BytesPayload):
+        return payload.data
+    placed = payload.at(0) if isinstance(payload, PlacedPayload) else payload
+    return memoryview(b"".join(placed.chunks()))
+
+
+def source_files(changes: Mapping[Any, Any], weights: Any) -> dict[str, Path]:
+    """The files among the arguments of `swap`, which its output must not be."""
+    found = {}
+    given: Iterable[Any] = [*changes.values(), *(weights.values() if isinstance(weights, Mapping) else [weights])]
+    for value in given:
+        if isinstance(value, (str, os.PathLike)):
+            found[f"the new content {value}"] = Path(value)
+    return found
+
+
+# -- tensors ----------------------------------------------------------------------------------------------
+
+
+def with_tensors(library: Library, weights: Mapping[str, Any] | str | os.PathLike[str]) -> dict[int, Payload]:
+    """New payloads by index of entry, for tensors by name or a whole file.
+
+    Raises:
+        BuildError: a tensor that is not there, or twice, or of another element type or shape.
+        FormatError: a file that is none. OSError: one that cannot be read.
+    """
+    if isinstance(weights, (str, os.PathLike)):
+        path = existing_file(Path(weights), "swap: weights")
+        entries = [e for e in library.entries if e.type_key == safetensors.TYPE_KEY]
+        if len(entries) == 1:
+            return {entries[0].index: FilePayload(path)}
+        if entries:
+            found = ", ".join(str(e.index) for e in entries[:LISTED])
+            raise BuildError(
+                f"{library.path}: {len(entries)} entries are safetensors files; name one by its index: {found}"
+            )
+        weights = _tensors_of_file(path)
+    elif not isinstance(weights, Mapping):
+        raise BuildError(f"weights: expected a path or a mapping of names, found {type(weights).__name__}")
+    stored = _by_name(library)
+    changed: dict[int, list[tuple[StoredTensor, memoryview]]] = {}
+    for name, value in weights.items():
+        entry, old = _only(stored, name, library)
+        changed.setdefault(entry.index, []).append((old, _data_for(old, _record_of(value, name), entry)))
+    return {index: _spliced(library.entries[index].view(), tensors) for index, tensors in changed.items()}
+
+
+def _by_name(library: Library) -> dict[str, list[tuple[EntryView, StoredTensor]]]:
+    stored: dict[str, list[tuple[EntryView, StoredTensor]]] = {}
+    for entry in library.entries:
+        try:
+            for tensor in entry.tensors:
+                stored.setdefault(tensor.name, []).append((entry, tensor))
+        except FormatError as error:
+            error.prefix(entry.place)
+            raise
+    return stored
+
+
+def _only(
+    stored: Mapping[str, list[tuple[EntryView, StoredTensor]]], name: str, library: Library
+) -> tuple[EntryView, StoredTensor]:
+    found = stored.get(name, [])
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        known = ", ".join(f"{n:.80}" for n in sorted(stored)[:LISTED]) or "none at all"
+        more = f" and {len(stored) - LISTED} more" if len(stored) > LISTED else ""
+        raise BuildError(f"no tensor {name[:80]!r} in {library.path}; there are {known}{more}")
+    places = ", ".join(f"{e.index} ({e.type_key:.80})" for e, _ in found[:LISTED])
+    raise BuildError(f"{library.path}: tensor {name[:80]!r} is in several places: entries {places}; swap a whole entry")
+
+
+def _record_of(value: Any, name: str) -> ArrayRecord:
+    """The array that a caller gave for a tensor: itself, or a file."""
+    if isinstance(value, (str, os.PathLike)):
+        path = existing_file(Path(value), f"swap: tensor {name!r}")
+        if path.suffix != ".safetensors":
+            return npy.read(map_file(path), str(path))
+        tensors = _tensors_of_file(path)
+        if name in tensors:
+            return tensors[name]
+        if len(tensors) == 1:
+            return next(iter(tensors.values()))
+        raise BuildError(f"{path}: no tensor {name[:80]!r} among the {len(tensors)} in it")
+    try:
+        return as_record(value)
+    except (TypeError, ValueError) as exc:
+        try:  # arrays whose elements the buffer protocol has no letter for: bfloat16, float8
+            dtype = DataType.parse(str(value.dtype))
+            return ArrayRecord(dtype, tuple(value.shape), memoryview(value.tobytes()))
+        except (AttributeError, ValueError, TypeError):
+            raise BuildError(f"swap: tensor {name!r}: {exc}") from None
+
+
+def _tensors_of_file(path: Path) -> dict[str, ArrayRecord]:
+    data = map_file(path)
+    try:
+        base, entries = safetensors.read(data)
+    except FormatError as error:
+        error.prefix(str(path))
+        raise
+    return {e.name: ArrayRecord(e.dtype, e.shape, data[base + e.begin : base + e.end]) for e in entries}
+
+
+def _data_for(old: StoredTensor, new: ArrayRecord, entry: EntryView) -> memoryview:
+    if (new.dtype, new.shape) != (old.dtype, old.shape) or len(new.data) != len(old.data):
+        raise BuildError(
+            f"{entry.place}: tensor {old.name[:80]!r} is {old.dtype} of shape {old.shape}, the new one {new.dtype}"
+            f" of shape {new.shape}; the code was made for the old ones"
+        )
+    return new.data
+
+
+def _spliced(payload: memoryview, tensors: list[tuple[StoredTensor, memoryview]]) -> PiecesPayload:
+    """A payload with other bytes where some of its tensors are."""
+    pieces: list[memoryview] = []
+    at = 0
+    for old, data in sorted(tensors, key=lambda item: item[0].offset):
+        pieces += [payload[at : old.offset], data]
+        at = old.offset + len(old.data)
+    return PiecesPayload([*pieces, payload[at:]])

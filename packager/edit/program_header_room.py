@@ -1,0 +1,106 @@
+"""Room for more program headers at the front of a finished library, where `strip` and `objcopy` write them in any case:
+over notes and tables of the dynamic section, which can be elsewhere."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import (
+    DT_GNU_HASH,
+    DT_HASH,
+    DT_REL,
+    DT_RELA,
+    DT_RELASZ,
+    DT_RELSZ,
+    DT_STRSZ,
+    DT_STRTAB,
+    DT_SYMTAB,
+    DT_VERSYM,
+    EM_S390,
+    PT_LOAD,
+    PT_NOTE,
+    SHF_ALLOC,
+    SHT_NOBITS,
+)
+
+TABLES = (DT_SYMTAB, DT_STRTAB, DT_VERSYM, DT_RELA, DT_REL, DT_HASH, DT_GNU_HASH)  # that can be elsewhere
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes of a file that can be elsewhere, since headers or the dynamic section say where.
+
+    Attributes:
+        start, end: offsets in the file.
+        is_note: a note, or several; else tables of the dynamic section.
+    """
+
+    start: int
+    end: int
+    is_note: bool
+
+
+def in_the_way(host: ElfFile, size: int) -> list[Piece] | None:
+    """What has to move if the program headers get `size` bytes, in the order of the file; None if something else is
+    in the way, and they cannot stay in front.
+
+    Raises:
+        FormatError: tables are damaged.
+    """
+    start, end = host.e_phoff, host.e_phoff + size
+    head = next((s for s in host.segments if s.p_type == PT_LOAD), None)
+    if start != (64 if host.bits == 64 else 52) or head is None or head.p_offset or end > head.p_filesz:
+        return None
+    pieces = _pieces(host)
+    at = start + len(host.segments) * host.e_phentsize
+    moved = [p for p in pieces if p.start < end and p.end > at]
+    if host.sections:
+        taken = (s for s in host.sections if s.sh_flags & SHF_ALLOC and s.sh_type != SHT_NOBITS and s.sh_size)
+        for s in taken:
+            inside = any(p.start <= s.sh_offset and s.sh_offset + s.sh_size <= p.end for p in moved)
+            if s.sh_offset < end and s.sh_offset + s.sh_size > at and not inside:
+                return None
+        return moved
+    for p in pieces:
+        if p.start > at + 15:  # less is what an alignment leaves
+            break
+        at = max(at, p.end)
+    return moved if at >= end else None
+
+
+def _pieces(host: ElfFile) -> list[Piece]:
+    """All that can move, those that overlap as one."""
+    spans = [(s.p_offset, s.p_offset + s.p_filesz, True) for s in host.segments if s.p_type == PT_NOTE]
+    spans += [(start, end, False) for start, end in _tables(host)]
+    pieces: list[Piece] = []
+    for start, end, is_note in sorted(spans):
+        if pieces and start < pieces[-1].end:
+            last = pieces.pop()
+            pieces.append(Piece(last.start, max(last.end, end), last.is_note or is_note))
+        elif start < end:
+            pieces.append(Piece(start, end, is_note))
+    return pieces
+
+
+def _tables(host: ElfFile) -> Iterator[tuple[int, int]]:
+    """Where the file has the tables that only the dynamic section leads to, and nothing refers to by a distance."""
+    tags = host.dynamic
+    count = len(host.dynsym) + 1
+    sizes = {
+        DT_SYMTAB: count * (24 if host.bits == 64 else 16), DT_STRTAB: tags[DT_STRSZ][0], DT_VERSYM: 2 * count,
+        DT_RELA: tags.get(DT_RELASZ, [0])[0], DT_REL: tags.get(DT_RELSZ, [0])[0],
+    }  # fmt: skip
+    if DT_HASH in tags:
+        word = "Q" if host.e_machine == EM_S390 and host.bits == 64 else "I"
+        buckets, chains = host.unpack_at(2 * word, tags[DT_HASH][0], "hash table")
+        sizes[DT_HASH] = (2 + buckets + chains) * struct.calcsize("=" + word)
+    if DT_GNU_HASH in tags:
+        buckets, first, words, _ = host.unpack_at("4I", tags[DT_GNU_HASH][0], "hash table")
+        sizes[DT_GNU_HASH] = 16 + words * host.bits // 8 + 4 * (buckets + max(count - first, 0))
+    for tag, size in sizes.items():
+        if tag in tags:
+            offset = host.offset_of(tags[tag][0], size, "a table")
+            yield offset, offset + size

@@ -1,0 +1,213 @@
+"""`mblob.swap`, `strip_index`, `add_index`: another blob for a finished library, whose code stays byte for byte."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Union
+
+from mblob.bytes.payload_source import Payload
+from mblob.errors import MblobError
+from mblob.format import note
+from mblob.format.grammar import GRAMMARS
+from mblob.format.model import Blob
+from mblob.inspect.library import EntryView, Library
+from mblob.inspect.library_search import shared_elf
+from mblob.module import LIBRARY
+from mblob.packager.edit.new_payloads import check_new, payload_of, source_files, with_tensors
+from mblob.packager.edit.reembed import reembed
+from mblob.packager.edit.rewrite import RewrittenBlob, fingerprint
+from mblob.packager.errors import BuildError
+from mblob.packager.link.output_collision import check_output
+from mblob.packager.output import replacing
+from mblob.packager.write.elf_patch import Patch, Stub, section_of
+from mblob.packager.write.reuse import old_library
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+def swap(
+    library: PathLike, changes: Mapping[int | str, Any] | None = None, output: PathLike | None = None, *,
+    weights: Mapping[str, Any] | PathLike | None = None, reuse: bool = True,
+) -> None:  # fmt: skip
+    """Put new payloads, or new weights, in place of old ones; code, tree, order and keys stay as they are.
+
+    Digests, index and build-id follow. What has the same size stays where it is; otherwise the blob grows or shrinks in
+    place, or moves behind everything else, whoever linked the library.
+
+    Args:
+        library: its path.
+        changes: the new payload by index or type key of its entry: bytes-like, a path (read piece by piece), or a
+            Module of that key.
+        output: path of the new library; None, or the library's own, replaces it by a rename when it is whole.
+        weights: single tensors by name, of the same element type and shape: an array (anything with the buffer protocol
+            or DLPack's numpy form), or the path of a `.npy` file, or of a `.safetensors` file with a tensor of that
+            name. Or the path of a `.safetensors` file: in place of the library's one safetensors module, or for the
+            parameters of these names if it has none.
+        reuse: where the file system shares blocks between files, share those that stay the same.
+
+    Raises:
+        BuildError: no such entry or tensor, one that is there twice, another element type or shape, an argument that
+            makes no sense, or a blob that grows, does not fit, and cannot move because code refers to it.
+        FormatError: the library is damaged, is no model library, or a new payload breaks the grammar of its key.
+        DigestError: the library is damaged.
+        OSError: a file cannot be read or written.
+    """
+    path = Path(os.fspath(library))
+    with Library(path) as opened:
+        blob = _blob_of(opened)
+        new: dict[int, Payload] = {}
+        for wanted, value in (changes or {}).items():
+            entry = _entry(opened, wanted)
+            if entry.index in new:
+                raise BuildError(f"{entry.place}: named twice")
+            new[entry.index] = payload_of(value, entry, blob.dialect)
+        if weights is not None:
+            for index, payload in with_tensors(opened, weights).items():
+                if index in new:
+                    raise BuildError(
+                        f"{opened.entries[index].place}: has a new payload and new tensors; give one of both"
+                    )
+                new[index] = payload
+        if not new:
+            raise BuildError("swap: nothing to change; name an entry and its new payload, or weights")
+        for index, payload in new.items():
+            check_new(opened.entries[index], payload, opened.grammars, blob.dialect)
+        index = blob.index_offset is not None
+        _write(opened, blob, new, output, index=index, reuse=reuse, inputs=source_files(changes or {}, weights))
+
+
+def strip_index(library: PathLike, output: PathLike | None = None, *, force: bool = False, reuse: bool = True) -> None:
+    """Take the index from a blob, and its announcement from the library: what remains is what TVM would have written.
+
+    Digests are lost with it. Payloads of the bulk region move into the stream.
+
+    Args:
+        library, output, reuse: as of `swap`.
+        force: also where mblob itself cannot read the result, since nothing tells where a payload of its own key ends.
+
+    Raises:
+        BuildError: the library has no index, or payloads of which only the index can tell where they are.
+        FormatError, DigestError, OSError: as of `swap`.
+    """
+    with Library(Path(os.fspath(library)), verify="full") as opened:  # nothing tells damage afterwards
+        blob = _blob_of(opened)
+        if blob.index_offset is None:
+            raise BuildError(f"{opened.path}: has no index")
+        for e in opened.entries:
+            unbounded = blob.dialect == "classic" and e.offset is not None and e.type_key not in GRAMMARS
+            if unbounded and blob.entries[e.index].bulk:
+                raise BuildError(f"{e.place}: only the index says where its payload is; such weights need it")
+            if unbounded and not force:
+                raise BuildError(
+                    f"{e.place}: only the index says where its payload ends, so mblob could not open the library; force"
+                    " strips it for a TVM that has a loader of this key"
+                )
+        _write(opened, blob, {}, output, index=False, reuse=reuse)
+
+
+def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool = True) -> None:
+    """Give a blob that TVM wrote an index: offsets, sizes, and digests of what the payloads are now.
+
+    No note announces it, so that its loss is not noticed; else it is as one that mblob writes. Arguments and
+    errors as of `swap`.
+
+    Raises:
+        BuildError: the library has an index, or its dialect takes none.
+    """
+    with Library(Path(os.fspath(library)), verify="full") as opened:
+        blob = _blob_of(opened)
+        if blob.index_offset is not None:
+            raise BuildError(f"{opened.path}: has an index already")
+        if blob.symbol.endswith("__tvm_ffi_library_bin"):
+            raise BuildError(f"{opened.path}: of TVM 0.21, whose dialect is read without an index only")
+        _write(opened, blob, {}, output, index=True, reuse=reuse)
+
+
+def _blob_of(library: Library) -> Blob:
+    """What the blob of a shared library says.
+
+    Raises:
+        FormatError: "no_blob": no model library. BuildError: functions alone, or a blob in a file that cannot get
+            another.
+    """
+    if library.blob is not None and shared_elf(library) is None:
+        raise BuildError(f"{library.path}: no ELF shared library, and only their blobs can be changed; pack it again")
+    if library.blob is None:
+        library.require_model()
+        raise BuildError(f"{library.path}: a library of functions, without a blob that could be changed or indexed")
+    return library.blob
+
+
+def _entry(library: Library, wanted: int | str) -> EntryView:
+    """The one entry of an index or a type key.
+
+    Raises:
+        BuildError: none, several, or the library itself.
+    """
+    known = ", ".join(f"{e.index} ({e.type_key:.80})" for e in library.entries[:20])
+    matches = [e for e in library.entries if str(wanted) in (str(e.index), e.type_key)]
+    by_index = [e for e in matches if str(e.index) == str(wanted)]
+    matches = by_index or matches
+    if not matches:
+        raise BuildError(f"no entry {wanted!r} in {library.path}; there are {known}")
+    if len(matches) > 1:
+        found = ", ".join(str(e.index) for e in matches[:20])
+        raise BuildError(
+            f"{library.path}: {len(matches)} entries have the key {wanted!r}; name one by its index: {found}"
+        )
+    (entry,) = matches
+    if entry.offset is None:
+        raise BuildError(f"entry {wanted!r} of {library.path} is the {LIBRARY} itself, which has no payload")
+    return entry
+
+
+def _write(
+    library: Library, blob: Blob, new: Mapping[int, Payload], output: PathLike | None, *, index: bool, reuse: bool,
+    inputs: Mapping[str, Path] | None = None,
+) -> None:  # fmt: skip
+    """Write the library with its new blob, read it back, and give it its name."""
+    path = library.path
+    target = Path(os.fspath(output)) if output is not None else path
+    check_output(target, (inputs or {}).items())
+    symbol = library.elf.find(blob.symbol)
+    assert symbol is not None
+    start = library.blob_offset
+    data = memoryview(library.elf.data)
+    stub = Stub(data, library.elf, symbol, section_of(library.elf, symbol))
+    old_blob = data[start : start + blob.size]
+    edit = None if index or blob.index_offset is None else _unannounce
+    with replacing(target) as temporary, old_library(path, reuse) as old:
+        rewritten = RewrittenBlob(old_blob, blob, new, index=index, target=f"{library.elf.machine}-linux", old=old)
+        same_form = index == (blob.index_offset is not None)
+        mark = fingerprint(old_blob, blob) if same_form and rewritten.size == blob.size else None
+        reembed(stub, path, temporary, rewritten, rewritten.size, edit, mark)
+        _read_back(temporary, library, rewritten)
+
+
+def _unannounce(patch: Patch) -> None:
+    """Take the index from the notes that announce it."""
+    for owner, kind, desc, at in patch.notes():
+        if owner == note.NAME.rstrip(b"\0") and kind == note.TYPE and len(desc) >= 8:
+            (flags,) = patch.numbers("I", desc[4:8])
+            patch.put("I", at + 4, flags & ~note.HAS_INDEX)
+
+
+def _read_back(path: Path, before: Library, written: RewrittenBlob) -> None:
+    """Read the new library before it takes its place.
+
+    Raises:
+        BuildError: it does not say what was written.
+    """
+    unbounded = any(e.offset is not None and e.type_key not in GRAMMARS for e in before.entries)
+    if not written.index and before.dialect == "classic" and unbounded:
+        return  # no reader of ours can
+    try:
+        with Library(path) as found:
+            read = [(e.type_key, e.size, e.imports) for e in found.blob.entries] if found.blob else []
+            has_index = found.blob is not None and found.blob.index_offset is not None
+    except MblobError as error:
+        raise BuildError(f"{before.path}: the new library does not read back: {error}") from None
+    if read != [(e.type_key, e.size, e.imports) for e in written.entries] or has_index != written.index:
+        raise BuildError(f"{before.path}: the new library reads back otherwise than written")

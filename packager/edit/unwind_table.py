@@ -1,0 +1,54 @@
+"""The sorted table of unwind information (`.eh_frame_hdr`, PT_GNU_EH_FRAME) of two libraries as one.
+
+Unwinders search the one table of a library, so that exceptions pass through functions that another has none for only if
+it names them, too. Linux Standard Base, section 10.6.2.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import PT_GNU_EH_FRAME, Segment
+
+_LEAD = bytes((1, 0x1B, 0x03, 0x3B))  # version 1; forms that all linkers write: distances of 32 bits, a sorted table
+_ROW = 8  # bytes
+_REACH = (1 << 31) - (1 << 28)  # bytes from the table, less some for places that are not final yet
+
+
+def segment(elf: ElfFile) -> Segment | None:
+    """The program header of the table."""
+    return next((s for s in elf.segments if s.p_type == PT_GNU_EH_FRAME), None)
+
+
+def joined(host: ElfFile, part: ElfFile, address: int, moved: int) -> bytes:
+    """The table of both; empty where the host's has to do: one of them has none of that form, or is too far away.
+
+    Args:
+        address: where it will be.
+        moved: what is added to addresses of the part.
+    """
+    ours, theirs = _read(part), _read(host)
+    if ours is None or theirs is None:
+        return b""
+    frames, rows = theirs
+    rows = sorted([*rows, *((start + moved, entry + moved) for start, entry in ours[1])])
+    distances = [at - address for row in rows for at in row]
+    if any(abs(d) > _REACH for d in (frames - address, *distances)):
+        return b""
+    lead = struct.pack(f"{host.byte_order}4siI", _LEAD, frames - address - 4, len(rows))
+    return lead + struct.pack(f"{host.byte_order}{len(distances)}i", *distances)
+
+
+def _read(elf: ElfFile) -> tuple[int, list[tuple[int, int]]] | None:
+    """Address of the unwind information, and those of each function and of its entry."""
+    s = segment(elf)
+    if s is None or s.p_filesz < 12 or s.p_offset > len(elf.data) or s.p_filesz > len(elf.data) - s.p_offset:
+        return None
+    data = elf.data[s.p_offset : s.p_offset + s.p_filesz]
+    lead, frames, count = struct.unpack_from(f"{elf.byte_order}4siI", data)
+    if lead != _LEAD or count > (len(data) - 12) // _ROW:
+        return None
+    distances = struct.unpack_from(f"{elf.byte_order}{2 * count}i", data, 12)
+    places = [s.p_vaddr + d for d in distances]
+    return s.p_vaddr + 4 + frames, list(zip(places[::2], places[1::2]))

@@ -1,0 +1,137 @@
+"""What the types of a compiled function tell: whether it is a packed one, and whether a prototype says the same."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mblob.format.functions_table import Row
+from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
+
+if TYPE_CHECKING:
+    from mblob.packager.objects.debug_info import CType, Function
+
+# Packed functions of TVM and ours under other rules, and tables: never plain functions of a user.
+_RESERVED = ("__tvm_", "__TVM", "__mblob_", "TVMBackend")
+
+
+def is_packed(function: Function) -> bool:
+    """Whether a function has the shape of TVM's packed ones; in doubt it has.
+
+    `int f(args, int *type_codes, int num_args[, result, int *result_code[, resource])`, the parameters that point
+    with types of their own in each release: classic.md 4.1.
+    """
+    p = function.parameters
+    if function.variadic or len(p) not in (3, 5, 6) or not _is_int32(function.result) or not _is_int32(p[2]):
+        return False
+    if any(p[i].kind != "pointer" for i in range(len(p)) if i != 2):
+        return False
+    args, codes = p[0].target, p[1].target
+    return args is not None and codes is not None and _may_be_values(args) and _may_be_codes(codes)
+
+
+def _is_int32(found: CType) -> bool:
+    return found.kind == "int" and found.size == 4
+
+
+def _may_be_values(found: CType) -> bool:
+    """Whether the target of a pointer may be TVMValue: void, a union of 8 bytes, or a number as wide."""
+    return found.kind in ("void", "record", "pointer") or (found.kind in ("int", "uint") and found.size == 8)
+
+
+def _may_be_codes(found: CType) -> bool:
+    return found.kind == "void" or (found.kind in ("int", "uint", "enum") and found.size == 4)
+
+
+def plain_row(function: Function) -> Row | None:
+    """The row of the function table for a function without a prototype, None if it is to be called as packed."""
+    if function.name.startswith(_RESERVED) or is_packed(function):
+        return None
+    return Row(function.name, function.name, "plain", 0, function.types)
+
+
+# -- prototypes -----------------------------------------------------------------------------------------
+
+
+def contradiction(prototype: Prototype, function: Function) -> str | None:
+    """How a prototype differs from the function that the source defines, None if calls through it are right.
+
+    `const` may differ, it marks what the packed form takes for an input; `void *` may stand for any pointer. Neither
+    changes what is passed.
+    """
+    found = function.parameters
+    if function.is_guess:
+        return None
+    if len(prototype.parameters) != len(found) or function.variadic:
+        return f"has {len(prototype.parameters)} parameters, the source's has {len(found)}: ({function.types})"
+    for i, (p, actual) in enumerate(zip(prototype.parameters, found)):
+        where = f"parameter {i}" + (f" ({p.name})" if p.name else "")
+        if not _same_parameter(p, actual, function.pointer_size):
+            return f"{where} is {p.c_type!r}, the source has {_spelled(actual)}"
+    if not _same_result(prototype, function):
+        return f"returns {prototype.result_type!r}, the source's returns {_spelled(function.result)}"
+    return None
+
+
+def _spelled(found: CType) -> str:
+    return "another type" if "?" in found.text else repr(found.text)
+
+
+def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
+    if p.kind == "scalar":
+        return _same_number(p.element, actual, pointer_size, by_value=True)
+    if actual.kind != "pointer" or actual.target is None:
+        return False
+    target = actual.target
+    while target.kind == "other" and target.target is not None:  # rows of an array
+        target = target.target
+    if p.kind == "pointer" or target.kind in ("void", "record", "other"):
+        return True
+    if p.kind == "string":
+        return target.size == 1
+    return _same_number(p.element, target, pointer_size, by_value=False)
+
+
+def _same_result(prototype: Prototype, function: Function) -> bool:
+    if prototype.scalar is not None:
+        return _same_number(prototype.scalar, function.result, function.pointer_size, by_value=True)
+    wanted = "pointer" if prototype.result == "string" else prototype.result
+    return function.result.kind == wanted
+
+
+def _same_number(scalar: Scalar, actual: CType, pointer_size: int, by_value: bool) -> bool:
+    """Whether the target sees one type in both: same size, same kind."""
+    size = _size(scalar.name, pointer_size)
+    if size is not None and size != actual.size:
+        return False
+    if not by_value and size == 2 and scalar.kind in ("float", "bfloat") and actual.kind == "uint":
+        return True  # where compilers have no such type, kernels read its bits
+    if scalar.kind in ("float", "bfloat"):
+        return actual.kind == "float"
+    if "char" in (scalar.kind, actual.kind) or actual.kind == "enum":
+        return actual.kind in ("int", "uint", "char", "enum")
+    if not by_value and "bool" in (scalar.kind, actual.kind):  # tensors of bool hold bytes
+        return actual.kind in ("bool", "int", "uint")
+    return scalar.kind == actual.kind
+
+
+_SIZES = {"float": 4, "double": 8, "_Float16": 2, "__bf16": 2, "bool": 1, "char": 1, "intmax_t": 8, "uintmax_t": 8}
+_POINTER_SIZED = ("intptr_t", "uintptr_t", "size_t", "ssize_t", "ptrdiff_t")
+
+
+def _size(name: str, pointer_size: int) -> int | None:
+    """Bytes of a C type on an ELF target (ILP32 or LP64), None where each C library has its own opinion."""
+    if name in _SIZES:
+        return _SIZES[name]
+    if name in _POINTER_SIZED:
+        return pointer_size
+    if fixed := re.fullmatch(r"u?int(8|16|32|64)_t", name):
+        return int(fixed[1]) // 8
+    if name.endswith("_t"):  # int_fast16_t, int_least16_t
+        return None
+    words = name.split()
+    if "char" in words:
+        return 1
+    if "short" in words:
+        return 2
+    return {0: 4, 1: pointer_size, 2: 8}[words.count("long")]

@@ -1,0 +1,137 @@
+"""A large blob is copied while compilers run: it needs nothing of theirs, only a place in the file that is known before
+the linker says how much it puts in front of it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from pathlib import Path
+
+from mblob.format.stream_writer import Target
+from mblob.packager.link.request import Request
+from mblob.packager.options import linkers_named
+from mblob.packager.write.blob import BlobWriter
+from mblob.packager.write.blob_file import write_blob
+from mblob.packager.write.progress import current_listener, listening
+
+OFFSET = 2 << 20  # of the blob in the file: also the size of a large page; code is rarely more, and the gap is a hole
+WORTH = 64 << 20  # bytes of payloads from which it pays
+
+
+class _Cancelled(Exception):
+    """Nobody wants the blob any more."""
+
+
+class EarlyBlob:
+    """A blob that a thread of its own writes to a file.
+
+    Args:
+        path: the file, which is made.
+        writer_for: makes the blob's writer, which may ask for the target when it comes to the index. Somebody has to
+            `tell` it by then.
+    """
+
+    offset = OFFSET
+
+    def __init__(self, path: Path, writer_for: Callable[[Target], BlobWriter]) -> None:
+        self._path = path
+        self._blob = writer_for(self._target_told)
+        self._target: str | None = None
+        self._known = threading.Event()  # the target is, or that nobody wants the blob any more
+        self._cancelled = False
+        self._result: tuple[int, bytes] | BaseException = _Cancelled()
+        self._listener = current_listener()
+        self._told = 0
+        context = copy_context()  # the file is made first, so that its errors are the caller's
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._thread = threading.Thread(target=context.run, args=(self._work,), name="mblob-copy", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # there is no thread, which would close it
+            os.close(self._fd)
+            raise
+        except BaseException:
+            self._cancelled = True
+            raise
+
+    def _work(self) -> None:
+        try:
+            os.lseek(self._fd, self.offset, os.SEEK_SET)
+            with listening(self._told_of):
+                self._result = write_blob(self._fd, self._blob, None, "")
+        except BaseException as error:  # belongs to whoever asks for the result
+            self._result = error
+        finally:
+            os.close(self._fd)
+
+    def _told_of(self, count: int) -> None:
+        if self._cancelled:
+            raise _Cancelled
+        self._told += count
+        if self._listener is not None:
+            self._listener(count)
+
+    def tell(self, target: str) -> None:
+        """The target, which only the compiler knew."""
+        self._target = target
+        self._known.set()
+
+    def _target_told(self) -> str:
+        self._known.wait()
+        if self._target is None:
+            raise _Cancelled
+        return self._target
+
+    def result(self) -> tuple[int, bytes]:
+        """Wait for the end of the copy: what `write_blob` returns.
+
+        Raises:
+            What it raises.
+        """
+        self._thread.join()
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result
+
+    def cancel(self) -> None:
+        """Stop copying, and remove what was copied."""
+        if self._cancelled:
+            return
+        self._cancelled = True
+        self._known.set()
+        self._thread.join()
+        if self._listener is not None:
+            self._listener(-self._told)
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+
+
+@contextmanager
+def started(path: Path, request: Request) -> Iterator[EarlyBlob | None]:
+    """The blob on its way to `path`, None if it is better written later. When the block fails, nothing is left."""
+    early = None
+    try:
+        if _may_start(request) and _is_worth(request.blob("")):
+            early = EarlyBlob(path, request.blob)
+        yield early
+    except BaseException:
+        if early is not None:
+            early.cancel()
+        raise
+
+
+def _may_start(request: Request) -> bool:
+    """Whether the linker has no part in it."""
+    named = linkers_named(request.options)
+    return request.embed in ("auto", "grow") and request.fpack_imports is None and "mold" not in named[-1:]
+
+
+def _is_worth(blob: BlobWriter) -> bool:
+    """Only what can be read twice: the linker may turn out to need another place."""
+    try:
+        return (blob.known_size or 0) >= WORTH
+    except OSError:
+        return False  # which will be told when the payload's turn comes

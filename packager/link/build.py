@@ -1,0 +1,172 @@
+"""Building from a description: what `mblob-pack build` does, from flags or from a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mblob.module import Module
+from mblob.packager.errors import BuildError
+from mblob.packager.link.export import export_library
+from mblob.packager.link.output_collision import check_output
+from mblob.packager.modules.host_modules import object_module, source_module
+from mblob.packager.modules.params import read_params
+from mblob.packager.modules.payload_modules import blob_module, graph_executor_factory, safetensors_module
+from mblob.packager.modules.prototypes_of import NOTHING, Declared
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """A library to build. Paths are as a process in the working directory sees them.
+
+    Attributes:
+        output: the file to write.
+        kernels: C, C++ and CUDA sources.
+        objects: object files and archives. Kernels and objects together are the root library.
+        functions: prototypes of plain C functions in them.
+        packed: functions whose packed form takes the bare name (["name"]: all).
+        blobs: (key, file); each becomes an import of the root.
+        weights: safetensors files; each becomes an import of the root.
+        carry: plug-ins to link in: sources, objects, archives; names of those that come with mblob.
+        graph: JSON of a graph whose operators are functions of the library. Its executor's factory is the root
+            then, and imports the library.
+        params: the graph's parameters: a safetensors file, or one of `save_param_dict`.
+        name: of the factory's function.
+        options: of all compilations and the link.
+        cc, target, dialect, embed, index, digest, hashing, system_lib, prefix, cache, reuse: as of `export_library`.
+        manifest: the file that all this stands in, None without one.
+        imports: (module, what it imports), by name: "library", keys of blobs, "weights" (or, of several, the
+            stems of their files). What nobody imports, the library imports.
+    """
+
+    output: Path
+    kernels: Sequence[Path] = ()
+    objects: Sequence[Path] = ()
+    functions: Sequence[str] = ()
+    packed: Sequence[str] = ()
+    blobs: Sequence[tuple[str, Path]] = ()
+    weights: Sequence[Path] = ()
+    carry: Sequence[Path | str] = ()
+    graph: Path | None = None
+    params: Path | None = None
+    name: str = "default"
+    options: Sequence[str] = ()
+    cc: str | None = None
+    target: str | None = None
+    dialect: str = "classic"
+    embed: str = "auto"
+    index: bool = True
+    digest: str = "crc32"
+    hashing: str = "auto"
+    system_lib: bool = False
+    prefix: str = ""
+    cache: bool = True
+    reuse: bool = True
+    imports: Sequence[tuple[str, Sequence[str]]] = ()
+    manifest: Path | None = None
+
+
+def build(plan: BuildPlan) -> None:
+    """Carry a plan out.
+
+    Raises:
+        As of `export_library` and the constructors.
+    """
+    if plan.manifest is not None:
+        check_output(plan.output, [("the manifest", plan.manifest)])
+    inputs = [("the graph", plan.graph), ("the parameters", plan.params)]
+    check_output(plan.output, [(what, path) for what, path in inputs if path is not None])
+    export_library(
+        module_of(plan), plan.output, dialect=plan.dialect, embed=plan.embed, index=plan.index, digest=plan.digest,
+        hashing=plan.hashing,
+        cc=plan.cc, target=plan.target, options=list(plan.options), system_lib=plan.system_lib, prefix=plan.prefix,
+        carry=plan.carry, cache=plan.cache, reuse=plan.reuse,
+    )  # fmt: skip
+
+
+def module_of(plan: BuildPlan) -> Module:
+    """The module tree of a plan.
+
+    Raises:
+        BuildError: nothing to pack, or `imports` names something that is not there.
+    """
+    if not (plan.kernels or plan.objects or plan.blobs or plan.weights or plan.graph):
+        raise BuildError("nothing to pack: expected kernels, objects, blobs, weights or a graph")
+    library = _with_imports(plan)
+    if plan.graph is None:
+        if plan.params is not None:
+            raise BuildError("params are those of a graph, and there is none; without, pack them as weights")
+        return library
+    factory = _factory(plan.graph, plan.params, plan.name)
+    factory.import_module(library)
+    return factory
+
+
+def _factory(graph: Path, params: Path | None, name: str) -> Module:
+    try:
+        text = graph.read_text(encoding="utf-8")
+        return graph_executor_factory(text, read_params(params) if params is not None else None, name)
+    except (BuildError, UnicodeDecodeError) as exc:
+        raise BuildError(f"{graph}: {exc}") from None
+
+
+def _with_imports(plan: BuildPlan) -> Module:
+    """The library with what it imports."""
+    root = _host(plan)
+    named: dict[str, Module] = {"library": root}
+    for key, path in plan.blobs:
+        _add(named, key, blob_module(key, path))
+    for path in plan.weights:
+        _add(named, path.stem if len(plan.weights) > 1 else "weights", safetensors_module(path))
+    if plan.imports:
+        _connect(named, plan.imports)
+    else:
+        for name, module in named.items():
+            if name != "library":
+                root.import_module(module)
+    return root
+
+
+def _host(plan: BuildPlan) -> Module:
+    """The root: the first kernel or object imports the others; host modules become one library."""
+    packed = None if not plan.packed else "name" if set(plan.packed) == {"name"} else list(plan.packed)
+    # Prototypes belong to the library, not to one of its files; the first module carries them. They are parsed when a
+    # large payload is on its way.
+    declared = Declared(list(plan.functions), packed, "build")
+    made: list[Module] = []
+    for path in plan.kernels:
+        made.append(source_module(Path(path), None, NOTHING if made else declared))
+    for path in plan.objects:
+        made.append(object_module(Path(path), NOTHING if made else declared))
+    if not made:
+        if plan.functions:
+            raise BuildError("functions= needs kernels or objects that define them")
+        return source_module("", "c", NOTHING)
+    for module in made[1:]:
+        made[0].import_module(module)
+    return made[0]
+
+
+def _add(named: dict[str, Module], name: str, module: Module) -> None:
+    if name in named:
+        raise BuildError(f"two modules are called {name!r}; keys of blobs and names of weights differ in one build")
+    named[name] = module
+
+
+def _connect(named: dict[str, Module], imports: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """Give modules the imports that the plan lists; what nobody imports is imported by the library."""
+    imported: set[str] = set()
+    for parent, children in imports:
+        for name in (parent, *children):
+            if name not in named:
+                raise BuildError(f"imports: no module is called {name!r}; there are {', '.join(named)}")
+        for child in children:
+            try:
+                named[parent].import_module(named[child])
+            except ValueError as exc:
+                raise BuildError(f"imports: {parent!r} -> {child!r}: {exc}") from None
+            imported.add(child)
+    for name, module in named.items():
+        if name != "library" and name not in imported:
+            named["library"].import_module(module)

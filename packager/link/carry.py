@@ -1,0 +1,367 @@
+"""Plug-ins that a library carries (mblob/plugin.h): given, compiled, checked, closed off from the rest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import STB_GLOBAL, STB_LOCAL
+from mblob.bytes.mapping import map_file
+from mblob.errors import FormatError
+from mblob.format import plugin_table
+from mblob.format.exported import OUR_PREFIXES
+from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
+from mblob.inspect.library import Library
+from mblob.module import Module
+from mblob.packager.compile.compile import HostFile, compile_all
+from mblob.packager.compile.toolchain import Toolchain
+from mblob.packager.errors import BuildError, warn
+from mblob.packager.link import shipped
+from mblob.packager.modules.host_modules import csource_module, static_library
+from mblob.packager.modules.nodes import SUFFIXES, HostNode, SourceNode, node_of
+from mblob.packager.objects import objects
+from mblob.packager.objects.objects import Contents
+from mblob.packager.objects.rename import rename_symbols
+from mblob.packager.path_arguments import existing_file
+
+_OBJECTS = (".o", ".a")
+_RUNTIME = "mblob_"  # functions of libmblob begin so, and a library must not need them
+
+Known = tuple[HostFile, Contents]
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Plug-ins, ready to be linked.
+
+    Attributes:
+        files: their objects, of which nothing but the tables is exported, with what is in them.
+        plugins: what the tables say.
+    """
+
+    files: list[Known]
+    plugins: list[Plugin]
+
+
+# -- what was given -------------------------------------------------------------------------------------
+
+
+def given_plugins(given: Sequence[Any] | None) -> tuple[tuple[HostNode, ...], ...]:
+    """The host code of each plug-in of `export_library(carry=...)`.
+
+    Raises:
+        TypeError: no list, or an item that is neither a path nor a module.
+        OSError: no file at a path.
+        BuildError: a file or module that no plug-in is made of.
+    """
+    if isinstance(given, (str, bytes, os.PathLike, Module)):
+        raise TypeError(f"carry: expected a list of paths and modules, found {given!r}; write [{given!r}]")
+    made: list[tuple[HostNode, ...]] = []
+    linked: set[Path] = set()  # shipped plug-ins share files, of which a library needs one
+    for item in given or ():
+        if is_name(item):
+            files = [node for node in shipped.sources(str(item)) if node.code not in linked]
+            linked |= {node.code for node in files if isinstance(node.code, Path)}
+            made.append(tuple(files))
+        else:
+            made.append(_nodes(item))
+    return tuple(made)
+
+
+def is_name(item: Any) -> bool:
+    """Whether an item of `carry` is the name of a plug-in that comes with mblob, not a file."""
+    return isinstance(item, str) and item.isidentifier() and not Path(item).exists()
+
+
+def _nodes(item: Any) -> tuple[HostNode, ...]:
+    if isinstance(item, (str, os.PathLike)):
+        item = _module_of(Path(os.fspath(item)))
+    if not isinstance(item, Module):
+        raise TypeError(f"carry: expected a path or a module, found {type(item).__name__}")
+    nodes = []
+    for module in item.walk():
+        node = node_of(module)
+        if not isinstance(node, HostNode):
+            raise BuildError(
+                f"carry: a plug-in is made of host code (csource_module, static_library), found a {module.type_key!r}"
+            )
+        if node.declared.functions:
+            raise BuildError(
+                f"carry: {node.label}: functions= has no meaning in a plug-in, whose functions are reached through its"
+                " table; leave it out"
+            )
+        if isinstance(node, SourceNode) and node.fmt == "cu":
+            raise BuildError(f"carry: {node.label}: a plug-in is C or C++, found CUDA; carry its object file")
+        nodes.append(node)
+    return tuple(nodes)
+
+
+def _module_of(path: Path) -> Module:
+    if path.suffix in _OBJECTS:
+        return static_library(existing_file(path, "carry"))
+    if path.suffix in SUFFIXES:
+        return csource_module(existing_file(path, "carry"))
+    known = ", ".join((*SUFFIXES, *_OBJECTS))
+    raise BuildError(f"carry: {path}: suffix {path.suffix!r}, expected one of {known}")
+
+
+# -- compiled -------------------------------------------------------------------------------------------
+
+
+def compile_plugins(
+    tools: Toolchain, plugins: Sequence[Sequence[HostNode]], options: Sequence[str], work: Path
+) -> list[list[Known]]:
+    """The objects and archives of each plug-in, as they were given or as the compiler makes them.
+
+    Raises:
+        ToolchainError, BuildError, FormatError, OSError: as of `export_library`.
+    """
+    nodes = [_without_lto(node) for plugin in plugins for node in plugin]
+    if not nodes:
+        return []
+    folder = work / "carried"
+    folder.mkdir(exist_ok=True)
+    made = iter(compile_all(tools, nodes, None, options, folder))
+    return [[(f, objects.read(f.path, f.label)) for f in (next(made) for _ in plugin)] for plugin in plugins]
+
+
+def _without_lto(node: HostNode) -> HostNode:
+    """The tables of a plug-in are read from its objects, where link-time optimization leaves none."""
+    if not isinstance(node, SourceNode):
+        return node
+    return SourceNode(node.code, node.fmt, options=(*node.options, "-fno-lto"))
+
+
+# -- checked and closed off -----------------------------------------------------------------------------
+
+
+def close_plugins(
+    given: Sequence[Sequence[Known]], work: Path, keys: Collection[str] | None, others: Sequence[Known]
+) -> Carried:
+    """The objects of plug-ins as they are linked: copies of ours, of archives the members that are needed.
+
+    All their symbols but the tables are hidden, so that they are no functions of the library, and those that linkers
+    merge have names of their own in each plug-in, so that none has its state in another's. What was given stays as
+    it is.
+
+    Args:
+        keys: type keys in the library, None if that is not known.
+        others: what is linked with them, as far as it is known.
+
+    Warns:
+        UserWarning: a plug-in that none of them is for.
+
+    Raises:
+        BuildError: no plug-in in what was given, one for another version of the interface, two of one name or for
+            one key, or one that needs libmblob.
+        FormatError: a table that cannot be read.
+    """
+    units: list[_Unit] = []
+    plugins: list[tuple[Plugin, str]] = []
+    for i, parts in enumerate(given):
+        made = _needed(list(_copies(parts, work / "carried" / str(i))))
+        found = [(plugin, f.label) for f, _ in made for plugin in tables_in(f.path, f.label)]
+        if not found:
+            raise BuildError(
+                f"carry: {', '.join(f.label for f, _ in parts)}: no plug-in in it, expected a definition"
+                " MBLOB_PLUGIN(name) = {...} (mblob/plugin.h)"
+            )
+        plugins += found
+        units.append(_Unit(found[0][0].symbol.removeprefix(SYMBOL_PREFIX), made))
+    _check_plugins(plugins)
+    if keys is not None:
+        _warn_of_unused(plugins, keys)
+    hidden: list[Known] = []
+    for unit in units:
+        names = _own_names(unit, [other for other in units if other is not unit], [c for _, c in others])
+        for f, _ in unit.files:
+            path = f.path.rename(work / f"carried{len(hidden)}.o")  # names that differ, for archives and tars
+            rename_symbols(path, names, f.label)
+            f = replace(f, path=path)
+            hidden.append((f, objects.read(path, f.label)))
+    return Carried(hidden, [plugin for plugin, _ in plugins])
+
+
+class _Unit:
+    """The objects of one plug-in.
+
+    Attributes:
+        name: no other has it.
+        merged: of `defined`, what linkers merge, and the names of COMDAT groups.
+        defined, undefined: symbols.
+    """
+
+    def __init__(self, name: str, files: list[Known]) -> None:
+        self.name = name
+        self.files = files
+        self.merged = {symbol for _, c in files for symbol in c.weak | c.comdat}
+        self.defined = {symbol for _, c in files for symbol in c.defined} | self.merged
+        self.undefined = {symbol for _, c in files for symbol in c.undefined} - self.defined
+
+
+def _own_names(unit: _Unit, units: Sequence[_Unit], others: Sequence[Contents]) -> dict[str, str]:
+    """What each symbol of a plug-in is called in the library, where all of them are hidden.
+
+    Inline functions, their statics, templates: two plug-ins that have them mean their own, of their own version. So
+    they get names of their own, and so does what others define too; not what others call.
+
+    Args:
+        units: the other plug-ins.
+        others: what is linked besides.
+    """
+    host = {name for c in others for name in c.defined | c.weak}
+    needed = {name for other in units for name in other.undefined} | {name for c in others for name in c.undefined}
+    both = host.union(*(other.defined for other in units))
+    names = {}
+    for name in sorted(unit.defined):
+        if name.startswith(OUR_PREFIXES):
+            continue  # tables, and the slots of the runtime (format.md, section 9), one for all objects of a library
+        is_own = name in unit.merged or name in both
+        renamed = is_own and "@" not in name and (name not in needed or name in host)
+        names[name] = f"{name}.{unit.name}" if renamed else name
+    return names
+
+
+def _copies(parts: Sequence[Known], folder: Path) -> Iterator[tuple[HostFile, Contents, bool]]:
+    """Each object, and each member of each archive, as a file of ours; whether it is linked in any case."""
+    folder.mkdir(exist_ok=True)
+    number = 0
+    for f, contents in parts:
+        if not contents.complete:
+            raise BuildError(
+                f"carry: {f.label} is compiled with -flto, so its table cannot be read; compile it without"
+            )
+        for label, data in objects.objects_in(f.path, f.label):
+            path = folder / f"{number}.o"
+            path.write_bytes(data)
+            number += 1
+            made = HostFile(path, label, cxx=f.cxx, carried=True)
+            yield made, objects.read(path, label), not contents.is_archive
+
+
+def _needed(copies: Sequence[tuple[HostFile, Contents, bool]]) -> list[Known]:
+    """Objects, members of archives that define a table, and members that those need, as linkers take them."""
+    providers: dict[str, int] = {}
+    for i, (_, contents, _) in enumerate(copies):
+        for name in contents.defined | contents.weak:
+            providers.setdefault(name, i)
+    waiting = [i for i, (_, c, linked) in enumerate(copies) if linked or any(map(_is_table, c.defined | c.weak))]
+    taken = set(waiting)
+    while waiting:
+        for name in sorted(copies[waiting.pop()][1].undefined):
+            provider = providers.get(name)
+            if provider is not None and provider not in taken:
+                taken.add(provider)
+                waiting.append(provider)
+    return [copies[i][:2] for i in sorted(taken)]
+
+
+def _is_table(name: str) -> bool:
+    return name.startswith(SYMBOL_PREFIX)
+
+
+def tables_in(path: Path, label: str) -> list[Plugin]:
+    """The plug-ins whose tables an object file defines.
+
+    Raises:
+        BuildError: a table that other files cannot see.
+        FormatError: one that cannot be read.
+    """
+    elf = ElfFile(map_file(path), label)
+    found = []
+    for s in elf.symtab:
+        if not (s.is_defined and _is_table(s.name)) or s.binding == STB_LOCAL:
+            continue
+        if not s.is_exported:
+            raise BuildError(f"carry: {label}: {s.name} is hidden; define it with MBLOB_PLUGIN(name) (mblob/plugin.h)")
+        section = elf.sections[s.st_shndx] if s.st_shndx < len(elf.sections) else None
+        data = bytes(elf.contents(section)[s.st_value :][: s.st_size]) if section is not None else b""
+        try:
+            found.append(plugin_table.decode(data, s.name, elf.byte_order, elf.bits))
+        except FormatError as error:
+            error.prefix(f"carry: {label}")
+            raise
+    return found
+
+
+def _check_plugins(plugins: Sequence[tuple[Plugin, str]]) -> None:
+    """Refuse what the runtime would not use, or could not tell apart."""
+    names: dict[str, str] = {}  # and the files that they are in
+    keys: dict[str, Plugin] = {}
+    for plugin, label in plugins:
+        if plugin.abi != plugin_table.ABI:
+            raise BuildError(
+                f"carry: {label}: plug-in {plugin.name!r} is built for version {plugin.abi} of the plug-in interface,"
+                f" this is version {plugin_table.ABI}; compile it with the headers of this mblob"
+            )
+        if plugin.name in names:
+            raise BuildError(
+                f"carry: two plug-ins are called {plugin.name!r}: in {names[plugin.name]} and in {label}; carry one of"
+                " them"
+            )
+        names[plugin.name] = label
+        for key in plugin.type_keys:
+            first = keys.get(key)
+            if first is plugin:
+                raise BuildError(f"carry: {label}: plug-in {plugin.name!r} lists {key!r} twice")
+            if first is not None:
+                raise BuildError(
+                    f"carry: plug-ins {first.name!r} and {plugin.name!r} both open {key!r}; carry one of them"
+                )
+            keys[key] = plugin
+
+
+def _warn_of_unused(plugins: Sequence[tuple[Plugin, str]], keys: Collection[str]) -> None:
+    """Tell of plug-ins that open nothing in the library, nor bring a device: a key is misspelt, a module missing."""
+    for plugin, label in plugins:
+        if plugin.devices or any(key in keys for key in plugin.type_keys):
+            continue
+        warn(
+            f"carry: {label}: plug-in {plugin.name!r} opens {_listed(plugin.type_keys)}, and no module here has"
+            f" that key; there are {_listed(sorted(keys))}",
+        )
+
+
+def _listed(keys: Iterable[str]) -> str:
+    return ", ".join(map(repr, keys)) or "no key"
+
+
+def check_needs(carried: Carried, others: Sequence[Known]) -> None:
+    """Refuse plug-ins that call libmblob by name: the library would have undefined symbols that no host provides.
+
+    Args:
+        others: what is linked with them.
+
+    Raises:
+        BuildError: naming the plug-in's file and the function.
+    """
+    defined = {name for _, c in (*carried.files, *others) for name in c.defined | c.weak}
+    for f, _ in carried.files:
+        symbols = ElfFile(map_file(f.path), f.label).symtab
+        needed = {s.name for s in symbols if not s.is_defined and s.binding == STB_GLOBAL}
+        if missing := sorted(name for name in needed - defined if name.startswith(_RUNTIME)):
+            raise BuildError(
+                f"carry: {f.label} calls {missing[0]}, which a library cannot link; a plug-in reaches the runtime"
+                " through the mblob_host table that it is given"
+            )
+
+
+def check_exported(plugins: Sequence[Plugin], library: Path) -> None:
+    """Refuse a library that does not export the tables of its plug-ins.
+
+    Raises:
+        BuildError: naming the plug-in.
+    """
+    if not plugins:
+        return
+    with Library(library, verify="off", partial=True) as found:
+        exported = {plugin.symbol for plugin in found.plugins}
+    if missing := next((p.symbol for p in plugins if p.symbol not in exported), None):
+        raise BuildError(
+            f"carry: {missing} is linked, but the library does not export it: a version script or an option of the"
+            " link hides it; add it to the global symbols there"
+        )

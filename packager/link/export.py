@@ -1,0 +1,226 @@
+"""`export_library`: a module tree becomes a file. Plan, compile, link, embed, verify, rename."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mblob.arguments import path as checked_path
+from mblob.bytes.digest import ALGORITHMS
+from mblob.bytes.payload_copy import HASHING
+from mblob.errors import UnreadableWarning
+from mblob.inspect.tvm_executor import GRAPHS
+from mblob.interrupts import Patience
+from mblob.module import Module
+from mblob.packager import output
+from mblob.packager.compile.object_cache import Setting, object_cache
+from mblob.packager.errors import BuildError, warn
+from mblob.packager.link.background_copy import started
+from mblob.packager.link.output_collision import check_output, files_in, files_of
+from mblob.packager.link.request import EMBEDDINGS, STATIC_SUFFIXES, Request, check_prefix
+from mblob.packager.modules.nodes import HostNode
+from mblob.packager.options import as_options, check_options
+from mblob.packager.write.blob import contents_of
+from mblob.packager.write.dialects import DIALECTS
+from mblob.packager.write.reuse import old_library
+
+
+def export_library(
+    mod: Module,
+    file_name: str | os.PathLike[str],
+    fcompile: Callable[..., Any] | None = None,
+    fpack_imports: Callable[..., Any] | None = None,
+    addons: Sequence[str | os.PathLike[str]] | None = None,
+    workspace_dir: str | os.PathLike[str] | None = None,
+    *,
+    dialect: str = "classic",
+    embed: str = "auto",
+    index: bool = True,
+    digest: str = "crc32",
+    hashing: str = "auto",
+    cc: str | Sequence[str] | None = None,
+    target: str | None = None,
+    options: str | Sequence[str] | None = None,
+    system_lib: bool = False,
+    prefix: str = "",
+    carry: Sequence[str | os.PathLike[str] | Module] | None = None,
+    cache: Setting = True,
+    reuse: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Pack a module and everything it imports into one shared library, or into objects for static linking.
+
+    Host code is compiled and linked, everything else is serialized into the library. The file appears when it is
+    complete and has been read back; on any failure the old one stays. The same inputs give the same bytes.
+
+    Args:
+        mod: the root of the tree.
+        file_name: `.so`, or `.tar` for the objects of one, to be linked elsewhere; of a system library `.o`, one
+            object, `.a`, an archive, or `.tar`, its objects. None of the inputs.
+        fcompile: links instead of us, as in TVM: called `fcompile(path, files, **kwargs)`; its attributes
+            `object_format` and `get_target_triple` are honoured. `path` has the name of `file_name`, in a folder
+            beside it; its result moves to `file_name`.
+        fpack_imports: makes the file with the packed modules instead of us, as in TVM: called
+            `fpack_imports(mod, is_system_lib, prefix, workspace_dir)`, returns a path.
+        addons: more inputs of the link, first on its line: objects, archives, sources, libraries.
+        workspace_dir: keeps intermediate files here.
+        dialect: "classic", for TVM 0.5 - 0.20, or "ffi", for TVM 0.22 and later and for tvm_ffi.
+        embed: "grow" (link a placeholder, then stream the modules in), "object" (an object file on the link
+            line), "c" (C text), "append" (behind the linked file); "auto" is grow when we link, object for
+            `fcompile`, c where the target has no ELF.
+        index: write the index behind the modules; False leaves TVM's own bytes, in which nothing tells where a payload
+            of a type key that mblob does not know ends: TVM opens such a library if it has a loader, mblob does not.
+        digest: of each payload, in the index: "crc32", "sha256" or "none".
+        hashing: where digests are taken: in the "loop" that copies, which keeps to one processor, on a second "thread",
+            or "auto": on the thread that reads what this one writes, or on one of its own if the digest takes longer
+            than the copy; in the loop where there is no other processor, and for small payloads.
+        cc: the compiler command; by default $CC, cc, gcc or clang.
+        target: a triple to build for.
+        options: options of every compilation and of the link.
+        system_lib: make what is linked into a program, and found there by `mblob_system_lib`, `mblob.system_lib`
+            and TVM's `runtime.SystemLib`. All its symbols are hidden, so that none leaves the program.
+        prefix: of a system library: stands before each of its symbols, so that several go into one program, and is the
+            name by which it is found there.
+        carry: plug-ins (mblob/plugin.h) to link in, so that the library brings the code that runs its modules: C or C++
+            sources, objects, archives (of which the members that a plug-in needs are taken), modules of host code, each
+            with what it imports, or names of plug-ins that come with mblob. Of their symbols only the plug-ins' tables
+            are exported. With `fcompile` their sources are compiled by us, with `cc`, `target` and `options`.
+        cache: keep objects that were compiled, and take those that are there of the same text, compiler and options:
+            True for the folder of the environment (`$MBLOB_CACHE_DIR`, else `$XDG_CACHE_HOME/mblob`, else
+            `~/.cache/mblob`; none with `MBLOB_CACHE=0`), a folder, or False.
+        reuse: where the file system shares blocks between files, share those that stay the same with the library that
+            `file_name` is so far, which is compared byte for byte.
+        kwargs: for `fcompile`.
+
+    Returns:
+        What `fcompile` returns, else None.
+
+    Warns:
+        UnreadableWarning: mblob cannot open what it writes: index=False, and a type key that it does not know.
+        PortabilityWarning: an executor that TVM cannot run, for its graph, for the plain C functions that it calls, or
+            for functions that no module has.
+        UserWarning: a carried plug-in that opens no module of the tree.
+
+    Raises:
+        BuildError: the tree or an argument makes no sense.
+        TypeError: an argument of the wrong type.
+        ToolchainError: no compiler, or it fails; `output` is what it printed.
+        IncompatibleError: an object for another machine.
+        OSError: a file cannot be read or written.
+    """
+    if not isinstance(mod, Module):
+        raise BuildError(f"export_library: expected a Module, found {type(mod).__name__}")
+    _check(dialect, embed, digest, hashing)
+    check_prefix(prefix, system_lib)
+    if kwargs and fcompile is None:
+        raise TypeError(f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)")
+    path = Path(checked_path(file_name, "export_library: file_name"))
+    if fcompile is None:
+        _check_suffix(path, system_lib)
+    elif not callable(fcompile):
+        raise TypeError(
+            f"fcompile: expected a function called as fcompile(file_name, files, **kwargs), found {fcompile!r};"
+            " a compiler to use is named by cc="
+        )
+    request = Request(
+        mod, contents_of(mod, DIALECTS[dialect]), fpack_imports, _addons(addons), embed, index, digest, cc, target,
+        as_options(options), system_lib, prefix, _plugins(carry), hashing, object_cache(cache),
+    )  # fmt: skip
+    check_options(request.options)
+    carried = (node for nodes in request.carry for node in nodes)
+    check_output(path, [*files_of(mod), *(("an addon", addon) for addon in request.addons), *files_in(carried)])
+    _warn_of_unreadable(request)
+    _warn_of_graphs(request)
+    with Patience():
+        return _write(request, path, fcompile, kwargs, workspace_dir, reuse)
+
+
+def _write(
+    request: Request, path: Path, fcompile: Any, kwargs: dict[str, Any], workspace_dir: Any, reuse: bool
+) -> Any:  # fmt: skip
+    """Write what a checked request asks for; what `fcompile` returns, else None."""
+    with output.replacing(path) as temporary, output.workspace(workspace_dir) as work, old_library(path, reuse) as old:
+        request = replace(request, old=old)
+        # What most exports do not need is imported by those that do.
+        if fcompile is not None:
+            from mblob.packager.link import fcompile_export
+
+            return fcompile_export.export(request, fcompile, temporary, work, kwargs)
+        if request.system_lib:
+            from mblob.packager.link import system_lib as system_library
+
+            system_library.export(request, temporary, work)
+        elif path.suffix == ".tar":
+            from mblob.packager.link import tar_of_objects
+
+            tar_of_objects.export_tar(request, temporary, work)
+        else:
+            with started(temporary, request) as early:
+                from mblob.packager.link import link
+
+                link.export_shared(request, temporary, work, early)
+    return None
+
+
+def _warn_of_unreadable(request: Request) -> None:
+    keys = [] if request.fpack_imports else request.blob("").unbounded_keys
+    if keys:
+        warn(
+            f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index: nothing tells where"
+            " such a payload ends; leave index=False (--no-index) out, unless TVM alone shall open it",
+            UnreadableWarning,
+        )
+
+
+def _warn_of_graphs(request: Request) -> None:
+    if any(module.type_key in GRAPHS for module in request.module.walk()):
+        from mblob.packager.link.host_checks import warn_of_graphs
+
+        warn_of_graphs(request.module, request.dialect)
+
+
+def _check(dialect: str, embed: str, digest: str, hashing: str) -> None:
+    for name, value, known in (
+        ("dialect", dialect, tuple(DIALECTS)),
+        ("embed", embed, EMBEDDINGS),
+        ("digest", digest, tuple(ALGORITHMS)),
+        ("hashing", hashing, HASHING),
+    ):
+        if value not in known:
+            raise BuildError(f"{name}: expected one of {', '.join(known)}, found {value!r}")
+
+
+def _plugins(carry: Sequence[str | os.PathLike[str] | Module] | None) -> tuple[tuple[HostNode, ...], ...]:
+    if carry is None or (isinstance(carry, (list, tuple)) and not carry):
+        return ()
+    from mblob.packager.link.carry import given_plugins
+
+    return given_plugins(carry)
+
+
+def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
+    if isinstance(given, (str, bytes, os.PathLike)):
+        raise TypeError(f"addons: expected a list of paths, found {given!r}; write [{given!r}]")
+    return [Path(checked_path(a, "addons")) for a in given or ()]
+
+
+# What people ask for that is neither a library nor a tar of objects; a linker would write a library of that name.
+_OTHER_FILES = (".o", ".a", ".c", ".cc", ".cpp", ".cu", ".h", ".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
+
+
+def _check_suffix(path: Path, system_lib: bool) -> None:
+    if system_lib:
+        if path.suffix not in STATIC_SUFFIXES:
+            raise BuildError(
+                f"{path}: expected .o (one object), .a (an archive) or .tar (objects) for a system library, which is"
+                " linked into a program"
+            )
+    elif path.suffix in _OTHER_FILES:
+        name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
+        raise BuildError(
+            f"{path}: {name} is nothing that we write; expected a shared library (.so), or .tar for the objects of one"
+            + ("; for static linking add system_lib=True (--system-lib)" if path.suffix in (".o", ".a") else "")
+        )

@@ -1,0 +1,230 @@
+"""Exports that a caller's `fcompile` links: we write the files, TVM's names, and it makes the library."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mblob.binary.archive import is_archive
+from mblob.errors import ToolchainError
+from mblob.format.functions_table import Row
+from mblob.packager.compile.compile import HostFile, compile_all, object_file, probe, write_source
+from mblob.packager.compile.toolchain import find
+from mblob.packager.compile.vector_sources import standalone_text
+from mblob.packager.errors import BuildError
+from mblob.packager.functions import adapters
+from mblob.packager.functions.adapters import Known
+from mblob.packager.functions.wrappers import announcement, rows_of, table
+from mblob.packager.link import carry, system_lib
+from mblob.packager.link.host_checks import (
+    check_functions,
+    check_prototypes,
+    hide_plain_functions,
+    plain_functions,
+    warn_of_operators,
+)
+from mblob.packager.link.request import Request
+from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
+from mblob.packager.objects import objects
+from mblob.packager.objects.given_functions import functions_of
+from mblob.packager.objects.objects import Machine
+from mblob.packager.objects.rename import unshare
+from mblob.packager.write.devc_c import write_c
+from mblob.packager.write.elf_writer import section_for, write_object
+from mblob.paths import include_dir
+
+FCompile = Callable[..., Any]
+
+# e_machine, bits, byte order and e_flags by architecture of a triple. The flags are the ABI of common Linux
+# distributions: EABI 5 with hard floats, RV64GC with lp64d, ELFv2.
+_ARCHITECTURES: dict[str, tuple[int, int, str, int, str]] = {
+    "x86_64": (62, 64, "<", 0, "x86_64"), "amd64": (62, 64, "<", 0, "x86_64"),
+    "i386": (3, 32, "<", 0, "i386"), "i486": (3, 32, "<", 0, "i386"), "i586": (3, 32, "<", 0, "i386"),
+    "i686": (3, 32, "<", 0, "i386"),
+    "aarch64": (183, 64, "<", 0, "aarch64"), "arm64": (183, 64, "<", 0, "aarch64"),
+    "arm": (40, 32, "<", 0x5000000, "arm"), "armv7": (40, 32, "<", 0x5000000, "arm"),
+    "armv7a": (40, 32, "<", 0x5000000, "arm"), "armv7l": (40, 32, "<", 0x5000000, "arm"),
+    "riscv64": (243, 64, "<", 0x5, "riscv"), "riscv32": (243, 32, "<", 0x5, "riscv"),
+    "powerpc64le": (21, 64, "<", 2, "ppc64"), "ppc64le": (21, 64, "<", 2, "ppc64"),
+    "s390x": (22, 64, ">", 0, "s390x"), "loongarch64": (258, 64, "<", 0x43, "loongarch"),
+}  # fmt: skip
+_NO_ELF = ("darwin", "macos", "ios", "windows", "mingw", "msvc", "cygwin", "wasm", "emscripten")
+
+
+def export(request: Request, fcompile: FCompile, output: Path, work: Path, kwargs: dict[str, Any]) -> Any:
+    """Write the inputs of a library into `work`, and call `fcompile(output, files, **kwargs)`.
+
+    Raises:
+        As of `export_library`; what `fcompile` raises.
+    """
+    if getattr(fcompile, "need_system_lib", False) and not request.system_lib:
+        raise BuildError(f"fcompile {_name(fcompile)} needs a system library (static linking): pass system_lib=True")
+    object_format = getattr(fcompile, "object_format", None) or "o"
+    rows: list[Row] = []
+    if request.system_lib:
+        files = _system_files(request, fcompile, object_format, work)
+    else:
+        files, rows = _files(request, fcompile, object_format, work)
+    arguments = dict(kwargs)
+    options = list(request.options)
+    if any(f.suffix in (".c", ".cc", ".cpp", ".cu") for f in files) and output.suffix != ".tar":
+        options += [f"-I{folder}" for folder in _include_dirs(request)]
+    if options:
+        arguments["options"] = options
+    if request.cc is not None:
+        arguments["cc"] = request.cc
+    made = fcompile(str(output), [*map(str, files)], **arguments)
+    if not output.exists():
+        raise ToolchainError(
+            f"fcompile {_name(fcompile)} returned, but did not write the file that it was given as its first"
+            f" argument, {output.name}"
+        )
+    if not request.system_lib:
+        warn_of_operators(request, rows, None, output)
+    return made
+
+
+def _name(fcompile: FCompile) -> str:
+    return str(getattr(fcompile, "__name__", type(fcompile).__name__))
+
+
+def _system_files(request: Request, fcompile: FCompile, object_format: str, work: Path) -> list[Path]:
+    """The objects of a system library, which holds the addons too: they are renamed with it."""
+    if object_format != "o":
+        raise BuildError(f"system_lib: fcompile {_name(fcompile)} takes {object_format} files, we write ELF objects")
+    return [member.path for member in system_lib.members(request, work)]
+
+
+def _files(
+    request: Request, fcompile: FCompile, object_format: str, work: Path
+) -> tuple[list[Path], list[Row]]:  # fmt: skip
+    """The inputs of a shared library: the caller's, host modules, packed forms, packed modules. Also the rows of its
+    table of functions."""
+    host, known = _host_files(request, object_format, work)
+    files = [*request.addons, *host, *_plugin_files(request, object_format, work)]
+    wrapped, told = request.wrapped(), request.told_rows()
+    plain = plain_functions(wrapped, known, told)
+    adapted = adapters.needed(request.dialect, wrapped, plain, known, told)
+    if adapted:
+        made = adapters.generate(request.dialect, adapted)
+        files.append(write_source(made.text, work / f"{made.stem}.c"))
+    kept = adapters.kept_rows(request.dialect, told, known)
+    if rows := [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]:
+        source = (request.packed_forms() or "") + table(rows) + announcement(rows)
+        files.append(write_source(source, work / "mblob_functions.c"))
+    packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)
+    if packed is not None:
+        files.append(packed)
+    return files, rows
+
+
+def _plugin_files(request: Request, object_format: str, work: Path) -> list[Path]:
+    """Objects of the plug-ins to carry: their tables are checked, and all else in them is hidden, before the link."""
+    if not request.carry:
+        return []
+    if object_format != "o":
+        raise BuildError(f"carry: fcompile= takes {object_format} files, a plug-in is linked as an ELF object")
+    tools = request.tools()
+    made = carry.compile_plugins(tools, request.carry, request.options, work)
+    plugins = carry.close_plugins(made, work, request.type_keys(), [])
+    carry.check_needs(plugins, [])
+    return [f.path for f, _ in plugins.files]
+
+
+def _include_dirs(request: Request) -> list[Path]:
+    """Our headers, and where sources that we copied may have theirs."""
+    nodes = [n for n in request.contents.host if isinstance(n, SourceNode)]
+    folders = [n.code.absolute().parent for n in nodes if isinstance(n.code, Path)]
+    return [include_dir(), *dict.fromkeys(folders)]
+
+
+def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[Path], Known]:
+    """One file per host module, `lib<i>.<ext>` as TVM names them: sources as sources. Also the objects among them, and
+    what is in them."""
+    wrapped = request.wrapped()
+    if any(w.takes_name for w in wrapped):
+        return _renamed_objects(request, work)
+    files = []
+    for i, node in enumerate(request.contents.host):
+        files.append(_host_file(node, i, object_format, work))
+    looked = [HostFile(f, f.name, functions=functions_of(f, f.name)) for f in files if f.suffix in (".o", ".a")]
+    contents = [(f, objects.read(f.path, f.label)) for f in looked]
+    objects.check_duplicates([(f.label, c) for f, c in contents])
+    if len(contents) == len(files):  # what sources define is seen by the caller's compiler first
+        check_functions(wrapped, contents)
+    check_prototypes(wrapped, looked)
+    return files, contents
+
+
+def _host_file(node: HostNode, i: int, object_format: str, work: Path) -> Path:
+    if isinstance(node, SourceNode):
+        name = f"lib{i}.{node.fmt}"
+        return write_source(standalone_text(node, name), work / name)
+    assert isinstance(node, ObjectNode)
+    source = object_file(node, work / f"lib{i}.bytes").path
+    copy = work / f"lib{i}.{'a' if is_archive(source) else object_format}"
+    shutil.copyfile(source, copy)
+    unshare(copy, copy, copy.name)
+    return copy
+
+
+def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Known]:
+    """Objects instead of sources: a function whose packed form takes its name is renamed in the object."""
+    wrapped = request.wrapped()
+    tools = request.tools()
+    made = compile_all(tools, request.contents.host, None, request.options, work)
+    known = [(f, objects.read(f.path, f.label)) for f in made]
+    check_functions(wrapped, known)
+    check_prototypes(wrapped, [f for f, _ in known])
+    return [f.path for f in hide_plain_functions(wrapped, known, work)], known
+
+
+# -- the blob -------------------------------------------------------------------------------------------
+
+
+def _blob_file(request: Request, fcompile: FCompile, object_format: str, work: Path) -> Path | None:
+    """`devc.o` or `devc.c`, None if there is nothing to pack."""
+    triple = _triple(request, fcompile)
+    blob = request.blob(triple or "")
+    if not blob.is_needed:
+        return None
+    if request.embed in ("grow", "append"):
+        raise BuildError(f"embed={request.embed!r} needs our own link; with fcompile= use 'object' or 'c'")
+    no_elf = object_format != "o" or any(word in (triple or "") for word in _NO_ELF)
+    machine = None if no_elf or request.embed == "c" else _machine(request, triple, work)
+    if machine is None:
+        if request.embed == "object":
+            raise BuildError(f"embed='object': {triple or object_format} is no ELF target that we know; use embed='c'")
+        write_c(work / "devc.c", request.dialect.symbol, blob.write)
+        return work / "devc.c"
+    path = work / "devc.o"
+    write_object(path, machine, request.dialect.symbol, section_for(machine), blob.write, has_index=request.index)
+    return path
+
+
+def _triple(request: Request, fcompile: FCompile) -> str | None:
+    if request.target:
+        return request.target
+    ask = getattr(fcompile, "get_target_triple", None)
+    triple = ask() if callable(ask) else ask
+    return str(triple) if triple else None
+
+
+def _machine(request: Request, triple: str | None, work: Path) -> Machine | None:
+    """What the library is for: what its objects say, else the triple, else the compiler of this machine."""
+    for node in request.contents.host:
+        if isinstance(node, ObjectNode):
+            found = objects.read(object_file(node, work / "machine.bytes").path, node.label).machine
+            if found is not None:
+                return found
+    if triple:
+        known = _ARCHITECTURES.get(triple.split("-", 1)[0])
+        if known is None:
+            return None
+        e_machine, bits, byte_order, e_flags, name = known
+        if e_machine == 40 and triple.endswith("hf"):
+            e_flags |= 0x400  # EF_ARM_ABI_FLOAT_HARD
+        return Machine(bits, byte_order, e_machine, e_flags, 0, b"", name)
+    return probe(find(request.cc), request.options, work)

@@ -1,0 +1,158 @@
+"""Embedding by `grow`: the linker places a 4 KiB placeholder at the end of the last segment, which then grows.
+
+The linker never sees the payload, so there is no size at which a relocation overflows, and packing costs what a
+copy costs. The address of the placeholder does not move: whatever refers to the blob stays right.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from mblob.binary.elf_records import PF_R, PF_W, PT_LOAD, SHF_ALLOC, SHF_X86_64_LARGE
+from mblob.errors import ToolchainError
+from mblob.packager.link.background_copy import EarlyBlob
+from mblob.packager.write.blob import BlobWriter
+from mblob.packager.write.blob_file import BlobSource, write_all, write_blob
+from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
+from mblob.packager.write.elf_writer import PAYLOAD_ALIGN, BlobSection
+
+SECTION = BlobSection(".tvm_mblob")
+# gold knows no INSERT, but puts large read-only data behind everything else (x86-64).
+GOLD_SECTION = BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE)
+
+# Keeps the linker's own script and adds one output section behind all others, on pages of its own. The note has
+# its place named, because bfd puts read-only sections that it does not know behind the last one it does.
+LINKER_SCRIPT = f"""SECTIONS
+{{
+  .note.mblob : {{ KEEP(*(.note.mblob)) }}
+}}
+INSERT BEFORE .dynsym;
+SECTIONS
+{{
+  {SECTION.name} : ALIGN(MAX({PAYLOAD_ALIGN}, CONSTANT(MAXPAGESIZE))) {{ KEEP(*({SECTION.name})) }}
+}}
+INSERT AFTER .bss;
+"""
+
+
+def check(stub: Stub) -> int:
+    """Index of the segment that ends with the placeholder.
+
+    Raises:
+        ToolchainError: the linker placed it elsewhere, or where it would be writable, so it cannot grow.
+    """
+    segments = stub.elf.segments
+    start = stub.symbol.st_value
+    end = start + stub.symbol.st_size
+    last = max((s.p_vaddr + s.p_memsz for s in segments if s.p_type == PT_LOAD), default=0)
+    for i, s in enumerate(segments):
+        if s.p_type == PT_LOAD and s.p_vaddr <= start < s.p_vaddr + s.p_memsz:
+            if end == last == s.p_vaddr + s.p_filesz and not s.p_flags & PF_W:
+                return i
+            break
+    raise ToolchainError(
+        "the linker did not place the packed modules at the end of the last read-only segment; use bfd, gold or"
+        " lld (options=['-fuse-ld=bfd']), or embed='object'"
+    )
+
+
+def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter, early: EarlyBlob | None = None) -> int:
+    """Write `output`: the stub with the blob in place of its placeholder. Returns the blob's size.
+
+    Args:
+        stub_path: what the linker made.
+        early: the blob, if it is being written to `output` already. It stays where it is if the stub fits in front of
+            it, and is written anew if not.
+
+    Raises:
+        ToolchainError: the stub does not have the shape this needs.
+        IncompatibleError: the blob does not fit a 32-bit library.
+    """
+    return grow_stub(read_stub(stub_path, symbol), stub_path, output, blob, early)
+
+
+def grow_stub(
+    stub: Stub, stub_path: Path, output: Path, blob: BlobSource, early: EarlyBlob | None = None,
+    edit: Callable[[Patch], None] | None = None, old_fingerprint: bytes | None = None,
+) -> int:  # fmt: skip
+    """The same for a stub that was read, or for a finished library whose blob ends its last segment.
+
+    Args:
+        edit: further changes of bytes that lie before the blob.
+        old_fingerprint: of the blob that is replaced; with the same one the build-id stays.
+    """
+    elf = stub.elf
+    segment = check(stub)
+    old_size = stub.symbol.st_size
+    start = elf.offset_of(stub.symbol.st_value, old_size, stub.symbol.name)
+    if early is not None and not _fits(stub, segment, start, early.offset):
+        early.cancel()
+        early = None
+    old_end = start + old_size
+    limit = None
+    if elf.bits == 32:
+        limit = 0xFFFFFFFF - max(stub.symbol.st_value, len(stub.data)) - PAYLOAD_ALIGN
+    with new_library(output, stub_path, has_blob=early is not None) as fd:
+        write_all(fd, memoryview(stub.data)[:start])
+        if early is not None:
+            place = early.offset
+            size, fingerprint = early.result()
+        else:
+            place = start
+            size, fingerprint = write_blob(fd, blob, limit, elf.machine)
+        # What is behind the placeholder is not loaded (.comment, .symtab, names, section headers): it moves by
+        # whole cache lines, so that its alignment stays.
+        shift = place - start + size - old_size
+        shift += -shift % 64
+        os.lseek(fd, old_end + shift, os.SEEK_SET)
+        write_all(fd, memoryview(stub.data)[old_end:])
+        patch = _patch_headers(fd, stub, segment, (start, place), shift, size)
+        if edit is not None:
+            edit(patch)
+        if fingerprint != old_fingerprint:
+            patch.build_id(fingerprint)
+    return size
+
+
+def _fits(stub: Stub, segment: int, start: int, place: int) -> bool:
+    """Whether the blob may lie at the offset `place` of the file, where the linker put `start`."""
+    s = stub.elf.segments[segment]
+    alone = s.p_vaddr == stub.symbol.st_value
+    return stub.elf.bits == 64 and alone and start <= place and (place - s.p_vaddr) % max(s.p_align, 1) == 0
+
+
+def _patch_headers(fd: int, stub: Stub, segment: int, places: tuple[int, int], shift: int, size: int) -> Patch:
+    """Make the headers say what the file is.
+
+    Args:
+        places: offsets of the placeholder in the stub, and of the blob in the file.
+    """
+    elf = stub.elf
+    start, place = places
+    old_end = start + stub.symbol.st_size
+
+    def moved(at: int) -> int:
+        return at + shift if at >= old_end else at
+
+    patch = Patch(fd, elf, moved)
+    lead = stub.symbol.st_value - elf.segments[segment].p_vaddr
+    patch.segment_place(segment, place - lead, lead + size)
+    if not lead:  # lld without a read-only segment of its own would leave the blob executable
+        patch.segment_flags(segment, PF_R)
+
+    patch.placeholder_symbols(stub, size=size)
+    table = moved(elf.e_shoff)
+    patch.section_table(table)
+    for i, section in enumerate(elf.sections):
+        if section.sh_offset >= old_end and not section.sh_flags & SHF_ALLOC:
+            patch.section(i, offset=moved(section.sh_offset), table=table)
+    if stub.section is not None:
+        # The section may start before the blob, in a script of the caller's; it moves with it.
+        section = elf.sections[stub.section]
+        patch.section(
+            stub.section, offset=section.sh_offset + place - start,
+            size=section.sh_size + size - stub.symbol.st_size, table=table,
+        )  # fmt: skip
+    return patch

@@ -1,0 +1,261 @@
+"""Checks on the objects of the host modules that need the prototypes: who defines what was declared."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mblob.binary.elf_records import ET_DYN
+from mblob.errors import MblobError, PortabilityWarning
+from mblob.format import safetensors
+from mblob.format.functions_table import Row
+from mblob.format.grammar import GRAMMARS
+from mblob.inspect import tvm_executor
+from mblob.inspect.contents import read_content
+from mblob.inspect.graph_summary import summarize
+from mblob.inspect.library import Library
+from mblob.module import Module
+from mblob.packager.compile.compile import HostFile
+from mblob.packager.errors import BuildError, warn
+from mblob.packager.functions import signatures
+from mblob.packager.functions.slot_shims import SLOTS
+from mblob.packager.functions.wrappers import Wrapped
+from mblob.packager.modules.nodes import SUFFIXES, HostNode, PayloadNode, node_of
+from mblob.packager.objects.objects import Contents
+from mblob.packager.objects.rename import rename_symbols
+from mblob.packager.options import may_define
+from mblob.packager.write.dialects import Dialect
+
+if TYPE_CHECKING:
+    from mblob.packager.link.request import Request
+
+
+def warn_of_graphs(module: Module, dialect: Dialect) -> None:
+    """Warn of graphs of a tree that TVM's graph executor cannot read. Those with a text were read when made."""
+    for node in _executors(module, dialect):
+        if node.text is None and (problem := tvm_executor.read_problem(node.type_key, node.payload(), GRAMMARS)):
+            warn(f"{node.type_key}: TVM's graph executor cannot run its graph: {problem}", PortabilityWarning)
+
+
+def warn_of_operators(
+    request: Request, rows: Sequence[Row], files: Sequence[tuple[HostFile, Contents]] | None,
+    library: Path | None = None,
+) -> None:  # fmt: skip
+    """Warn of executors of a tree that call plain C functions, which crashes TVM's, or functions that no module has.
+
+    Args:
+        rows: of the library's table of functions, which executors look up by their symbols.
+        files: all that is linked; None if the caller compiles.
+        library: what was linked of them; None if that is done elsewhere.
+    """
+    executors = list(_executors(request.module, request.dialect))
+    if not executors:
+        return
+    linked = None if library is None else _linked(library)
+    exported = None if linked is None else linked[0]
+    rows = [row for row in rows if exported is None or row.symbol in exported]
+    plain = {row.name for row in rows if row.abi == "plain"}
+    found = {row.name for row in rows if row.abi == "plain" and row.symbol == row.name}
+    packed = {row.name for row in rows if row.abi == "packed"}
+    known = None if request.fpack_imports else _known_functions(request, files, linked)
+    hidden = {name for f, c in files or () for name in (*c.hidden, *c.defined, *c.weak, *(g.name for g in f.functions))}
+    for node in executors:
+        called = tvm_executor.called_functions(node.type_key, _facts(node))
+        why = tvm_executor.crash(called, found, plain - packed, announced=request.system_lib)
+        if why is not None:
+            warn(f"{node.type_key}: {why}", PortabilityWarning)
+        # Others call functions of the runtime too, or one whose name depends on the release.
+        by_name = node.type_key in (*tvm_executor.GRAPHS, "VMExecutable")
+        if by_name and known is not None and (why := tvm_executor.missing(called, known | plain | packed, hidden)):
+            warn(f"{node.type_key}: {why}", PortabilityWarning)
+
+
+_Linked = tuple[set[str], list[str]]  # what a library exports, what it needs
+
+
+def _linked(library: Path) -> _Linked | None:
+    """What became of the link; None if it made no shared library that tells."""
+    try:
+        with Library(library, verify="off", partial=True) as found:
+            if found.elf.e_type != ET_DYN:
+                return None
+            return {s.name for s in found.elf.dynsym if s.is_exported}, found.elf.needed
+    except MblobError:  # the linker of somebody else
+        return None
+
+
+# Libraries that compilers link, of which executors call nothing.
+_SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|c\+\+)|ld-[\w-]+|libc\.musl-\w+)\.so[.\d]*")
+
+
+def _known_functions(
+    request: Request, files: Sequence[tuple[HostFile, Contents]] | None, linked: _Linked | None
+) -> set[str] | None:
+    """Names under which modules of a tree may have functions; None if more may come from what nobody can look into."""
+    known: set[str] = set()
+    if linked is not None:
+        known, needed = linked
+        by_others = files is None or any(o.startswith("-Wl,") for o in request.options)
+        unseen = by_others and not all(map(_SYSTEM.fullmatch, needed))
+    elif files is None:
+        return None
+    else:
+        unseen = any(not c.complete and not (f.own and f.functions) for f, c in files)
+        for f, c in files:
+            known |= (c.defined | c.weak) - c.hidden if c.complete else {function.name for function in f.functions}
+    options = [o for o in request.options if linked is None or not o.startswith("-Wl,")]
+    if unseen or any(map(may_define, options)):
+        return None
+    if any(addon.suffix not in (*SUFFIXES, ".o", ".a") for addon in request.addons):
+        return None
+    for module in request.module.walk():
+        node = node_of(module)
+        name = node.only_function if isinstance(node, PayloadNode) else None
+        if name is not None:
+            known.add(name)
+        elif not isinstance(node, HostNode) and module.type_key not in _WITHOUT_FUNCTIONS:
+            return None  # its runtime knows
+    return known
+
+
+def _executors(module: Module, dialect: Dialect) -> Iterator[PayloadNode]:
+    """What TVM's executors of the classic dialect open in a tree."""
+    for node in map(node_of, module.walk() if not dialect.is_ffi else ()):
+        if isinstance(node, PayloadNode) and node.type_key in tvm_executor.EXECUTORS:
+            yield node
+
+
+def _facts(node: PayloadNode) -> Mapping[str, Any]:
+    if node.text is not None and node.type_key in tvm_executor.GRAPHS:
+        return {"graph": summarize(memoryview(node.text.encode()))}
+    return read_content(node.type_key, node.payload(), GRAMMARS).facts
+
+
+# Kinds whose functions are those of their imports, or their own by fixed names.
+_WITHOUT_FUNCTIONS = (*tvm_executor.EXECUTORS, "const_loader", "metadata", "metadata_module", safetensors.TYPE_KEY)
+
+
+def check_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]]) -> None:
+    """Refuse a prototype of a function that nobody defines.
+
+    Raises:
+        BuildError: naming the function, and what may be wrong.
+    """
+    if not all(c.complete for _, c in files):
+        return  # link-time optimization: only the compiler knows the symbols
+    defined = {name for f, c in files if not f.generated for name in c.defined | c.weak}
+    for w in wrapped:
+        name = w.prototype.name
+        if name in defined:
+            continue
+        if any(d.startswith(f"_Z{len(name)}{name}") for d in defined):
+            why = f'it is a C++ function; declare it extern "C" {w.prototype.result_type} {name}(...)'
+        else:
+            why = "check the spelling, and that it is not static"
+        raise BuildError(f"functions: {name} is declared, but no kernel or object defines it: {why}")
+
+
+def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[HostFile]) -> None:
+    """Refuse a prototype that says something else than the source does, as far as debug information tells.
+
+    Raises:
+        BuildError: naming the function and the difference.
+    """
+    if not wrapped:
+        return
+    known = {function.name: function for f in files for function in f.functions}
+    for w in wrapped:
+        function = known.get(w.prototype.name)
+        if function is not None and (difference := signatures.contradiction(w.prototype, function)):
+            raise BuildError(
+                f"functions: {w.prototype.name}: the prototype {difference}; write it as the source has it"
+            )
+
+
+def plain_functions(
+    wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]], told: Sequence[Row] = ()
+) -> list[Row]:
+    """Rows of the function table for exported C functions without a prototype, sorted by name.
+
+    Without them a loader would have to take such a function for a packed one.
+
+    Args:
+        told: rows of a table that came with the files.
+    """
+    listed = {w.prototype.name for w in wrapped}
+    hidden = {name for _, c in files for name in c.hidden}
+    defined = {name for _, c in files for name in c.defined | c.weak}
+    rows = {r.name: r for r in told if r.abi == "plain" and r.symbol in defined and r.name not in listed}
+    packed = {r.symbol for r in told if r.abi == "packed"}
+    for f, contents in files:
+        for function in f.functions:
+            if function.is_guess and function.name in packed:
+                continue
+            # Of what is compiled with -flto only those are told that the compiler exports.
+            defined_here = not contents.complete or function.name in contents.defined | contents.weak
+            exported = defined_here and function.name not in hidden
+            if exported and function.name not in listed and (row := signatures.plain_row(function)) is not None:
+                rows.setdefault(function.name, row)
+    return [rows[name] for name in sorted(rows)]
+
+
+def check_exports(wrapped: Sequence[Wrapped], library: Path) -> None:
+    """Refuse a library that does not export what its function table lists.
+
+    Raises:
+        BuildError: naming the function.
+    """
+    if not wrapped:
+        return
+    with Library(library, verify="off", partial=True) as found:
+        exported = {s.name for s in found.elf.dynsym if s.is_exported}
+    missing = next((row.symbol for w in wrapped for row in w.rows() if row.symbol not in exported), None)
+    if missing is not None:
+        raise BuildError(
+            f"functions: {missing} is listed, but the library does not export it: -fvisibility=hidden, a version"
+            ' script or an attribute hides it; mark the function __attribute__((visibility("default"))), or leave'
+            " that option out"
+        )
+
+
+def hide_plain_functions(
+    wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]], work: Path
+) -> list[HostFile]:
+    """Give functions whose packed form takes the bare name another, hidden one; in every object that uses them.
+
+    Raises:
+        BuildError: such a function is in an archive, or known to the compiler only.
+    """
+    names = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
+    if not names:
+        return [f for f, _ in files]
+    renamed: list[HostFile] = []
+    for i, (f, contents) in enumerate(files):
+        used = names.keys() & (contents.defined | contents.weak | contents.undefined)
+        if f.generated or (not used and contents.complete):
+            renamed.append(f)
+            continue
+        if contents.is_archive or not contents.complete:
+            what = "an archive" if contents.is_archive else "compiled with -flto"
+            raise BuildError(
+                f"packed=: {f.label} is {what}, where {sorted(used or names)[0]} cannot be renamed;"
+                " pass the object files themselves, compiled without -flto"
+            )
+        if not f.own:  # the caller's file stays as it is
+            copy = work / f"hidden{i}.o"
+            shutil.copyfile(f.path, copy)
+            f = replace(f, path=copy, own=True)
+        rename_symbols(f.path, names, f.label)
+        renamed.append(f)
+    return renamed
+
+
+def missing_slots(files: Sequence[tuple[HostFile, Contents]]) -> list[str]:
+    """Runtime functions that objects call directly and nobody defines."""
+    defined = {name for _, c in files for name in c.defined | c.weak}
+    undefined = {name for _, c in files for name in c.undefined}
+    return [name for name in SLOTS if name in undefined - defined]

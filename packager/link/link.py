@@ -1,0 +1,365 @@
+"""Exports that we link ourselves: host modules to objects, checks, the link, the blob."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mblob.binary.archive import is_archive
+from mblob.errors import ToolchainError
+from mblob.format.functions_table import Row
+from mblob.format.plugin_table import Plugin
+from mblob.packager.compile.compile import (
+    Generated,
+    HostFile,
+    compile_all,
+    compile_generated,
+    machine_options,
+    probe,
+    unshared,
+)
+from mblob.packager.compile.processes import Job, run_all
+from mblob.packager.compile.toolchain import Toolchain
+from mblob.packager.errors import BuildError
+from mblob.packager.functions import adapters
+from mblob.packager.functions.adapters import Adapter
+from mblob.packager.functions.slot_shims import generate as generate_shims
+from mblob.packager.functions.slot_shims import generate_defaults, slots_to_fill
+from mblob.packager.functions.wrappers import announcement, rows_of, table
+from mblob.packager.link import append, carry, grow, large_blob_limits
+from mblob.packager.link.background_copy import EarlyBlob
+from mblob.packager.link.carry import Carried
+from mblob.packager.link.host_checks import (
+    check_exports,
+    check_functions,
+    check_prototypes,
+    hide_plain_functions,
+    missing_slots,
+    plain_functions,
+    warn_of_operators,
+)
+from mblob.packager.link.read_back import verify
+from mblob.packager.link.request import Request
+from mblob.packager.modules.nodes import SUFFIXES, SourceNode
+from mblob.packager.objects import objects
+from mblob.packager.objects.given_functions import functions_of
+from mblob.packager.objects.objects import Contents, Machine
+from mblob.packager.options import linkers_named
+from mblob.packager.write.blob import BlobWriter
+from mblob.packager.write.devc_c import write_c
+from mblob.packager.write.elf_writer import BlobSection, placeholder, section_for, write_object
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What goes on the link line, checked.
+
+    Attributes:
+        tools: the compiler.
+        addons: as the caller gave them, sources compiled.
+        files: objects and archives of the host modules and of generated code.
+        machine: what all of them are for.
+        cxx: the link takes the C++ library.
+        refers_to_blob: an object uses the blob's symbol.
+        plugins: those that are among the files.
+        rows: of the table of functions.
+        known: all objects and archives, with what is in them.
+        looks_up: an object calls dlsym().
+        joins: the library becomes a part of another one, which has code that this one calls.
+    """
+
+    tools: Toolchain
+    addons: list[Path]
+    files: list[HostFile]
+    machine: Machine
+    cxx: bool
+    refers_to_blob: bool
+    plugins: list[Plugin]
+    rows: list[Row]
+    known: list[tuple[HostFile, Contents]]
+    looks_up: bool = False
+    joins: bool = False
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """All objects of an export, compiled and checked, as they were given.
+
+    Attributes:
+        tools: the compiler.
+        addons: as the caller gave them, sources compiled.
+        known: host modules and packed forms.
+        extra: objects and archives among the addons.
+        carried: plug-ins.
+        machine: what all of them are for.
+    """
+
+    tools: Toolchain
+    addons: list[Path]
+    known: list[tuple[HostFile, Contents]]
+    extra: list[tuple[HostFile, Contents]]
+    carried: Carried
+    machine: Machine
+
+
+def gather(request: Request, work: Path) -> Gathered:
+    """Compile, look at every object, and refuse what a linker would refuse less clearly.
+
+    Raises:
+        ToolchainError, IncompatibleError, BuildError, OSError: as of `export_library`.
+    """
+    tools = request.tools()
+    wrapped = request.wrapped()
+    files = compile_all(tools, request.contents.host, request.packed_forms(), request.options, work)
+    addons, addon_files = _addons(request, tools, work)
+    known = unshared(files, work / "unshared")
+    extra = unshared(addon_files, work / "unshared_addons")
+    moved = {f.path: g.path for f, (g, _) in zip(addon_files, extra)}
+    addons = [moved.get(addon, addon) for addon in addons]
+    plugins = carry.compile_plugins(tools, request.carry, request.options, work)
+    everything = [*known, *extra, *(part for plugin in plugins for part in plugin)]
+    own = next((c.machine for f, c in everything if f.own and c.machine), None)
+    machine = own or probe(tools, request.options, work)
+    for f, contents in everything:
+        objects.check_machine(contents, f.label, machine, " ".join(tools.cc))
+    check_functions(wrapped, [*known, *extra])
+    check_prototypes(wrapped, [f for f, _ in (*known, *extra)])
+    carried = carry.close_plugins(plugins, work, request.type_keys(), [*known, *extra])
+    carry.check_needs(carried, [*known, *extra])
+    return Gathered(tools, addons, known, extra, carried, machine)
+
+
+def prepare(request: Request, work: Path) -> Inputs:
+    """The inputs of the link of a shared library.
+
+    Raises:
+        ToolchainError, IncompatibleError, BuildError, OSError: as of `export_library`.
+    """
+    gathered = gather(request, work)
+    wrapped = request.wrapped()
+    everything = [*gathered.known, *gathered.extra, *gathered.carried.files]
+    told = request.told_rows()
+    plain = plain_functions(wrapped, everything, told)
+    adapted = adapters.needed(request.dialect, wrapped, plain, everything, told)
+    kept = adapters.kept_rows(request.dialect, told, everything)
+    rows = [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]
+    helpers = _helpers(request, gathered.tools, rows, adapted, everything, work)
+    everything += [(f, objects.read(f.path, f.label)) for f in helpers]
+    hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
+    definitions = [(f.label, _renamed(f, c, hidden)) for f, c in everything]
+    if request.blob("").is_needed:
+        definitions.append(("the packed modules", Contents(defined={request.dialect.symbol})))
+    objects.check_duplicates(definitions)
+    files = hide_plain_functions(wrapped, [*gathered.known, *gathered.carried.files], work)
+    files = adapters.hide_adapted(adapted, told, files, work)
+    refers_to_blob = any(request.dialect.symbol in c.undefined for _, c in everything)
+    linked = [*everything, *gathered.extra]
+    cxx = any(f.cxx for f, _ in linked) or objects.needs_cxx([c for _, c in linked], request.options)
+    linked_here = [f for f in files if not f.elsewhere]
+    return Inputs(
+        gathered.tools, gathered.addons, [*linked_here, *helpers], gathered.machine, cxx, refers_to_blob,
+        gathered.carried.plugins, rows, linked, any("dlsym" in c.undefined for _, c in everything),
+        len(linked_here) < len(files),
+    )  # fmt: skip
+
+
+def _renamed(file: HostFile, contents: Contents, names: dict[str, str]) -> Contents:
+    """Definitions as they will be when plain functions have made room for packed forms of their names."""
+    if file.generated:
+        return contents
+    return Contents(defined={names.get(name, name) for name in contents.defined})
+
+
+def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path], list[HostFile]]:
+    """The caller's additional inputs: sources become objects; objects and archives are also looked at."""
+    line: list[Path] = []
+    look: list[HostFile] = []
+    sources = [a for a in request.addons if a.suffix in SUFFIXES]
+    folder = work / "addons"
+    compiled: list[HostFile] = []
+    if sources:
+        folder.mkdir(exist_ok=True)
+        nodes = [SourceNode(source, SUFFIXES[source.suffix]) for source in sources]
+        compiled = compile_all(tools, nodes, None, request.options, folder)
+    for addon in request.addons:
+        if addon.suffix in SUFFIXES:
+            made = compiled[sources.index(addon)]
+            line.append(made.path)
+            look.append(made)
+        else:
+            addon.stat()  # a missing file is an OSError that names it
+            line.append(addon.absolute())
+            if addon.suffix in (".o", ".a"):
+                told = functions_of(addon.absolute(), str(addon))
+                look.append(HostFile(addon.absolute(), str(addon), own=False, functions=told))
+    return line, look
+
+
+def _helpers(
+    request: Request, tools: Toolchain, rows: Sequence[Row], adapted: Sequence[Adapter],
+    everything: Sequence[tuple[HostFile, Contents]], work: Path,
+) -> list[HostFile]:  # fmt: skip
+    """What the objects turn out to need: the function table, functions of the other dialect in the convention of this
+    one, and the runtime functions that foreign ones call."""
+    sources = []
+    joins = any(f.elsewhere for f, _ in everything)
+    if rows:
+        sources.append(Generated("mblob_table", "the table of functions", table(rows) + announcement(rows)))
+    if adapted:
+        sources.append(adapters.generate(request.dialect, adapted, joins))
+    if missing := missing_slots(everything):
+        sources.append(Generated("mblob_slots", "the runtime slots of mblob", generate_shims(missing, joins)))
+    weak = {name for f, c in everything if not f.generated for name in c.weak}
+    if request.dialect.is_ffi and (empty := slots_to_fill(weak)):
+        sources.append(Generated("mblob_defaults", "what slots lead to without a loader", generate_defaults(empty)))
+    # Atomics out of line come with a constructor.
+    inline = ("-mno-outline-atomics",) if joins and tools.triple.startswith("aarch64") else ()
+    return compile_generated(tools, sources, (*request.options, *inline), work)
+
+
+# -- the link -------------------------------------------------------------------------------------------
+
+
+def link_command(inputs: Inputs, output: Path, more: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The command that links everything into `output`.
+
+    Args:
+        more: further inputs and flags, before the caller's options.
+    """
+    tools = inputs.tools
+    cuda = any(f.cuda for f in inputs.files)
+    driver = tools.cxx if cuda or inputs.cxx else tools.cc
+    line = [*driver, "-shared", "-fPIC", "-o", str(output)]
+    addons = [str(a) for a in inputs.addons]
+    if any(a.suffix == ".a" for a in inputs.addons):
+        # Addons come first, as in TVM, but what an archive provides is known to be needed only afterwards.
+        addons.insert(0, "-Wl,--start-group")
+        more = ["-Wl,--end-group", *more]
+    line += addons
+    for f in inputs.files:
+        if is_archive(f.path):
+            line += ["-Wl,--whole-archive", str(f.path), "-Wl,--no-whole-archive"]
+        else:
+            line.append(str(f.path))
+    # What joins another library finds its names there, and leaves start-up to it.
+    bound = ["-nostartfiles", "-Wl,--build-id=none"] if inputs.joins else ["-Wl,-Bsymbolic"]
+    line += [*more, *bound, "-Wl,-z,noexecstack", *options]
+    if cuda:
+        home = Path(shutil.which(tools.nvcc[0]) or "/usr/local/cuda/bin/nvcc").resolve().parent.parent
+        line += [f"-L{home / 'lib64'}", f"-L{home / 'lib'}", "-lcudart_static", "-lpthread", "-ldl", "-lrt"]
+    # Plug-ins open what they run on; code of the ffi dialect looks for the runtime of the process.
+    late = ["-lm", "-ldl"] if inputs.plugins or inputs.looks_up else ["-lm"]
+    return [*line, "-Wl,--as-needed", *late, "-Wl,--no-as-needed"]
+
+
+def export_shared(request: Request, output: Path, work: Path, early: EarlyBlob | None = None) -> None:
+    """Write the shared library `output`.
+
+    Args:
+        early: its blob, if that is being written to it already.
+
+    Raises:
+        As of `export_library`.
+    """
+    inputs = prepare(request, work)
+    if early is not None:
+        early.tell(inputs.tools.triple)
+    blob = request.blob(inputs.tools.triple)
+    packed = request.packed_file(work)
+    if packed is not None or not blob.is_needed:
+        more = [str(packed)] if packed is not None else []
+        inputs.tools.link(link_command(inputs, output, more, request.options), work)
+    else:
+        verify(output, blob, _embed(request, inputs, blob, output, work, early))
+    check_exports(request.wrapped(), output)
+    warn_of_operators(request, inputs.rows, inputs.known, None if inputs.joins else output)
+    carry.check_exported(inputs.plugins, output)
+
+
+def _embed(
+    request: Request, inputs: Inputs, blob: BlobWriter, output: Path, work: Path, early: EarlyBlob | None
+) -> int:
+    """Link with the blob, and return its size."""
+    symbol = request.dialect.symbol
+    if request.embed == "append":
+        if inputs.refers_to_blob:
+            raise BuildError(
+                f"embed='append': an object refers to {symbol}, whose address would change after the link;"
+                " use embed='grow' or 'object'"
+            )
+        mold = inputs.tools.linker(request.options, work).name == "mold"
+        stub = _link_stub(request, inputs, append.MOLD_SECTION if mold else append.SECTION, [], work)
+        return append.append(stub, output, symbol, blob)
+    if request.embed == "c":
+        source = work / "devc.c"
+        size = write_c(source, symbol, blob.write)
+        command = (*inputs.tools.cc, *machine_options(request.options), "-fPIC", "-c", "devc.c", "-o", "devc.o")
+        run_all([Job("devc.c", command)], work)
+        inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
+        return size
+    if request.embed == "object":
+        return _link_object(request, inputs, blob, output, work)
+    try:
+        stub = _growable_stub(request, inputs, work)
+    except _CannotGrow as exc:
+        if request.embed == "grow":
+            raise ToolchainError(f"embed='grow': {exc}") from None
+        if early is not None:
+            early.cancel()
+        return _link_object(request, inputs, blob, output, work)
+    return grow.grow(stub, output, symbol, blob, early)
+
+
+class _CannotGrow(Exception):
+    """The linker cannot place a segment that may grow."""
+
+
+def _link_stub(request: Request, inputs: Inputs, section: BlobSection, flags: Sequence[str], work: Path) -> Path:
+    """Link with a placeholder in `section`."""
+    placeholder(work / "devc.o", inputs.machine, request.dialect.symbol, section, has_index=request.index)
+    # Its name alone: gold writes it into the file, and the folder has another name each time.
+    stub = "stub.so"
+    inputs.tools.link(link_command(inputs, Path(stub), ["devc.o", *flags], request.options), work)
+    return work / stub
+
+
+def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
+    """A linked library with the placeholder alone in its last segment.
+
+    Which linker a compiler uses is asked only when it fails: the question costs as much as a link.
+    """
+    named = linkers_named(request.options)
+    linker = next((n for n in ("gold", "mold") if named and n in named[-1]), "")
+    if not linker:
+        (work / "insert.ld").write_text(grow.LINKER_SCRIPT)
+        try:
+            return _link_stub(request, inputs, grow.SECTION, ["-Wl,-T,insert.ld"], work)
+        except ToolchainError:
+            linker = inputs.tools.linker(request.options, work).name
+            if linker not in ("gold", "mold"):
+                raise
+    if linker == "mold":
+        raise _CannotGrow("mold knows no linker scripts; use -fuse-ld=bfd, gold or lld, or embed='object'")
+    if inputs.machine.e_machine != 62:
+        raise _CannotGrow("gold can place the packed modules on x86-64 only; use -fuse-ld=bfd, or embed='object'")
+    return _link_stub(request, inputs, grow.GOLD_SECTION, [], work)
+
+
+def _link_object(request: Request, inputs: Inputs, blob: BlobWriter, output: Path, work: Path) -> int:
+    """Link with the whole blob as an object."""
+
+    def check(size: int) -> None:
+        if size > large_blob_limits.LIMIT:
+            large_blob_limits.check_linker(size, inputs.machine, inputs.tools.linker(request.options, work))
+
+    check(blob.known_size or 0)  # before all of it is written, if it is known
+    section = section_for(inputs.machine)
+    symbol = request.dialect.symbol
+    size = write_object(work / "devc.o", inputs.machine, symbol, section, blob.write, has_index=request.index)
+    check(size)
+    inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
+    if size > large_blob_limits.LIMIT:
+        large_blob_limits.check_unwinding(output, inputs.tools.linker(request.options, work))
+    return size

@@ -1,0 +1,144 @@
+"""The manifest of `mblob-pack build model.toml`. Paths in it are relative to its folder.
+
+    output = "deploy.so"
+    kernels = ["vadd.c", "conv.cc"]            # C, C++, CUDA sources
+    objects = ["old.o", "more.a"]
+    functions = ["void vadd(const float *a, const float *b, float *c, int64_t n)"]
+    packed = ["vadd"]                          # whose packed form takes the bare name; "name": all
+    weights = ["model.safetensors"]            # or one text
+    carry = ["plugin.c"]                       # plug-ins that the library brings (mblob/plugin.h)
+    graph = "graph.json"                       # whose operators are functions of the library
+    params = "model.safetensors"               # of the graph
+    name = "default"                           # of the function that makes its executor
+    options = ["-O3"]                          # or one text
+    cc = "gcc"
+    target = "x86_64-linux-gnu"
+    dialect = "classic"
+    embed = "auto"
+    index = true
+    digest = "crc32"
+    system_lib = true                          # for static linking: output .o, .a or .tar
+    prefix = "vadd_"                           # of its symbols
+    cache = false                              # compile everything anew
+    reuse = false                              # share no blocks with the library that is there
+
+    [blobs]
+    labels = "labels.txt"                      # type key = file
+
+    [imports]                                  # default: the library imports everything
+    library = ["weights"]                      # "weights", or the file's stem if there are several
+    weights = ["labels"]
+
+Only `output` (or `-o`) and something to pack are needed.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mblob.packager.errors import BuildError
+from mblob.packager.link.build import BuildPlan
+from mblob.packager.options import as_options
+
+_TEXTS = ("cc", "target", "dialect", "embed", "digest", "hashing", "prefix", "name")
+_FLAGS = ("index", "system_lib", "cache", "reuse")
+_PATHS = ("kernels", "objects", "weights")
+_FILES = ("graph", "params")
+_KEYS = ("output", *_PATHS, "carry", *_FILES, "functions", "packed", "blobs", "imports", "options", *_FLAGS, *_TEXTS)
+
+
+def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
+    """Read a manifest.
+
+    Args:
+        path: the manifest.
+        output: the file to write, instead of what the manifest says.
+
+    Raises:
+        OSError: it cannot be read.
+        BuildError: it is no TOML, or has a key or value that means nothing; the text names file and key.
+    """
+    path = Path(path)
+    table = _parse(path)
+    if unknown := sorted(set(table) - set(_KEYS)):
+        raise BuildError(f"{path}: unknown key {unknown[0]!r}; expected some of {', '.join(_KEYS)}")
+    folder = path.parent
+    if output is None:
+        if "output" not in table:
+            raise BuildError(f'{path}: no output; expected output = "deploy.so", or -o')
+        output = folder / _text(path, "output", table["output"])
+    values: dict[str, Any] = {"output": output, "manifest": path}
+    for key in _TEXTS:
+        if key in table:
+            values[key] = _text(path, key, table[key])
+    if "cc" in values:
+        from mblob.packager.compile.toolchain import command_words
+
+        values["cc"] = shlex.join(command_words(values["cc"], folder))
+    for key in _PATHS:
+        if key in table:
+            values[key] = [folder / item for item in _texts(path, key, table[key])]
+    if "carry" in table:
+        items = _texts(path, "carry", table["carry"])
+        names = {item for item in items if item.isidentifier() and not (folder / item).exists()}
+        values["carry"] = [item if item in names else folder / item for item in items]
+    for key in _FILES:
+        if key in table:
+            values[key] = folder / _text(path, key, table[key])
+    for key in ("functions", "packed"):
+        if key in table:
+            values[key] = _texts(path, key, table[key])
+    if "options" in table:
+        options = table["options"]
+        words = options if isinstance(options, str) else _texts(path, "options", options)
+        values["options"] = list(as_options(words, folder))
+    for key in _FLAGS:
+        if key in table:
+            if not isinstance(table[key], bool):
+                raise BuildError(f"{path}: {key}: expected true or false, found {table[key]!r}")
+            values[key] = table[key]
+    blobs = _table(path, "blobs", table.get("blobs", {}))
+    values["blobs"] = [(key, folder / _text(path, f"blobs.{key}", file)) for key, file in blobs.items()]
+    imports = _table(path, "imports", table.get("imports", {}))
+    values["imports"] = [(name, _texts(path, f"imports.{name}", items)) for name, items in imports.items()]
+    return BuildPlan(**values)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    with path.open("rb") as file:
+        try:
+            return tomllib.load(file)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+            raise BuildError(f"{path}: is no TOML: {exc}") from None
+
+
+def _text(path: Path, key: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise BuildError(f"{path}: {key}: expected a text, found {value!r}")
+    if "\0" in value:
+        raise BuildError(f"{path}: {key}: {value!r} has a NUL in it")
+    return value
+
+
+def _texts(path: Path, key: str, value: Any) -> list[str]:
+    """A list of texts; one text alone is a list of one."""
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list):
+        raise BuildError(f"{path}: {key}: expected a list of texts, found {value!r}")
+    return [_text(path, key, item) for item in value]
+
+
+def _table(path: Path, key: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise BuildError(f"{path}: {key}: expected a table, found {value!r}")
+    return value

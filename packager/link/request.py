@@ -1,0 +1,133 @@
+"""What one export was asked for, after its arguments were checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mblob.format.stream_writer import Target
+from mblob.packager.errors import BuildError
+from mblob.packager.write.blob import BlobWriter, Contents
+
+# What compiles and links is imported by those who ask for it: a large blob is on its way by then.
+if TYPE_CHECKING:
+    from mblob.format.functions_table import Row
+    from mblob.module import Module
+    from mblob.packager.compile.object_cache import ObjectCache
+    from mblob.packager.compile.toolchain import Toolchain
+    from mblob.packager.functions.wrappers import Wrapped
+    from mblob.packager.modules.nodes import HostNode
+    from mblob.packager.write.dialects import Dialect
+    from mblob.packager.write.reuse import OldLibrary
+
+_RUNTIME = ("TVM", "__TVM", "__tvm_", "mblob_", "__mblob_")
+PREFIX_LIMIT = 128  # characters
+STATIC_SUFFIXES = (".o", ".a", ".tar")  # of system libraries
+EMBEDDINGS = ("auto", "grow", "object", "c", "append")
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of `export_library`, of which see the meaning there; `options` is split, `carry` as of
+    `mblob.packager.link.carry.given_plugins`, `cache` as of `mblob.packager.compile.object_cache.object_cache`."""
+
+    module: Module
+    contents: Contents
+    fpack_imports: Callable[..., Any] | None
+    addons: list[Path]
+    embed: str
+    index: bool
+    digest: str
+    cc: str | Sequence[str] | None
+    target: str | None
+    options: tuple[str, ...]
+    system_lib: bool = False
+    prefix: str = ""
+    carry: tuple[tuple[HostNode, ...], ...] = ()
+    hashing: str = "auto"
+    cache: ObjectCache | None = None
+    old: OldLibrary | None = None
+
+    def tools(self) -> Toolchain:
+        """The compilers.
+
+        Raises:
+            ToolchainError, IncompatibleError: as of `mblob.packager.compile.toolchain.find`.
+        """
+        from mblob.packager.compile.cached import runner_with
+        from mblob.packager.compile.toolchain import find
+
+        return replace(find(self.cc, self.target), runner=runner_with(self.cache))
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.contents.dialect
+
+    def blob(self, target: Target) -> BlobWriter:
+        """The writer of the blob for a target."""
+        return BlobWriter(self.contents, self.index, self.digest, target, self.hashing, self.old)
+
+    def type_keys(self) -> frozenset[str] | None:
+        """Of the modules in the library; None if the caller's `fpack_imports` writes them."""
+        return None if self.fpack_imports else frozenset(module.type_key for module in self.module.walk())
+
+    def wrapped(self) -> list[Wrapped]:
+        """The plain functions that get a packed form, of all host modules.
+
+        Raises:
+            BuildError: two modules declare one name differently.
+        """
+        from mblob.packager.functions.wrappers import Wrapped
+
+        found: dict[str, Wrapped] = {}
+        for node in self.contents.host:
+            for prototype in node.declared.functions:
+                wrapped = Wrapped(prototype, prototype.name in node.declared.packed, self.dialect)
+                if found.setdefault(prototype.name, wrapped) != wrapped:
+                    raise BuildError(f"functions: {prototype.name} is declared by two modules, and differently")
+        return list(found.values())
+
+    def told_rows(self) -> list[Row]:
+        """Rows of tables of functions that came with the host modules."""
+        return list(dict.fromkeys(row for node in self.contents.host for row in node.rows))
+
+    def packed_forms(self) -> str | None:
+        """C text of the packed forms, None if there are none."""
+        from mblob.packager.functions.wrappers import packed_forms
+
+        wrapped = self.wrapped()
+        return packed_forms(wrapped, self.dialect) if wrapped else None
+
+    def packed_file(self, work: Path) -> Path | None:
+        """What the caller's `fpack_imports` makes; None without one, or without imports (as in TVM)."""
+        if self.fpack_imports is None or not self.module.imported_modules:
+            return None
+        made = self.fpack_imports(self.module, self.system_lib, self.prefix, str(work))
+        if not isinstance(made, (str, Path)) or not Path(made).is_file():
+            raise BuildError(f"fpack_imports returned {made!r}, expected the path of a file that it wrote")
+        return Path(made)
+
+
+def check_prefix(prefix: str, system_lib: bool) -> None:
+    """Refuse a prefix that symbols cannot have, or one without a system library.
+
+    Raises:
+        BuildError, TypeError: saying what is expected.
+    """
+    if not isinstance(prefix, str):
+        raise TypeError(f"prefix: expected a str, found {type(prefix).__name__}")
+    if prefix and not system_lib:
+        raise BuildError(
+            f"prefix={prefix!r}: only the symbols of a system library have a prefix; add system_lib=True"
+            " (--system-lib), or leave the prefix out"
+        )
+    if prefix and (not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", prefix) or len(prefix) > PREFIX_LIMIT):
+        raise BuildError(
+            f"prefix={prefix[:PREFIX_LIMIT]!r}: expected the start of a C name: letters, digits and _, no digit first,"
+            f" at most {PREFIX_LIMIT} characters"
+        )
+    if prefix.startswith(_RUNTIME):
+        raise BuildError(f"prefix={prefix!r}: names that start so are the runtime's; choose another")

@@ -1,0 +1,262 @@
+"""System libraries: a module tree as objects that are linked into a program, and announce themselves there.
+
+Compile as for a shared library, then give all symbols the prefix and hide them, in the objects; add an object with
+the packed modules, and one that announces everything when the program starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mblob.binary.elf import ElfFile
+from mblob.bytes.mapping import map_file
+from mblob.format.exported import ffi_name
+from mblob.packager.compile.compile import Generated, HostFile, compile_all, compile_generated, machine_options
+from mblob.packager.compile.processes import Job, run_all
+from mblob.packager.errors import BuildError
+from mblob.packager.functions import adapters
+from mblob.packager.functions.registration import Registration, functions_of
+from mblob.packager.link.host_checks import hide_plain_functions, plain_functions, warn_of_operators
+from mblob.packager.link.link import Gathered, gather
+from mblob.packager.link.request import Request
+from mblob.packager.link.tar_of_objects import write_tar
+from mblob.packager.modules.nodes import SourceNode
+from mblob.packager.objects import archive_writer, objects
+from mblob.packager.objects.archive_writer import Member
+from mblob.packager.objects.objects import Contents
+from mblob.packager.objects.rename import rename_symbols, require_symbols
+from mblob.packager.write.devc_c import write_c
+from mblob.packager.write.elf_writer import section_for, write_object
+
+Known = tuple[HostFile, Contents]
+
+
+@dataclass(frozen=True)
+class _Blob:
+    """The packed modules of a library.
+
+    Attributes:
+        files: objects that hold them.
+        size: in bytes; 0 if another than us wrote them.
+        exists: there is one.
+        has_index: as of `Registration`.
+    """
+
+    files: Sequence[Path] = ()
+    size: int = 0
+    exists: bool = False
+    has_index: bool = False
+
+
+def export(request: Request, output: Path, work: Path) -> None:
+    """Write a system library: one object, an archive, or a tar of objects, by the suffix of `output`.
+
+    Raises:
+        As of `export_library`.
+    """
+    gathered = gather(request, work)
+    made = _members(request, gathered, work)
+    if output.suffix == ".a":
+        archive_writer.write(output, made)
+    elif output.suffix == ".tar":
+        write_tar([member.path for member in made], output)
+    else:
+        _merge(request, gathered, made, output, work)
+
+
+def members(request: Request, work: Path) -> list[Member]:
+    """The objects of a system library, for another to link.
+
+    Raises:
+        As of `export_library`.
+    """
+    return _members(request, gather(request, work), work)
+
+
+def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
+    if request.embed in ("grow", "append"):
+        raise BuildError(f"embed={request.embed!r} needs a linked library; for a system library use 'object' or 'c'")
+    known = _own_objects(request, gathered, work)
+    register = request.dialect.register
+    taken = [(f, c) for f, c in known if register in c.undefined]
+    known = [(f, c) for f, c in known if register not in c.undefined]
+    _check_taken(taken, request)
+    blob = _blob(request, gathered, work)
+    wrapped = request.wrapped()
+    told = request.told_rows()
+    plain = plain_functions(wrapped, known, told)
+    mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined}
+    if adapted := adapters.needed(request.dialect, wrapped, plain, known, told):
+        made = compile_generated(gathered.tools, [adapters.generate(request.dialect, adapted)], request.options, work)
+        known += [(f, objects.read(f.path, f.label)) for f in made]
+        ours = {name for _, c in known[-len(made) :] for name in c.defined}
+        mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined} - ours
+    functions, rows = functions_of(wrapped, plain, [c for _, c in known], request.dialect)
+    warn_of_operators(request, rows, [*known, *taken])
+    registration = Registration(
+        functions, rows, frozenset(mentioned),
+        [min(c.defined) for _, c in taken if c.defined], blob.exists, blob.size, blob.has_index,
+        [plugin.symbol for plugin in gathered.carried.plugins], request.dialect,
+    )  # fmt: skip
+    source = Generated("mblob_system_lib", "what announces the library", registration.source(request.prefix))
+    known += [(f, objects.read(f.path, f.label)) for f in compile_generated(
+        gathered.tools, [source], request.options, work)]  # fmt: skip
+    objects.check_duplicates([(f.label, c) for f, c in (*known, *taken)])
+    defined = {name for f, c in known for name in (c.defined | c.weak) - (set() if f.carried else c.comdat)}
+    groups = {name for f, c in known if f.carried for name in c.comdat}
+    names = _names(request, [*known, *taken], defined | groups)
+    for f, _ in known:
+        rename_symbols(f.path, names, f.label)
+        require_symbols(f.path, lambda name: name.startswith("TVM"), f.label)
+    paths = [*(f.path for f, _ in (*known, *taken)), *blob.files]
+    return [Member(path, _defined(path)) for path in paths]
+
+
+# -- the objects ----------------------------------------------------------------------------------------
+
+
+def _own_objects(request: Request, gathered: Gathered, work: Path) -> list[Known]:
+    """Every object of the library as a file of our own, archives as their members."""
+    for addon in gathered.addons:
+        if addon.suffix not in (".o", ".a"):
+            raise BuildError(
+                f"addons: {addon} is no object and no archive, which is all that goes into a system library; link it"
+                " with the program"
+            )
+    files: list[HostFile] = []
+    for i, (f, contents) in enumerate((*gathered.known, *gathered.extra)):
+        if not contents.complete:
+            raise BuildError(f"system_lib: {f.label} is compiled with -flto, so its symbols cannot be renamed")
+        files += [f] if f.own and not contents.is_archive else _copies(f, contents, work / f"given{i}")
+    known = [*((f, objects.read(f.path, f.label)) for f in files), *gathered.carried.files]
+    files = hide_plain_functions(request.wrapped(), known, work)
+    return [(f, objects.read(f.path, f.label)) for f in files]
+
+
+def _copies(file: HostFile, contents: Contents, folder: Path) -> list[HostFile]:
+    """The object, or the members of the archive, in a folder of ours. Each has a name that no other member has."""
+    folder.mkdir(exist_ok=True)
+    made: list[HostFile] = []
+    for i, (label, data) in enumerate(objects.objects_in(file.path, file.label)):
+        name = label.removeprefix(f"{file.label}(") if contents.is_archive else file.path.name
+        path = folder / f"{folder.name}_{i}_{Path(name).stem}.o"
+        path.write_bytes(data)
+        made.append(replace(file, path=path, label=label, own=True))
+    return made
+
+
+def _check_taken(taken: Sequence[Known], request: Request) -> None:
+    """Refuse objects that announce themselves under another prefix: TVM compiled them for a system library."""
+    prefix, context = request.prefix, request.dialect.context
+    for f, contents in taken:
+        for name in sorted(contents.defined | contents.weak):
+            own = name.removesuffix(context) if name.endswith(context) else prefix
+            if own != prefix:
+                raise BuildError(
+                    f"system_lib: {f.label} was compiled for a system library of prefix {own!r}, prefix= says"
+                    f" {prefix!r}; give the one that it was compiled for"
+                )
+
+
+def _names(request: Request, files: Sequence[Known], defined: set[str]) -> dict[str, str]:
+    """The new name of each symbol that the library defines, and of the blob's.
+
+    Raises:
+        BuildError: a new name is one that an object means another thing by.
+    """
+    prefix = request.prefix
+    names = {name: _with_prefix(name, request) for name in sorted({*defined, request.dialect.symbol})}
+    others = {new: old for old, new in names.items() if old != new}
+    for f, contents in files:
+        if clash := sorted(others.keys() & (contents.undefined | contents.comdat)):
+            raise BuildError(
+                f"system_lib: prefix={prefix!r} makes {clash[0]} of {others[clash[0]]}, a name that {f.label} uses for"
+                " something else; choose another prefix"
+            )
+    return names
+
+
+def _with_prefix(symbol: str, request: Request) -> str:
+    """The symbol with the library's prefix, which stands behind that of functions in the ffi dialect."""
+    name = ffi_name(symbol) if request.dialect.is_ffi else None
+    return request.prefix + symbol if name is None else request.dialect.function_prefix + request.prefix + name
+
+
+def _defined(path: Path) -> list[str]:
+    """Symbols for the index of an archive."""
+    contents = objects.read(path, path.name)
+    return sorted(contents.defined | contents.weak)
+
+
+# -- the packed modules ---------------------------------------------------------------------------------
+
+
+def _blob(request: Request, gathered: Gathered, work: Path) -> _Blob:
+    symbol = request.prefix + request.dialect.symbol
+    packed = request.packed_file(work)
+    if packed is not None:
+        file = _compiled(request, gathered, packed, work)
+        return _Blob([file], 0, symbol in _defined(file))
+    writer = request.blob(gathered.tools.triple)
+    if not writer.is_needed:
+        return _Blob()
+    path = work / "devc.o"
+    if request.embed == "c":
+        size = write_c(work / "devc.c", symbol, writer.write)
+        command = (*gathered.tools.cc, *machine_options(request.options), "-fPIC", "-fvisibility=hidden",
+                   "-c", "devc.c", "-o", path.name)  # fmt: skip
+        run_all([Job("devc.c", command)], work)
+    else:
+        section = section_for(gathered.machine)
+        size = write_object(
+            path, gathered.machine, symbol, section, writer.write, has_index=request.index, hidden=True
+        )
+    _verify(path, symbol, request, size)
+    return _Blob([path], size, True, request.index)
+
+
+def _compiled(request: Request, gathered: Gathered, packed: Path, work: Path) -> Path:
+    """The object of what the caller's `fpack_imports` wrote."""
+    if packed.suffix == ".o":
+        return packed
+    # Text that registers itself initializes a variable with a call: TVM's `.c` of a system library is C++.
+    cxx = packed.suffix != ".c" or request.dialect.register in packed.read_text(errors="replace")
+    folder = work / "packed"
+    folder.mkdir(exist_ok=True)
+    (file,) = compile_all(gathered.tools, [SourceNode(packed, "cc" if cxx else "c")], None, request.options, folder)
+    return file.path.rename(work / "devc.o")
+
+
+def _verify(path: Path, symbol: str, request: Request, size: int) -> None:
+    """Read the blob in an object back.
+
+    Raises:
+        FormatError, DigestError: it cannot be read.
+        BuildError: it does not say what was written.
+    """
+    elf = ElfFile(map_file(path), path.name)
+    found = next((s for s in elf.symtab if s.name == symbol and s.is_defined), None)
+    if found is None or found.st_size != size:
+        raise BuildError(f"{elf.name}: {symbol} has not the {size} bytes that were written")
+    if not request.index:
+        return  # a payload of an unknown kind has no end that a reader could find
+    data = elf.contents(elf.sections[found.st_shndx])[found.st_value :][:size]
+    blob = request.dialect.format.read(data, index_expected=True)
+    if [e.type_key for e in blob.entries] != [e.type_key for e in request.contents.entries]:
+        raise BuildError(f"{elf.name}: {symbol} reads back with other modules than were written")
+
+
+# -- one object -----------------------------------------------------------------------------------------
+
+
+def _merge(request: Request, gathered: Gathered, made: Sequence[Member], output: Path, work: Path) -> None:
+    """Link the objects into one, which can be linked again."""
+    chosen = [o for o in request.options if o.startswith(("-m", "--target=", "--sysroot", "-fuse-ld="))]
+    inputs = [str(member.path) for member in made]
+    gathered.tools.link([*gathered.tools.cc, "-r", "-nostdlib", "-o", str(output), *chosen, *inputs], work)
+    defined = set(_defined(output))
+    for member in made:
+        if lost := sorted(set(member.symbols) - defined):
+            raise BuildError(f"{output.name}: the linker lost {lost[0]} of {member.path.name}; write an archive (.a)")

@@ -1,0 +1,1 @@
+"""What callers make: module trees of host code and payloads, and what is declared of their functions."""

@@ -1,0 +1,129 @@
+"""Constructors of host code: C, C++ and CUDA sources, object files, archives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
+from mblob.bytes.payload_source import as_bytes_view
+from mblob.module import Module
+from mblob.packager.errors import BuildError
+from mblob.packager.modules.nodes import SUFFIXES, HostNode, ObjectNode, SourceNode, node_of
+from mblob.packager.modules.prototypes_of import Declared
+from mblob.packager.options import as_options, check_options
+from mblob.packager.path_arguments import existing_file, path_or_text
+
+FORMATS = ("c", "cc", "cpp", "cu")
+
+
+def csource_module(
+    source: str | os.PathLike[str],
+    fmt: str | None = None,
+    functions: Sequence[str] | str = (),
+    packed: str | Sequence[str] | None = None,
+    options: str | Sequence[str] | None = None,
+) -> Module:
+    """Host code as source.
+
+    Args:
+        source: a path, which is compiled where it lies, so that `#include "x.h"` works; or the text.
+        fmt: "c", "cc", "cpp" or "cu" (nvcc); by default from the path's suffix, else "c".
+        functions: prototypes of plain C functions that shall have a packed form with checked arguments, such as
+            "void vadd(const float *a, const float *b, float *c, int64_t n)". Pointers to numbers are tensors;
+            `const` marks inputs; `x[n]` checks the number of elements, `x[n][k]` the shape; `const char *` is a
+            string, `void *` any tensor or handle. In C++ sources they are `extern "C"`.
+        packed: "name" gives every packed form the bare name and hides the C function, for TVM hosts; a function's
+            name, or several, does so for these. By default the C function keeps its symbol, and the packed form
+            is `<name>__packed`; `mod["name"]` finds it either way.
+        options: compiler options of this source alone.
+
+    Raises:
+        OSError: no file at the path.
+        BuildError: no source, an unknown fmt or suffix, a prototype that is none or has no packed form, an option that
+            stops the compiler early.
+    """
+    module = source_module(source, fmt, Declared(functions, packed, "csource_module"), options)
+    return _checked(module)
+
+
+def source_module(
+    source: str | os.PathLike[str], fmt: str | None, declared: Declared, options: str | Sequence[str] | None = None
+) -> Module:
+    """`csource_module`, but nobody has looked at the prototypes yet."""
+    code = path_or_text(source, SUFFIXES, "csource_module")
+    if isinstance(code, Path):
+        _check_is_text(code)
+    if fmt is None:
+        fmt = _format_of(code) if isinstance(code, Path) else "c"
+    if fmt not in FORMATS:
+        raise BuildError(f"csource_module: fmt {fmt!r}, expected one of {', '.join(FORMATS)}")
+    own = as_options(options)
+    check_options(own)
+    return Module(node=SourceNode(code, fmt, declared, own))
+
+
+def static_library(
+    library: Any, functions: Sequence[str] | str = (), packed: str | Sequence[str] | None = None
+) -> Module:
+    """Host code as an object file or an archive; all of an archive is linked.
+
+    Args:
+        library: a path to a `.o` or `.a`, or the bytes of one.
+        functions, packed: as of `csource_module`. A plain C function needs its prototype here, or debug information
+            (`cc -g`): without either it is taken for a packed one, as TVM's compilers write them, and called as such.
+
+    Raises:
+        OSError: no file at the path.
+        BuildError: a prototype that is none or has no packed form.
+    """
+    return _checked(object_module(library, Declared(functions, packed, "static_library")))
+
+
+def object_module(library: Any, declared: Declared) -> Module:
+    """`static_library`, but nobody has looked at the prototypes yet."""
+    content: Path | bytes
+    if isinstance(library, (str, os.PathLike)):
+        content = existing_file(Path(library), "static_library")
+    else:
+        content = bytes(as_bytes_view(library))
+    return Module(node=ObjectNode(content, declared))
+
+
+def _checked(module: Module) -> Module:
+    """Errors of prototypes are those of the call that they are given to."""
+    node = node_of(module)
+    assert isinstance(node, HostNode)
+    _ = node.declared.functions
+    return module
+
+
+def _format_of(path: Path) -> str:
+    """The format that a file's suffix says; C without a suffix.
+
+    Raises:
+        BuildError: it says another language, or nothing that we know.
+    """
+    if path.suffix in (".s", ".S", ".asm"):
+        raise BuildError(f"{path}: assembler, expected C, C++ or CUDA; assemble it, and pack the object file")
+    if path.suffix and path.suffix not in SUFFIXES:
+        raise BuildError(
+            f"{path}: suffix {path.suffix!r}, expected one of {', '.join(SUFFIXES)}; for another one say which language"
+            f" it is: fmt= one of {', '.join(FORMATS)}"
+        )
+    return SUFFIXES.get(path.suffix, "c")
+
+
+def _check_is_text(path: Path) -> None:
+    """Refuse what is compiled already.
+
+    Raises:
+        BuildError: an object, a library or an archive.
+    """
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head.startswith(ELF_MAGIC) or head in (AR_MAGIC, THIN_MAGIC):
+        what = "an ELF file" if head.startswith(ELF_MAGIC) else "an archive"
+        raise BuildError(f"{path}: {what}, expected a source; an object or archive is packed as such (static_library)")

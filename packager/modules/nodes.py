@@ -1,0 +1,230 @@
+"""What the modules made by constructors hold: host code to link, and payloads to serialize."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mblob.bytes.mapping import map_file
+from mblob.bytes.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
+from mblob.format import safetensors
+from mblob.format.stream_writer import OutEntry
+from mblob.module import LIBRARY, Module, Node
+from mblob.packager.errors import BuildError
+from mblob.packager.modules.prototypes_of import NOTHING, Declared
+
+if TYPE_CHECKING:
+    from mblob.format.functions_table import Row
+    from mblob.format.grammar import FunctionInfo
+
+
+SUFFIXES = {".c": "c", ".cc": "cc", ".cxx": "cc", ".c++": "cc", ".C": "cc", ".cpp": "cpp", ".cu": "cu"}  # of sources
+
+
+class HostNode(Node):
+    """Host code: linked into the library, never serialized.
+
+    Attributes:
+        declared: plain C functions that get a packed form.
+        rows: of the table of functions that came with it, if it was linked before.
+    """
+
+    rows: tuple[Row, ...] = ()
+
+    def __init__(self, type_key: str, declared: Declared) -> None:
+        self.type_key = type_key
+        self.declared = declared
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+        raise NotImplementedError
+
+
+class SourceNode(HostNode):
+    """C, C++ or CUDA source: a file, which stays where it is, or a text.
+
+    Attributes:
+        fmt: "c", "cc", "cpp" or "cu".
+        options: compiler options of this module alone.
+    """
+
+    def __init__(
+        self,
+        code: Path | str,
+        fmt: str,
+        declared: Declared = NOTHING,
+        options: Sequence[str] = (),
+    ) -> None:
+        super().__init__("c", declared)
+        self.code = code
+        self.fmt = fmt
+        self.options = tuple(options)
+
+    @property
+    def label(self) -> str:
+        return str(self.code) if isinstance(self.code, Path) else f"csource_module text ({self.fmt})"
+
+    def text(self) -> str:
+        return self.code.read_text("utf-8", "surrogateescape") if isinstance(self.code, Path) else self.code
+
+    def source(self, fmt: str) -> str | None:
+        return self.text() if fmt in ("", self.fmt) else None
+
+
+class ObjectNode(HostNode):
+    """An object file or an archive of them: a file, or its bytes.
+
+    Attributes:
+        elsewhere: it has names alone; what is linked here joins the library that has the code (`mblob.packager.edit.graft`).
+    """
+
+    def __init__(
+        self, content: Path | bytes, declared: Declared = NOTHING, *, label: str = "", elsewhere: bool = False
+    ) -> None:
+        super().__init__("static_library", declared)
+        self.content = content
+        self.elsewhere = elsewhere
+        self._label = label
+
+    @property
+    def label(self) -> str:
+        if self._label:
+            return self._label
+        return str(self.content) if isinstance(self.content, Path) else "static_library bytes"
+
+
+class PiecesPayload:
+    """Buffers in a row, kept without copying; can be written any number of times."""
+
+    def __init__(self, pieces: Iterable[Any]) -> None:
+        self.pieces = [as_bytes_view(piece) for piece in pieces]
+
+    @property
+    def size(self) -> int:
+        return sum(len(piece) for piece in self.pieces)
+
+    def chunks(self) -> Iterator[memoryview]:
+        return iter(self.pieces)
+
+
+class PayloadNode(Node):
+    """A module that is serialized.
+
+    Attributes:
+        type_key: its key in the blob.
+        content: its bytes.
+        text: what `get_source` answers, if it is text.
+        data: opens without a loader.
+        alignment, align_at: as of `mblob.format.stream_writer.OutEntry`.
+        only_function: name of its one function, None if only its runtime knows its functions.
+        kernels: of device code, with what the classic grammar cannot say of them.
+    """
+
+    def __init__(
+        self, type_key: str, content: Payload, text: str | None = None, *, data: bool = False,
+        alignment: int = 1, align_at: int = 0, only_function: str | None = None, dialect: str | None = None,
+        kernels: Sequence[FunctionInfo] = (),
+    ) -> None:  # fmt: skip
+        self.type_key = type_key
+        self.content = content
+        self.text = text
+        self._data = data
+        self.alignment = alignment
+        self.align_at = align_at
+        self.only_function = only_function
+        self.kernels = tuple(kernels)
+        self._dialect = dialect
+        self._mapping: memoryview | None = None
+
+    @property
+    def data(self) -> bool:
+        return self._data
+
+    @property
+    def dialect(self) -> str | None:
+        return self._dialect
+
+    def payload(self) -> memoryview:
+        """The bytes: the caller's buffer or a mapping of the file, no copy. Pieces of an iterable are joined."""
+        if isinstance(self.content, IterPayload):
+            self.content = BytesPayload(b"".join(self.content.chunks()))
+        if isinstance(self.content, BytesPayload):
+            return self.content.data
+        if isinstance(self.content, FilePayload):
+            if self._mapping is None:
+                self._mapping = map_file(self.content.path)
+            return self._mapping
+        return memoryview(b"".join(self.content.chunks()))
+
+    def source(self, fmt: str) -> str | None:
+        return self.text
+
+
+def node_of(module: Module) -> Node:
+    """The content of a module; the packager is the one place that tells contents apart."""
+    return module._node
+
+
+def is_host(module: Module) -> bool:
+    """Whether a module is host code, which is linked and not serialized."""
+    return isinstance(node_of(module), HostNode)
+
+
+def out_entry(module: Module, dialect: str) -> OutEntry:
+    """How a module that is no host code is written in a dialect. Modules of opened libraries are copied by their
+    payload.
+
+    Raises:
+        BuildError: the dialect has no such kind, or cannot say what it holds.
+        FormatError: a payload that has to be written differently breaks its grammar.
+    """
+    node = node_of(module)
+    written = node.dialect or dialect
+    if isinstance(node, PayloadNode):
+        if dialect == "classic" and node.kernels:
+            from mblob.packager.modules.reexpress import to_classic
+
+            for kernel in node.kernels:
+                to_classic(node.type_key, kernel)
+        if written == dialect:
+            return OutEntry(node.type_key, node.content, node.data, node.alignment, node.align_at)
+        from mblob.packager.modules.reexpress import reexpress
+
+        pieces = reexpress(node.type_key, node.payload(), written, dialect, node.kernels)
+        return OutEntry(node.type_key, PiecesPayload(pieces), node.data)
+    from mblob.packager.modules.reexpress import reexpress
+
+    payload = module.payload
+    if module.type_key == safetensors.TYPE_KEY:
+        data_offset = safetensors.data_offset(payload, payload.nbytes)
+        return OutEntry(safetensors.TYPE_KEY, BytesPayload(payload), True, safetensors.ALIGNMENT, data_offset)
+    return OutEntry(module.type_key, PiecesPayload(reexpress(module.type_key, payload, written, dialect)), node.data)
+
+
+def check_serializable(root: Module) -> None:
+    """Refuse a tree with a module that can be neither linked nor serialized.
+
+    Raises:
+        BuildError: a library that was loaded from a file; the text says where it is in the tree.
+    """
+    importers: dict[int, tuple[int, int]] = {}  # module -> who was seen to import it first, and at which place
+    for module in root.walk():
+        for i, child in enumerate(module.imported_modules):
+            importers.setdefault(id(child), (id(module), i))
+        if not is_host(module) and module.type_key == LIBRARY:
+            raise BuildError(
+                f"{_place(module, root, importers)} is a {LIBRARY!r}: linked code of an opened library, which can be"
+                " neither linked again nor serialized; pack its objects (static_library) or sources (csource_module)"
+            )
+
+
+def _place(module: Module, root: Module, importers: dict[int, tuple[int, int]]) -> str:
+    """Where a module is in the tree, as an expression; of a deep one the last steps."""
+    steps: list[str] = []
+    at = id(module)
+    while at != id(root) and len(steps) < 8:
+        at, i = importers[at]
+        steps.append(f".imported_modules[{i}]")
+    return ("root" if at == id(root) else "root...") + "".join(reversed(steps))

@@ -1,0 +1,259 @@
+"""Constructors of serialized modules: device code, JSON graphs, executor factories, blobs, weights."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mblob.bytes.mapping import map_file
+from mblob.bytes.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
+from mblob.bytes.wire import encode_string, encode_strings, encode_u64
+from mblob.errors import FormatError, PortabilityWarning
+from mblob.format import safetensors
+from mblob.format.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
+from mblob.inspect import tvm_executor
+from mblob.inspect.graph_summary import GraphError
+from mblob.module import Module
+from mblob.packager.errors import BuildError, warn
+from mblob.packager.modules.factory_payload import FactoryPayload
+from mblob.packager.modules.nodes import PayloadNode, PiecesPayload
+from mblob.packager.path_arguments import check_key, existing_file
+
+# Functions that a graph's factory has itself (csrc/src/graph/factory.c): a model of such a name could never be made.
+FACTORY_FUNCTIONS = ("debug_create", "cuda_graph_create", "get_graph_json", "get_graph_params", "remove_params")
+
+
+def json_module(kind: str, symbol: str, graph_json: str | Mapping[str, Any], const_names: Sequence[str] = ()) -> Module:
+    """A module of a JSON runtime (dnnl_json, tensorrt, clml, ...); classic.md 5.6.
+
+    Args:
+        kind: its type key.
+        symbol: the name of its one function.
+        graph_json: the graph, as text or as what `json.dumps` takes.
+        const_names: names of its constants, in the order of the graph's inputs.
+
+    Raises:
+        BuildError: a reserved key, or text that is no JSON.
+    """
+    check_key(kind, "json_module")
+    text = _json_text(graph_json, "json_module")
+    try:
+        payload = encode_string(symbol) + encode_string(text) + encode_strings(const_names)
+    except ValueError as exc:
+        raise BuildError(f"json_module: {exc}") from None
+    return Module(node=PayloadNode(kind, BytesPayload(payload), text, only_function=symbol, dialect="classic"))
+
+
+def graph_executor_factory(
+    graph_json: str | Mapping[str, Any], params: Mapping[str, Any] | Any = None, name: str = "default"
+) -> Module:
+    """The factory of a graph executor (key GraphExecutorFactory); import the kernels' module into it.
+
+    Args:
+        graph_json: the graph, as text or as what `json.dumps` takes.
+        params: name -> array (anything with the buffer protocol; kept, not copied, until it is written), or the
+            bytes of `save_param_dict`. Written in the order given, behind up to 63 blanks that align what they can.
+        name: of the function that makes an executor, `mod["default"](device)`.
+
+    Warns:
+        PortabilityWarning: the text was changed, for TVM's executor could not have read it: storage ids that skip
+            numbers, escapes such as `\\u`, the key `metadata` before others.
+
+    Raises:
+        BuildError: text that is no JSON, a graph that no executor can run, or a name that nobody could ask for: empty,
+            with a NUL, or that of a function which factories have themselves. FormatError: bytes that are no parameter
+            dictionary.
+    """
+    _check_model_name(name)
+    text = _graph_text(graph_json)
+    if params is None:
+        params = {}
+    elif not isinstance(params, Mapping):
+        params = read_param_dict(params)
+    records = [(str(key), _record(value, f"graph_executor_factory: params[{key!r}]")) for key, value in params.items()]
+    try:
+        payload = FactoryPayload(text, records, name)
+    except ValueError as exc:
+        raise BuildError(f"graph_executor_factory: {exc}") from None
+    return Module(node=PayloadNode("GraphExecutorFactory", payload, text, dialect="classic"))
+
+
+def const_loader_module(constants: Mapping[str, Any], symbols: Mapping[str, Sequence[str]]) -> Module:
+    """Constants of external modules, which its importer passes to `__init_<symbol>`; classic.md 5.2.
+
+    Args:
+        constants: name -> array, as `params` of `graph_executor_factory`.
+        symbols: name of each function that an import of this module has -> its constants, in their order.
+
+    Raises:
+        BuildError: a value that is no array, or a symbol with a constant that is not there.
+    """
+    names = [str(n) for n in constants]
+    for symbol, used in symbols.items():
+        if missing := next((n for n in used if n not in constants), None):
+            raise BuildError(f"const_loader_module: {symbol!r} needs {missing!r}, which is none of the constants")
+    try:
+        pieces: list[Any] = [encode_strings(names) + encode_u64(len(names))]
+        lists = b"".join(encode_strings(used) for used in symbols.values())
+        lists = encode_strings(list(symbols)) + encode_u64(len(symbols)) + lists
+    except ValueError as exc:
+        raise BuildError(f"const_loader_module: {exc}") from None
+    for key, value in constants.items():
+        pieces += _array(value, f"const_loader_module: constants[{key!r}]")
+    pieces.append(lists)
+    return Module(node=PayloadNode("const_loader", PiecesPayload(pieces), dialect="classic"))
+
+
+def _record(value: Any, what: str) -> ArrayRecord:
+    try:
+        return as_record(value)
+    except (TypeError, ValueError) as exc:
+        raise BuildError(f"{what}: {exc}") from None
+
+
+def _array(value: Any, what: str) -> list[Any]:
+    """The record of an array in pieces; its elements are not copied."""
+    record = _record(value, what)
+    try:
+        return [encode_header(record.dtype, record.shape, record.data.nbytes), record.data]
+    except ValueError as exc:
+        raise BuildError(f"{what}: {exc}") from None
+
+
+def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
+    """Any bytes, under a type key of your own.
+
+    Args:
+        key: 1 to 4096 bytes; not one of the format's own (`library`, `_lib`, `_import_tree`).
+        payload: a bytes-like object, kept without copying; a path, read piece by piece when the library is
+            written and never whole; or an iterable of bytes-like objects: a list or tuple is kept, anything else is
+            used up by one export.
+        data: they are of use without a loader. False: opening the library without a loader or plug-in for the key is
+            an error.
+
+    Raises:
+        OSError: no regular file at the path.
+        BuildError: a reserved or impossible key, or nothing that has bytes.
+        TypeError: an item of a list that has none.
+    """
+    check_key(key, "blob_module")
+    return Module(node=PayloadNode(key, _payload(payload, "blob_module"), data=data))
+
+
+def safetensors_module(weights: Any) -> Module:
+    """Weights in the safetensors format (key safetensors): packed unchanged, aligned, mapped in place at load.
+
+    Args:
+        weights: a path, of which only the header is read now, or the bytes of a file.
+
+    Raises:
+        OSError: no file at the path.
+        FormatError: no safetensors file, or a damaged one.
+        BuildError: neither bytes nor a path.
+    """
+    payload = _payload(weights, "safetensors_module")
+    if isinstance(payload, FilePayload):
+        who, data = str(payload.path), map_file(payload.path)
+    elif isinstance(payload, BytesPayload):
+        who, data = "safetensors_module", payload.data
+    else:
+        raise BuildError("safetensors_module: expected a path or bytes, found an iterable")
+    try:
+        offset, _ = safetensors.read(data)
+    except FormatError as error:
+        error.prefix(who)
+        raise
+    node = PayloadNode(safetensors.TYPE_KEY, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=offset)
+    return Module(node=node)
+
+
+def _check_model_name(name: Any) -> None:
+    who = "graph_executor_factory: name"
+    if not isinstance(name, str):
+        raise BuildError(f"{who}: expected str, found {type(name).__name__}")
+    if not name or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
+        raise BuildError(f"{who}: {name!r} is no name of a function; expected text without NUL and surrogates")
+    if name in FACTORY_FUNCTIONS:
+        raise BuildError(
+            f"{who}: {name!r} is a function that the factory has itself, so the model could not be made; "
+            f"other names than {', '.join(FACTORY_FUNCTIONS)} are free"
+        )
+
+
+def _graph_text(given: str | Mapping[str, Any]) -> str:
+    """The text of a graph that TVM's executor can read, and ours, changed where it is certain how.
+
+    Raises:
+        BuildError: it cannot be read, and why.
+    """
+    who = "graph_executor_factory"
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    changed: list[str] = []
+    try:
+        graph = tvm_executor.parse(text)
+        if (escape := tvm_executor.unknown_escape(text)) is not None:
+            changed.append(f"the escape {escape} became the character")
+        if isinstance(graph, dict) and "metadata" in graph and next(reversed(graph)) != "metadata":
+            graph["metadata"] = graph.pop("metadata")
+            changed.append("the key 'metadata' became the last")
+        tvm_executor.check_graph(graph)
+    except GraphError as exc:
+        raise BuildError(f"{who}: {exc}") from None
+    if (skipped := tvm_executor.skipped_id(graph)) is not None:
+        ids = graph["attrs"]["storage_id"]
+        graph["attrs"]["storage_id"] = [ids[0], tvm_executor.dense_ids(ids[1])]
+        changed.append(f"storage_id, which skipped {skipped}, was numbered anew")
+    if changed:
+        text = json.dumps(graph, ensure_ascii=False)
+        warn(f"{who}: for TVM's executor {', and '.join(changed)}", PortabilityWarning)
+    if tvm_executor.unknown_escape(text) is not None:
+        raise BuildError(f"{who}: a text has a control character, which TVM's reader of JSON does not know")
+    if not _is_utf8(text):
+        raise BuildError(f"{who}: a text has half of a surrogate pair, which is no character")
+    return text
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _json_text(graph: str | Mapping[str, Any], who: str) -> str:
+    if not isinstance(graph, str):
+        return json.dumps(graph)
+    try:
+        json.loads(graph)
+    except (ValueError, RecursionError) as exc:
+        raise BuildError(f"{who}: the graph is no JSON: {exc}") from None
+    return graph
+
+
+def _payload(given: Any, who: str) -> Payload:
+    if isinstance(given, (str, os.PathLike)):
+        return FilePayload(existing_file(Path(given), who))
+    try:
+        return BytesPayload(as_bytes_view(given))
+    except TypeError as exc:
+        if isinstance(given, (list, tuple)):
+            return PiecesPayload(_piece(item, i, who) for i, item in enumerate(given))
+        if isinstance(given, Iterable) and not isinstance(given, Mapping):
+            try:
+                memoryview(given)  # type: ignore[arg-type]
+            except TypeError:
+                return IterPayload(given)
+            except ValueError:  # a buffer of numpy, of elements that have no format
+                pass
+        raise BuildError(f"{who}: expected bytes, a path or an iterable of buffers: {exc}") from None
+
+
+def _piece(item: Any, index: int, who: str) -> memoryview:
+    try:
+        return as_bytes_view(item)
+    except TypeError as exc:
+        raise TypeError(f"{who}: payload[{index}]: {exc}") from None

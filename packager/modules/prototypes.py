@@ -1,0 +1,373 @@
+"""C prototypes of plain functions, parsed by pycparser, as far as a packed form can be made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from mblob.packager.errors import BuildError
+
+if TYPE_CHECKING:
+    from pycparser import c_ast
+
+# What <stdint.h>, <stddef.h>, <stdbool.h> and compilers declare. Only the names matter: widths are the target
+# compiler's business, which sees the real types.
+_TYPEDEFS = (
+    *(f"{u}int{w}_t" for u in ("", "u") for w in (8, 16, 32, 64)),
+    *(f"{u}int_{kind}{w}_t" for u in ("", "u") for kind in ("least", "fast") for w in (8, 16, 32, 64)),
+    "intptr_t", "uintptr_t", "intmax_t", "uintmax_t", "size_t", "ssize_t", "ptrdiff_t", "bool",
+    "_Float16", "__bf16",
+    "float32_t", "float64_t",
+)  # fmt: skip
+_ALIASES = {"float32_t": "float", "float64_t": "double", "_Bool": "bool"}
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """An arithmetic type.
+
+    Attributes:
+        name: as C spells it ("int64_t", "unsigned int", "_Float16").
+        kind: "int", "uint", "char" (signedness is the target's), "bool", "float" or "bfloat".
+    """
+
+    name: str
+    kind: str
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("int", "uint", "char")
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One array dimension.
+
+    Attributes:
+        code: a C expression of type int64_t over `v_<parameter>` variables, None for "any".
+        text: as the prototype has it.
+        at_least: from `[static N]`: that many elements or more.
+    """
+
+    code: str | None
+    text: str
+    at_least: bool = False
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter.
+
+    Attributes:
+        name: from the prototype, "" if it gives none.
+        kind: "scalar", "tensor", "string" (const char *) or "pointer" (void *).
+        scalar: the scalar, or the tensor's element; None for strings and pointers.
+        const: the function does not write through it.
+        dims: of an array parameter, outermost first; () for a plain pointer.
+    """
+
+    name: str
+    kind: str
+    scalar: Scalar | None = None
+    const: bool = False
+    dims: tuple[Dim, ...] = ()
+
+    @property
+    def c_type(self) -> str:
+        """The C type with arrays as pointers, which is what the call passes."""
+        base = "void" if self.kind == "pointer" else "char" if self.kind == "string" else self.element.name
+        if self.kind == "scalar":
+            return base
+        return f"{'const ' if self.const else ''}{base} *"
+
+    @property
+    def element(self) -> Scalar:
+        assert self.scalar is not None, "strings and pointers have no element"
+        return self.scalar
+
+
+@dataclass(frozen=True)
+class Prototype:
+    """One function.
+
+    Attributes:
+        name: its C name, which is its symbol.
+        result: "void", "scalar", "string" (a `const char *`) or "pointer".
+        scalar: the type of a scalar result.
+        result_type: the C type of the result.
+        parameters: in order.
+    """
+
+    name: str
+    result: str
+    scalar: Scalar | None
+    result_type: str
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def types(self) -> str:
+        """The parameter types as the function table lists them."""
+        return ", ".join(p.c_type for p in self.parameters) or "void"
+
+
+def parse(declarations: Sequence[str] | str) -> tuple[Prototype, ...]:
+    """Parse prototypes, one or more per string.
+
+    Raises:
+        BuildError: no C, or nothing that a packed form can be made of; the text names function and parameter.
+    """
+    if isinstance(declarations, str):
+        declarations = (declarations,)
+    found: dict[str, Prototype] = {}
+    for text in declarations:
+        for declaration in _declarations(text):
+            prototype = _prototype(declaration, text)
+            if found.setdefault(prototype.name, prototype) != prototype:
+                raise BuildError(f"functions: {prototype.name} is declared twice, and differently")
+    return tuple(found.values())
+
+
+def _declarations(text: str) -> list[c_ast.Node]:
+    from pycparser import CParser
+
+    try:
+        from pycparser.c_parser import ParseError
+    except ImportError:  # older releases
+        from pycparser.plyparser import ParseError
+    if not isinstance(text, str):
+        raise BuildError(f"functions: expected prototypes as text, found {type(text).__name__}")
+    # pycparser reads preprocessed standard C; compilers spell one of its keywords in more ways.
+    code = re.sub(r"\b__restrict(__)?\b", "restrict", _COMMENT.sub(" ", text))
+    code = " ".join(code.split()).rstrip("; ")
+    if not code:
+        raise BuildError("functions: an empty prototype")
+
+    def tree(more: Sequence[str]) -> list[c_ast.Node]:
+        known = (*_TYPEDEFS, *more)
+        prelude = "".join(f"typedef int {name}; " for name in known)
+        return list(CParser().parse(f"{prelude}\n{code};").ext[len(known) :])
+
+    try:
+        return tree(())
+    except ParseError as exc:
+        where = re.sub(r"^[^:]*:(\d+:)?", "", str(exc)).strip()
+    unknown = _type_names(code)
+    with suppress(ParseError):  # if it is C once these are types, that is what is wrong
+        tree(unknown)
+        raise BuildError(
+            f"functions: {code!r}: unknown type name {unknown[0]!r}; expected types of <stdint.h>, floats, and pointers"
+            " to them: write what it stands for"
+        )
+    raise BuildError(
+        f"functions: {code!r} is no C prototype (column {where}); expected one like"
+        " 'void vadd(const float *a, const float *b, float *c, int64_t n)'"
+    )
+
+
+# ISO C, 5.1.1.2: comments become a space before anything is parsed. Prototypes have no strings that look like one.
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_KEYWORDS = frozenset(
+    ("auto", "char", "const", "double", "enum", "extern", "float", "inline", "int", "long", "register", "restrict",
+     "return", "short", "signed", "sizeof", "static", "struct", "union", "unsigned", "void", "volatile", "_Alignas",
+     "_Atomic", "_Bool", "_Complex", "_Noreturn", "__int128")
+)  # fmt: skip
+_QUALIFIERS = ("const", "volatile", "extern", "static", "inline")
+
+
+def _type_names(code: str) -> list[str]:
+    """Unknown identifiers where only a type can stand, in front of a name or a `*`."""
+    tokens = ["(", *re.findall(r"[A-Za-z_]\w*|\S", code), ""]
+    found: list[str] = []
+    for before, token, behind in zip(tokens, tokens[1:], tokens[2:]):
+        if not re.match("[A-Za-z_]", token) or token in _KEYWORDS or token in _TYPEDEFS or token in found:
+            continue
+        starts = before in ("(", ",", ";")
+        named = behind == "*" or re.match("[A-Za-z_]", behind)
+        if ((starts or before in _QUALIFIERS) and named) or (starts and behind in (",", ")")):
+            found.append(token)
+    return found
+
+
+def _prototype(node: Any, text: str) -> Prototype:
+    from pycparser import c_ast
+
+    if not isinstance(node, c_ast.Decl) or not isinstance(node.type, c_ast.FuncDecl):
+        what = "a function with a body" if isinstance(node, c_ast.FuncDef) else "no function declaration"
+        raise BuildError(f"functions: {text.strip()!r} is {what}; expected a prototype")
+    name = str(node.name)
+    if "static" in node.storage:
+        raise BuildError(
+            f"functions: {name} is static: a packed form cannot reach it; remove static there and in the source"
+        )
+    params = node.type.args.params if node.type.args else []
+    if len(params) == 1 and isinstance(params[0], c_ast.Typename) and _is_void(params[0].type):
+        params = []
+    integers = {
+        p.name for p in params
+        if isinstance(p, c_ast.Decl) and isinstance(p.type, c_ast.TypeDecl) and _is_integer(p.type)
+    }  # fmt: skip
+    parameters = tuple(_parameter(p, i, name, integers) for i, p in enumerate(params))
+    return Prototype(name, *_result(node.type.type, name), parameters)
+
+
+def _is_void(node: Any) -> bool:
+    from pycparser import c_ast
+
+    return (
+        isinstance(node, c_ast.TypeDecl) and isinstance(node.type, c_ast.IdentifierType) and node.type.names == ["void"]
+    )
+
+
+def _is_integer(node: Any) -> bool:
+    from pycparser import c_ast
+
+    if not isinstance(node.type, c_ast.IdentifierType):
+        return False
+    try:
+        return _scalar(node.type.names, "").is_integer
+    except BuildError:
+        return False
+
+
+@cache
+def _typedef_scalar(name: str) -> Scalar:
+    name = _ALIASES.get(name, name)
+    if name == "bool":
+        return Scalar(name, "bool")
+    if name in ("float", "double", "_Float16"):
+        return Scalar(name, "float")
+    if name == "__bf16":
+        return Scalar(name, "bfloat")
+    return Scalar(name, "uint" if name.startswith("u") or name == "size_t" else "int")
+
+
+def _scalar(names: list[str], where: str) -> Scalar:
+    """The arithmetic type that a list of specifiers names."""
+    if len(names) == 1 and (names[0] in _TYPEDEFS or names[0] in ("float", "double", "_Bool")):
+        return _typedef_scalar(names[0])
+    words = sorted(names)
+    text = " ".join(names)
+    if "_Complex" in words:
+        raise BuildError(
+            f"{where}: {text}: complex numbers are not supported; pass real and imaginary parts as tensors"
+        )
+    if "__int128" in words:
+        raise BuildError(f"{where}: {text} does not fit an argument; pass two int64_t")
+    if "long" in words and "double" in words:
+        raise BuildError(f"{where}: long double is not supported: no tensor has that type; use double")
+    if not set(words) <= {"char", "int", "long", "short", "signed", "unsigned"}:
+        raise BuildError(f"{where}: type {text!r} is not known; expected a type of <stdint.h>, a float or a pointer")
+    if "char" in words and not {"signed", "unsigned"} & set(words):
+        return Scalar("char", "char")
+    return Scalar(text, "uint" if "unsigned" in words else "int")
+
+
+def _parameter(node: Any, index: int, function: str, integers: set[str | None]) -> Parameter:
+    from pycparser import c_ast
+
+    if isinstance(node, c_ast.EllipsisParam):
+        raise BuildError(f"{function}: variadic functions have no packed form; give it a fixed list of parameters")
+    name = str(node.name or "")
+    where = f"{function}: parameter {index}" + (f" ({name})" if name else "")
+    kind = node.type
+    dims: list[Dim] = []
+    while isinstance(kind, c_ast.ArrayDecl):
+        dims.append(_dim(kind, where, integers, outermost=not dims))
+        kind = kind.type
+    if isinstance(kind, c_ast.PtrDecl) and not dims:
+        kind, dims = kind.type, []
+        while isinstance(kind, c_ast.ArrayDecl):  # float (*x)[64]: any number of rows of 64
+            dims = dims or [Dim(None, "")]
+            dims.append(_dim(kind, where, integers, outermost=False))
+            kind = kind.type
+    elif not dims:
+        return Parameter(name, "scalar", _scalar(_specifiers(kind, where), where))
+    if isinstance(kind, c_ast.FuncDecl):
+        raise BuildError(f"{where}: function pointers are not supported; use void * and cast it in the function")
+    if isinstance(kind, c_ast.PtrDecl):
+        raise BuildError(f"{where}: pointers to pointers are not supported; use void * or one tensor")
+    names = _specifiers(kind, where)
+    const = "const" in kind.quals
+    if names == ["void"]:
+        return Parameter(name, "pointer", None, const)
+    element = _scalar(names, where)
+    if element.kind == "char" and const and not dims:
+        return Parameter(name, "string", None, True)
+    return Parameter(name, "tensor", element, const, tuple(dims))
+
+
+def _specifiers(kind: Any, where: str) -> list[str]:
+    """Type specifiers of what is left when pointers and arrays are taken off."""
+    from pycparser import c_ast
+
+    if isinstance(kind, c_ast.TypeDecl) and isinstance(kind.type, c_ast.IdentifierType):
+        return list(kind.type.names)
+    inner = kind.type if isinstance(kind, c_ast.TypeDecl) else kind
+    what = {c_ast.Struct: "struct", c_ast.Union: "union", c_ast.Enum: "enum"}.get(type(inner))
+    if what:
+        raise BuildError(f"{where}: {what} {inner.name or ''} is not supported; pass its parts, or a void * to it")
+    if isinstance(inner, c_ast.FuncDecl):
+        raise BuildError(f"{where}: function pointers are not supported; use void * and cast it in the function")
+    raise BuildError(f"{where}: this type is not supported; expected a number, a pointer to numbers, or void *")
+
+
+def _result(node: Any, function: str) -> tuple[str, Scalar | None, str]:
+    from pycparser import c_ast
+
+    where = f"{function}: its result"
+    if _is_void(node):
+        return "void", None, "void"
+    if isinstance(node, c_ast.PtrDecl):
+        inner = node.type
+        if isinstance(inner, c_ast.TypeDecl) and isinstance(inner.type, c_ast.IdentifierType):
+            const = "const " if "const" in inner.quals else ""
+            pointed = " ".join(inner.type.names)
+            kind = "string" if const and pointed == "char" else "pointer"
+            return kind, None, f"{const}{pointed} *"
+        raise BuildError(f"{where}: expected void, a number or a pointer to numbers; return void * instead")
+    scalar = _scalar(_specifiers(node, where), where)
+    return "scalar", scalar, scalar.name
+
+
+# -- dimensions -----------------------------------------------------------------------------------------
+
+_OPERATORS = {"+": "mblob_add", "-": "mblob_sub", "*": "mblob_mul"}
+
+
+def _dim(node: Any, where: str, integers: set[str | None], outermost: bool) -> Dim:
+    from pycparser import c_ast
+
+    quals = node.dim_quals or []
+    if node.dim is None or (isinstance(node.dim, c_ast.ID) and node.dim.name == "*"):
+        if not outermost and node.dim is None:
+            raise BuildError(f"{where}: only the first dimension may be empty")
+        return Dim(None, "")
+    code, text = _expression(node.dim, where, integers)
+    return Dim(code, text, "static" in quals)
+
+
+def _expression(node: Any, where: str, integers: set[str | None]) -> tuple[str, str]:
+    """C code (checked arithmetic on int64_t) and text of a dimension."""
+    from pycparser import c_ast
+
+    if isinstance(node, c_ast.Constant) and "int" in node.type:
+        text = node.value.rstrip("uUlL")
+        value = int(text, 8) if re.fullmatch("0[0-7]+", text) else int(text, 0)
+        if value > 2**63 - 1:
+            raise BuildError(f"{where}: dimension {node.value} is too large")
+        return f"INT64_C({value})", str(value)
+    if isinstance(node, c_ast.ID):
+        if node.name not in integers:
+            raise BuildError(
+                f"{where}: dimension {node.name!r} is no integer parameter of the function;"
+                f" there {'are ' + ', '.join(sorted(filter(None, integers))) if integers else 'are none'}"
+            )
+        return f"v_{node.name}", node.name
+    if isinstance(node, c_ast.BinaryOp) and node.op in _OPERATORS:
+        left, right = (_expression(side, where, integers) for side in (node.left, node.right))
+        return f"{_OPERATORS[node.op]}({left[0]}, {right[0]}, &bad)", f"{left[1]} {node.op} {right[1]}"
+    raise BuildError(f"{where}: a dimension is made of numbers, integer parameters, + - and *; found something else")

@@ -1,0 +1,1 @@
+"""Questions to object files and archives, and edits of them."""

@@ -1,0 +1,371 @@
+"""What an object says about its functions: their parameters, read from DWARF (versions 2 - 5) by pyelftools.
+
+Only `mblob.packager.objects.given_functions` imports this, when there is something to read: pyelftools takes its time to load.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from elftools.elf.elffile import ELFFile
+
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import STT_FILE, STT_GNU_IFUNC
+from mblob.format.exported import is_helper
+from mblob.packager.objects.debug_sections import relocated
+from mblob.packager.objects.given_functions import MANGLED, has_debug_info
+from mblob.packager.objects.objects import is_code, lto_functions
+
+_DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
+
+# DWARF 5, table 7.11: encodings of base types.
+_ENCODINGS = {0x02: "bool", 0x04: "float", 0x05: "int", 0x06: "int", 0x07: "uint", 0x08: "uint"}
+_RECORDS = {"DW_TAG_structure_type": "struct", "DW_TAG_class_type": "struct", "DW_TAG_union_type": "union"}
+_LANG_ASSEMBLER = 0x8001  # DW_LANG_Mips_Assembler, of any machine
+_QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
+_POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
+# Their declarations are many, and none is a kernel.
+_LIBRARY_NAMESPACES = (b"std", b"__gnu_cxx", b"__gnu_debug", b"__cxxabiv1")
+_MANGLED = tuple(prefix.encode() for prefix in MANGLED)
+_TVM = b"TVM"  # who compiled: all its functions are packed ones, of whatever types
+
+
+@dataclass(frozen=True)
+class CType:
+    """A type, without its names.
+
+    Attributes:
+        kind: "int", "uint", "char" (signedness is the target's), "bool", "float", "enum", "pointer", "void", "record"
+            (struct, union, vector) or "other".
+        size: bytes; 0 if it has none.
+        text: C spelling with the names that the source uses, "?" if it takes more than one line to say.
+        target: what a pointer points at; of an array, which only pointers point at, the element.
+    """
+
+    kind: str
+    size: int
+    text: str
+    target: CType | None = None
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that an object defines with external linkage and a name that is not mangled.
+
+    Attributes:
+        name: its symbol.
+        result: its type.
+        parameters: in order.
+        variadic: ends with "...".
+        pointer_size: bytes of a pointer of the target.
+        is_guess: the types are those of other functions, and tell only whether this one is packed.
+    """
+
+    name: str
+    result: CType
+    parameters: tuple[CType, ...]
+    variadic: bool
+    pointer_size: int
+    is_guess: bool = False
+
+    @property
+    def types(self) -> str:
+        """The parameter types as the function table lists them, "?" if unknown, or if one has no plain spelling."""
+        if self.is_guess:
+            return "?"
+        texts = [p.text for p in self.parameters] + (["..."] if self.variadic else [])
+        return "?" if any("?" in text for text in texts) else ", ".join(texts) or "void"
+
+
+_UNKNOWN = Function("", CType("other", 0, "?"), (), False, 0, is_guess=True)  # no packed one has no parameters
+
+
+def functions(data: memoryview, whole: bool = False) -> list[Function]:
+    """The functions that an object file defines; [] where its debug information is missing or not understood.
+
+    An alias has no entry in debug information, and the types of the function at its address. Nor has an indirect
+    function (IFUNC): its resolver may tell its type. What else has no entry, such as assembler text in a C source, is
+    of unknown types if all units of the object tell the types of their functions.
+
+    Args:
+        data: the whole object.
+        whole: all units tell them, also those that have no function.
+    """
+    try:
+        elf = ElfFile(data)
+        described = _Described()  # compilers write nothing where there is no function
+        if has_debug_info(elf):
+            read = ELFFile(io.BytesIO(relocated(elf)))
+            described = _read(read.get_dwarf_info(relocate_dwarf_sections=False))
+            files = sum(s.type == STT_FILE for s in elf.symtab)
+            described.whole = described.whole and files <= described.units
+        return [*described.exported, *_without_entry(elf, described, whole)]
+    except Exception:  # pyelftools checks little, so damage makes it raise any of Python's errors
+        return []  # as if there were none
+
+
+_Entry = tuple[Any, Any, int]  # of a function, of its declaration; bytes of a pointer
+
+
+@dataclass
+class _Described:
+    """What debug information tells of functions.
+
+    Attributes:
+        exported: those with external linkage and a name that is not mangled.
+        entries: of all functions whose types it tells, by symbol: an object that was linked of several may have more
+            than one of a name.
+        units: how many there are. An object that was linked of several has more symbols of files (STT_FILE) if some of
+            them had no debug information.
+        whole: there are some, and no unit leaves types out.
+    """
+
+    exported: list[Function] = field(default_factory=list)
+    entries: dict[str, list[_Entry]] = field(default_factory=dict)
+    units: int = 0
+    whole: bool = False
+
+    def named(self, name: str) -> list[Function]:
+        """The functions of a symbol."""
+        return [_function(name, *entry) for entry in self.entries.get(name, ())]
+
+
+def _read(dwarf: Any) -> _Described:
+    left = dwarf.debug_info_sec.size  # an entry has a byte at least: more are a circle
+    made = _Described(whole=True)
+    for unit in dwarf.iter_CUs():
+        made.units += 1
+        top = unit.get_top_DIE()
+        producer = _text(top, "DW_AT_producer")
+        if producer == _TVM or _is_assembler(top):
+            made.whole = False
+            continue
+        found = []
+        scopes = [top]
+        while scopes:
+            for die in scopes.pop().iter_children():
+                left -= 1
+                if left < 0:
+                    raise ValueError("entries in a circle")
+                if die.tag == "DW_TAG_namespace" and _name(die) not in _LIBRARY_NAMESPACES:
+                    scopes.append(die)
+                elif die.tag == "DW_TAG_subprogram" and "DW_AT_declaration" not in die.attributes:
+                    found.append(die)
+        _add(made, found, unit["address_size"], _may_be_terse(producer))
+    made.whole = made.whole and bool(made.entries)
+    return made
+
+
+def _add(made: _Described, found: Sequence[Any], pointer_size: int, terse: bool) -> None:
+    """Add the functions that a unit defines, but those whose types it leaves out."""
+    if found and not any(map(_tells_types, found)):
+        made.whole = False
+        return
+    for die in found:
+        declared = die.get_DIE_from_attribute("DW_AT_specification") if "DW_AT_specification" in die.attributes else die
+        name = _text(die, "DW_AT_linkage_name") or _text(declared, "DW_AT_linkage_name") or _name(declared)
+        if not name:
+            continue
+        symbol, entry = name.decode(errors="replace"), (die, declared, pointer_size)
+        is_exported = not name.startswith(_MANGLED) and "DW_AT_external" in declared.attributes
+        function = _function(symbol, *entry) if is_exported or terse else None
+        if terse and function is not None and _is_bare(die, function):
+            made.whole = False
+            continue
+        if is_exported and function is not None:
+            made.exported.append(function)
+        made.entries.setdefault(symbol, []).append(entry)
+
+
+def _is_assembler(top: Any) -> bool:
+    """Whether a unit is assembler text, whose functions an assembler names without their types."""
+    found = top.attributes.get("DW_AT_language")
+    return found is not None and found.value == _LANG_ASSEMBLER
+
+
+_LEVEL = re.compile(rb" -g(?:gdb)?([0-3]?)(?= |$)")
+
+
+def _may_be_terse(producer: bytes) -> bool:
+    """Whether a unit may be of `gcc -g1`, which names functions and leaves their types out; the last level counts.
+
+    gcc tells its options, unless it is told not to.
+    """
+    levels = _LEVEL.findall(producer)
+    return producer.startswith(b"GNU ") and (levels[-1] == b"1" if levels else b" -" not in producer)
+
+
+def _tells_types(die: Any) -> bool:
+    """Whether an entry has what `clang -g1` leaves out, which names functions and says nothing else of them."""
+    told = ("DW_AT_external", "DW_AT_type", "DW_AT_prototyped", "DW_AT_specification")
+    parameters = (child.tag == "DW_TAG_formal_parameter" for child in die.iter_children())
+    return any(attribute in die.attributes for attribute in told) or any(parameters)
+
+
+def _is_bare(die: Any, found: Function) -> bool:
+    """Whether a function is described as if it had no parameters and no result, and its source does not say so."""
+    typed = found.parameters or found.variadic or found.result.kind != "void"
+    return not typed and "DW_AT_prototyped" not in die.attributes
+
+
+def _function(name: str, die: Any, declared: Any, pointer_size: int) -> Function:
+    """The function, or type of functions, whose parameters are the children of an entry."""
+    parameters: list[CType] = []
+    variadic = False
+    for child in die.iter_children():
+        if child.tag == "DW_TAG_formal_parameter":
+            parameters.append(_type(_referred(child), pointer_size))
+        elif child.tag == "DW_TAG_unspecified_parameters":
+            variadic = True
+    return Function(name, _type(_referred(declared), pointer_size), tuple(parameters), variadic, pointer_size)
+
+
+# -- functions without an entry -------------------------------------------------------------------------
+
+_Place = tuple[int, int]  # st_shndx, st_value
+
+
+def _without_entry(elf: ElfFile, described: _Described, whole: bool) -> list[Function]:
+    """The functions that an object exports under C names, and that its debug information does not name."""
+    listed = {f.name for f in described.exported}
+    symbols = [
+        s for s in elf.symtab
+        if s.is_exported and s.name not in listed and is_code(elf, s) and not is_helper(s.name)
+        and not s.name.startswith(MANGLED)
+    ]  # fmt: skip
+    unseen = [
+        name for name in lto_functions(elf)
+        if name not in listed and not is_helper(name) and not name.startswith(MANGLED)
+    ]  # fmt: skip
+    unknown = [replace(_UNKNOWN, name=name) for name in unseen if whole or described.whole]
+    if not symbols:
+        return unknown
+    places: dict[_Place, list[str]] = {}
+    indirect: set[_Place] = set()
+    for s in elf.symtab:
+        if s.type == STT_GNU_IFUNC:
+            indirect.add((s.st_shndx, s.st_value))
+        elif s.name in described.entries and s.is_defined:
+            places.setdefault((s.st_shndx, s.st_value), []).append(s.name)
+    resolvers = {name for place in indirect for name in places.get(place, ())}
+    found: list[Function] = unknown
+    for s in symbols:
+        here = places.get((s.st_shndx, s.st_value), [])
+        if s.type == STT_GNU_IFUNC:
+            function = _indirect(s.name, here, resolvers, described)
+        else:
+            function = _agreed([f for name in here for f in described.named(name)])
+        if function is None and (whole or described.whole):
+            function = _UNKNOWN
+        if function is not None:
+            found.append(replace(function, name=s.name))
+    return found
+
+
+def _agreed(candidates: Sequence[Function]) -> Function | None:
+    """The function that all candidates are, but for their names."""
+    found = [replace(f, name="") for f in candidates]
+    return found[0] if found and all(f == found[0] for f in found) else None
+
+
+def _indirect(name: str, here: Sequence[str], resolvers: Collection[str], described: _Described) -> Function | None:
+    """The function that an indirect one leads to, as far as something tells.
+
+    The result of its resolver does. If that is `void *`, the versions that a compiler made do (`name.avx2`). If there
+    are none, the other functions of the object tell whether it is a packed one, and no more.
+
+    Args:
+        here: names of its resolver.
+        resolvers: names of all resolvers.
+    """
+    for chosen in (
+        [_function(name, t, t, size) for n in here for _, declared, size in described.entries[n]
+         for t in [_pointed_function(declared)] if t is not None],
+        [f for n in described.entries if n.startswith(name.removesuffix(".ifunc") + ".") for f in described.named(n)],
+    ):  # fmt: skip
+        if chosen:
+            return _agreed(chosen)
+    others = [f for n in described.entries if n not in resolvers for f in described.named(n) if f.parameters]
+    exported = {f.name for f in described.exported}
+    found = _agreed([f for f in others if f.name not in exported] or others)
+    return found and replace(found, is_guess=True)
+
+
+def _pointed_function(declared: Any) -> Any:
+    """The entry of the type of function that a resolver returns a pointer to, None if it returns something else."""
+    die = _unnamed(_referred(declared))[0]
+    if die is not None and die.tag == "DW_TAG_pointer_type":
+        die = _unnamed(_referred(die))[0]
+    return die if die is not None and die.tag == "DW_TAG_subroutine_type" else None
+
+
+# -- entries --------------------------------------------------------------------------------------------
+
+
+def _text(die: Any, attribute: str) -> bytes:
+    found = die.attributes.get(attribute)
+    return found.value if found is not None and isinstance(found.value, bytes) else b""
+
+
+def _name(die: Any) -> bytes:
+    return _text(die, "DW_AT_name")
+
+
+def _referred(die: Any) -> Any:
+    """The type that an entry names, None for void."""
+    return die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
+
+
+def _unnamed(die: Any) -> tuple[Any, str, bool]:
+    """A type behind its qualifiers and names, the outermost name, which the source spells, and whether it is const."""
+    named = ""
+    const = False
+    for _ in range(_DEPTH):
+        if die is None:
+            break
+        if die.tag == "DW_TAG_const_type":
+            const = const or not named
+        elif die.tag == "DW_TAG_typedef":
+            named = named or _name(die).decode(errors="replace")
+        elif die.tag not in _QUALIFIERS:
+            break
+        die = _referred(die)
+    return die, named, const
+
+
+def _type(die: Any, pointer_size: int, depth: int = 0) -> CType:
+    """A type, seen through its qualifiers and names."""
+    die, named, const = _unnamed(die)
+    kind, size, text, target = _concrete(die, pointer_size, depth)
+    text = named or text
+    if const and text != "?":
+        text = f"{text} const" if kind == "pointer" and not named else f"const {text}"
+    return CType(kind, size, text, target)
+
+
+def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, CType | None]:
+    """Kind, size, spelling and target of a type that is neither a qualifier nor a name."""
+    if die is None:
+        return "void", 0, "void", None
+    name = _name(die).decode(errors="replace")
+    size = die.attributes["DW_AT_byte_size"].value if "DW_AT_byte_size" in die.attributes else 0
+    if die.tag == "DW_TAG_base_type":
+        kind = _ENCODINGS.get(die.attributes["DW_AT_encoding"].value, "other")
+        return ("char" if name == "char" else kind), size, name or "?", None
+    if die.tag in _POINTERS and depth < _DEPTH:
+        target = _type(_referred(die), pointer_size, depth + 1)
+        star = "*" if die.tag == "DW_TAG_pointer_type" else "&"
+        text = f"{target.text}{'' if target.text.endswith('*') else ' '}{star}"
+        return "pointer", pointer_size, "?" if "?" in text else text, target
+    if die.tag == "DW_TAG_array_type" and depth < _DEPTH:
+        element = _type(_referred(die), pointer_size, depth + 1)
+        return ("record" if "DW_AT_GNU_vector" in die.attributes else "other"), size, "?", element
+    if die.tag in _RECORDS:
+        return "record", size, f"{_RECORDS[die.tag]} {name}" if name else "?", None
+    if die.tag == "DW_TAG_enumeration_type":
+        return "enum", size, f"enum {name}" if name else "?", None
+    return "other", size, "?", None

@@ -1,0 +1,287 @@
+"""Questions to object files and archives before the linker sees them: machine, symbols."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mblob.binary import archive
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import (
+    ET_REL,
+    SHF_EXECINSTR,
+    SHN_COMMON,
+    SHT_GROUP,
+    STB_GLOBAL,
+    STB_GNU_UNIQUE,
+    STB_LOCAL,
+    STB_WEAK,
+    STT_FUNC,
+    STT_GNU_IFUNC,
+    STT_NOTYPE,
+    Symbol,
+)
+from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
+from mblob.bytes.mapping import map_file
+from mblob.errors import FormatError, IncompatibleError, ToolchainError
+from mblob.packager.errors import BuildError
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What an object is for; everything a new object needs to be linked with it.
+
+    Attributes:
+        bits, byte_order: 32 or 64; "<" or ">".
+        e_machine, e_flags: of its header (the flags hold the ABI on ARM, RISC-V, MIPS, PowerPC).
+        os_abi: e_ident[EI_OSABI].
+        properties: contents of `.note.gnu.property`, b"" without: an object without the note switches
+            the features off that all others have.
+        name: "x86_64", ...
+    """
+
+    bits: int
+    byte_order: str
+    e_machine: int
+    e_flags: int
+    os_abi: int
+    properties: bytes
+    name: str
+
+    @property
+    def identity(self) -> tuple[int, int, str]:
+        """What must agree for a link."""
+        return self.e_machine, self.bits, self.byte_order
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.bits}-bit{', big endian' if self.byte_order == '>' else ''})"
+
+
+@dataclass
+class Contents:
+    """Symbols of one object file, or of all members of an archive.
+
+    Attributes:
+        machine: of the first object; None for an empty archive.
+        defined: strong global definitions.
+        weak: weak ones, and what linkers merge (COMDAT, common).
+        undefined: what it needs from elsewhere.
+        hidden: definitions that a library does not export.
+        comdat: COMDAT groups and what is defined in them, of which every object of a program may have its own.
+        functions: definitions that are code and that a library exports.
+        unique: definitions that the dynamic linker joins in all libraries of a process (STB_GNU_UNIQUE).
+        complete: False if the real symbols are known to the compiler only (link-time optimization).
+        is_archive: an archive, of which a linker takes what it needs.
+    """
+
+    machine: Machine | None = None
+    defined: set[str] = field(default_factory=set)
+    weak: set[str] = field(default_factory=set)
+    undefined: set[str] = field(default_factory=set)
+    hidden: set[str] = field(default_factory=set)
+    comdat: set[str] = field(default_factory=set)
+    functions: set[str] = field(default_factory=set)
+    unique: set[str] = field(default_factory=set)
+    complete: bool = True
+    is_archive: bool = False
+
+
+def read(path: Path, label: str) -> Contents:
+    """Look into an object file or archive.
+
+    Args:
+        label: what messages call it.
+
+    Raises:
+        OSError: it cannot be read.
+        BuildError: it is neither.
+        FormatError: it is damaged, or a shared library.
+        IncompatibleError: members of an archive are for different machines.
+    """
+    contents = Contents()
+    for name, data in objects_in(path, label):
+        elf = ElfFile(data, name)
+        if elf.e_type != ET_REL:
+            raise FormatError(
+                f"{name}: ELF type {elf.e_type}, expected an object file (type {ET_REL});"
+                " a shared library is linked with options=, not packed",
+                code="elf_header", offset=16,
+            )  # fmt: skip
+        machine = machine_of(elf)
+        if contents.machine is None:
+            contents.machine = machine
+        elif contents.machine.identity != machine.identity:
+            raise IncompatibleError(f"{name} is for {machine}, other members of the archive for {contents.machine}")
+        _add_symbols(elf, contents)
+        contents.is_archive = name != label
+    contents.undefined -= contents.defined | contents.weak
+    return contents
+
+
+def machine_of(elf: ElfFile) -> Machine:
+    """The machine of an ELF file."""
+    note = elf.section(".note.gnu.property") if elf.e_type == ET_REL else None
+    properties = bytes(elf.contents(note)) if note and note.sh_size <= 4096 else b""
+    return Machine(elf.bits, elf.byte_order, elf.e_machine, elf.e_flags, elf.data[7], properties, elf.machine)
+
+
+def _add_symbols(elf: ElfFile, contents: Contents) -> None:
+    merged, groups = _comdat_groups(elf)
+    for i, s in enumerate(elf.symtab, 1):
+        if i in groups and s.name:
+            contents.comdat.add(s.name)
+        if s.binding == STB_LOCAL:
+            continue
+        if s.binding == STB_GNU_UNIQUE:
+            contents.unique.add(s.name)
+        if s.name.startswith("__gnu_lto_") and not s.name.endswith("_v1"):
+            contents.complete = False
+        if s.is_defined and not s.is_exported:
+            contents.hidden.add(s.name)
+        elif is_code(elf, s):
+            contents.functions.add(s.name)
+        if s.st_shndx in merged:
+            contents.comdat.add(s.name)
+        if not s.is_defined:
+            contents.undefined.add(s.name)
+        elif s.binding in (STB_WEAK, STB_GNU_UNIQUE) or s.st_shndx == SHN_COMMON or s.st_shndx in merged:
+            contents.weak.add(s.name)
+        elif s.binding == STB_GLOBAL:
+            contents.defined.add(s.name)
+    if any(s.name.startswith(".gnu.lto_") for s in elf.sections):
+        contents.complete = False
+
+
+def is_code(elf: ElfFile, symbol: Symbol) -> bool:
+    """Whether an object defines a symbol as a function."""
+    if symbol.type == STT_NOTYPE:  # as assemblers leave it
+        sections = elf.sections
+        return 0 < symbol.st_shndx < len(sections) and bool(sections[symbol.st_shndx].sh_flags & SHF_EXECINSTR)
+    return symbol.is_defined and symbol.type in (STT_FUNC, STT_GNU_IFUNC)
+
+
+_DEFINED, _EXPORTED, _LTO_FUNCTION = (0, 1), (0, 1), 1  # gcc's plugin-api.h: ld_plugin_symbol
+
+
+def lto_functions(elf: ElfFile) -> list[str]:
+    """The functions that an object for link-time optimization exports, as gcc 10 and later list them for linkers.
+
+    Two sections have the symbols in one order: name, name of the group, kind, visibility, size, number; and behind the
+    version, type and kind of section.
+    """
+    named = {s.name: s for s in elf.sections if s.name.startswith(_LTO)}
+    found = []
+    for title, section in named.items():
+        told = named.get(title.replace(_LTO + "symtab", _LTO + "ext_symtab"))
+        if title.startswith(_LTO + "symtab") and told is not None:
+            data, types = bytes(elf.contents(section)), elf.contents(told)
+            at = 0
+            for kind in types[1::2]:
+                end = data.find(b"\0", at)
+                group_end = data.find(b"\0", end + 1)
+                if end < 0 or group_end < 0 or len(data) - group_end < 15:
+                    break
+                exported = data[group_end + 1] in _DEFINED and data[group_end + 2] in _EXPORTED
+                if kind == _LTO_FUNCTION and exported:
+                    found.append(data[at:end].decode(errors="replace"))
+                at = group_end + 15
+    return found
+
+
+def _comdat_groups(elf: ElfFile) -> tuple[set[int], set[int]]:
+    """Of COMDAT groups (gABI: flag GRP_COMDAT, then section indices) their sections, and the symbols that name them."""
+    members: set[int] = set()
+    names: set[int] = set()
+    for section in elf.sections:
+        if section.sh_type == SHT_GROUP:
+            raw = elf.contents(section)
+            words = struct.unpack_from(f"{elf.byte_order}{len(raw) // 4}I", raw)
+            if words and words[0] & 1:
+                members.update(words[1:])
+                names.add(section.sh_info)
+    return members, names
+
+
+_LTO = ".gnu.lto_."
+_CXX_LIBRARY = ("_ZTVN10__cxxabiv1", "_ZNSt", "_ZNKSt", "_ZSt", "_ZTISt", "_ZTVSt", "_ZTTSt", "_Znwm", "_Znwj", "_Znam",
+                "_Znaj", "_ZdlPv", "_ZdaPv", "__gxx_personality_", "__cxa_")  # fmt: skip
+_OF_C_LIBRARY = ("__cxa_finalize", "__cxa_atexit", "__cxa_at_quick_exit")
+
+
+def needs_cxx(contents: Sequence[Contents], options: Sequence[str]) -> bool:
+    """Whether objects need the C++ library, and no option of the link names one."""
+    if any(o.startswith("-lc++") or ("stdc++" in o and not o.startswith("-static")) for o in options):
+        return False
+    needed = {name for c in contents for name in c.undefined} - {n for c in contents for n in c.defined | c.weak}
+    return any(name.startswith(_CXX_LIBRARY) and name not in _OF_C_LIBRARY for name in needed)
+
+
+# -- files ----------------------------------------------------------------------------------------------
+
+
+def objects_in(path: Path, label: str) -> Iterator[tuple[str, memoryview]]:
+    """Name and bytes of the object in a file, or of each object in an archive, which is called `label(member)`.
+
+    Raises:
+        OSError: it cannot be read.
+        BuildError: it is neither.
+        FormatError: the archive is damaged, or has a member that is no object.
+    """
+    return objects_of(map_file(path), label)
+
+
+def objects_of(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]:
+    """As `objects_in`, of a file in memory; what is given are parts of it.
+
+    Raises:
+        BuildError, FormatError: as of `objects_in`.
+    """
+    if not data:
+        raise BuildError(f"{label}: an empty file, expected an object file or an archive")
+    if data[:8] == THIN_MAGIC:
+        raise BuildError(f"{label}: a thin archive holds no objects itself; make a full one (ar without T)")
+    if data[:8] != AR_MAGIC:
+        if data[:4] != ELF_MAGIC:
+            what = " (LLVM bitcode: compile without -flto)" if bytes(data[:4]) == b"BC\xc0\xde" else ""
+            raise BuildError(
+                f"{label}: neither an ELF object file nor an archive{what}; it starts with {bytes(data[:8])!r}"
+            )
+        yield label, data
+        return
+    yield from archive.members(data, label)
+
+
+# -- checks before the link -----------------------------------------------------------------------------
+
+
+def check_machine(contents: Contents, label: str, expected: Machine, compiler: str) -> None:
+    """Refuse an object for another machine than the compiler's.
+
+    Raises:
+        IncompatibleError: naming both, and what to do.
+    """
+    found = contents.machine
+    if found is not None and found.identity != expected.identity:
+        raise IncompatibleError(
+            f"{label} is for {found}, the compiler {compiler} links for {expected};"
+            f" pass cc= of a compiler for {found.name}, or an object for {expected.name}"
+        )
+
+
+def check_duplicates(files: Sequence[tuple[str, Contents]]) -> None:
+    """Refuse two strong definitions of one name.
+
+    Raises:
+        ToolchainError: naming the symbol and both files.
+    """
+    owners: dict[str, str] = {}
+    for label, contents in files:
+        for name in sorted(contents.defined):
+            other = owners.get(name)
+            owners[name] = label
+            if other is not None:
+                raise ToolchainError(
+                    f"{name} is defined twice: in {other} and in {label}; rename one of them, or make it static"
+                )

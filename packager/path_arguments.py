@@ -1,0 +1,94 @@
+"""What callers hand over as "a path or the thing itself", told apart in one place."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Collection
+from pathlib import Path
+
+from mblob.arguments import path as checked_path
+from mblob.bytes.wire import KEY_LIMIT
+from mblob.format.classic import TREE_KEY
+from mblob.format.stream_writer import LIB_KEY
+from mblob.module import LIBRARY
+from mblob.packager.errors import BuildError
+
+_RESERVED = (LIB_KEY, TREE_KEY, LIBRARY)
+
+
+def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: str) -> Path | str:
+    """Tell a path from a source text.
+
+    A path-like object is a path. A string is one if a file of that name exists, or if it looks like the name of
+    a source file: one line, one of `suffixes` at its end, none of the characters that code has.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError: a path without a file.
+        BuildError: a text with half of a surrogate pair.
+    """
+    if isinstance(given, os.PathLike):
+        return existing_file(Path(given), who)
+    if not isinstance(given, str):
+        raise BuildError(f"{who}: expected a path or a source text, found {type(given).__name__}")
+    one_line = given and "\n" not in given and "\0" not in given and len(given) < 4096
+    if one_line and (_exists(given) or (given.endswith(tuple(suffixes)) and not set(given) & set(';{}()#"'))):
+        return existing_file(Path(given), who)
+    try:
+        given.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        raise BuildError(f"{who}: the source text has half of a surrogate pair, which is no character") from None
+    return given
+
+
+def _exists(name: str) -> bool:
+    """Whether there is anything of that name; a name that no file can have is none."""
+    try:
+        return Path(name).exists()
+    except OSError:
+        return False
+
+
+def existing_file(path: Path, who: str) -> Path:
+    """`path`, if there is a regular file. A pipe or a device is none: it is read twice, or has no end.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError, OSError: there is none.
+        ValueError: no file can have that path.
+    """
+    checked_path(path, who)
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, f"{who}: no such file", str(path)) from None
+    except OSError as exc:
+        raise OSError(exc.errno, f"{who}: {exc.strerror}", str(path)) from None
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, f"{who}: a folder, expected a file", str(path))
+    if not stat.S_ISREG(mode):
+        kinds = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+        kind = next((name for test, name in kinds if test(mode)), "a device")
+        raise OSError(errno.EINVAL, f"{who}: {kind}, expected a regular file; write what it gives to one", str(path))
+    return path
+
+
+def check_key(key: str, who: str) -> str:
+    """A type key that a module may have.
+
+    Raises:
+        BuildError: reserved, empty, too long or with a NUL.
+    """
+    if not isinstance(key, str):
+        raise BuildError(f"{who}: expected a type key as text, found {type(key).__name__}")
+    if key in _RESERVED:
+        raise BuildError(f"{who}: type key {key!r} is the format's own; choose another")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise BuildError(f"{who}: type key {key!r} is not valid Unicode") from None
+    if "\0" in key:
+        raise BuildError(f"{who}: type key {key!r} has a NUL in it, which no key may have")
+    if not 1 <= size <= KEY_LIMIT:
+        raise BuildError(f"{who}: a type key has 1 to {KEY_LIMIT} bytes, found {size}")
+    return key

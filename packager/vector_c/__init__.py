@@ -1,1 +1,0 @@
-"""Vector types for C: see `packager.vector_c.rewrite`."""

@@ -1,0 +1,1 @@
+"""A blob into a file: what is in it, the bytes, the ELF file around it."""

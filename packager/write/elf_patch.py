@@ -1,0 +1,234 @@
+"""A linked library with a placeholder blob, and the header fields that change when the real one takes its place."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import NT_GNU_BUILD_ID, PF_R, PT_DYNAMIC, PT_LOAD, SHF_ALLOC, SHT_NOBITS, Section, Symbol
+from mblob.errors import FormatError, ToolchainError
+from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE
+
+
+@dataclass(frozen=True)
+class Stub:
+    """The linker's output, or a finished library whose blob is replaced.
+
+    Attributes:
+        data: the whole file.
+        elf: a reader over it.
+        symbol: the dynamic symbol of the placeholder, or of the old blob; `st_size` bytes will be replaced.
+        section: index of the section it lies in, None in a file without section headers.
+    """
+
+    data: bytes | memoryview
+    elf: ElfFile
+    symbol: Symbol
+    section: int | None
+
+
+def read_stub(path: Path, symbol: str) -> Stub:
+    """Read the linker's output and find the placeholder.
+
+    Raises:
+        ToolchainError: the linker did not export it, or changed it.
+    """
+    data = path.read_bytes()
+    elf = ElfFile(memoryview(data), str(path))
+    found = [s for s in elf.dynsym if s.name == symbol and s.is_exported]
+    if len(found) != 1 or found[0].st_size != PLACEHOLDER_SIZE:
+        raise ToolchainError(
+            f"the link did not export {symbol}: found {len(found)} of it; a version script or --exclude-libs in"
+            " options= hides it: add it to the global symbols there"
+        )
+    return Stub(data, elf, found[0], section_of(elf, found[0]))
+
+
+def section_of(elf: ElfFile, symbol: Symbol) -> int | None:
+    """Index of the section that a symbol lies in, None if none has its address.
+
+    What a dynamic symbol says of it may be old: `objcopy` numbers sections anew, and not there.
+    """
+    numbers = [symbol.st_shndx, *range(len(elf.sections))]
+    return next((i for i in numbers if i < len(elf.sections) and _has(elf.sections[i], symbol)), None)
+
+
+def _has(section: Section, symbol: Symbol) -> bool:
+    is_loaded = section.sh_flags & SHF_ALLOC and section.sh_type != SHT_NOBITS
+    return bool(is_loaded) and 0 <= symbol.st_value - section.sh_addr < section.sh_size
+
+
+class Patch:
+    """Writes single header fields of an ELF file, by the stub's class and byte order.
+
+    Args:
+        moved: where a byte of the stub that is a note or a symbol lies now.
+    """
+
+    def __init__(self, fd: int, elf: ElfFile, moved: Callable[[int], int] = lambda at: at) -> None:
+        self._fd = fd
+        self._elf = elf
+        self._moved = moved
+        self._wide = elf.bits == 64
+
+    def _put(self, at: int, wide_offset: int, narrow_offset: int, value: int) -> None:
+        fmt, offset = ("Q", wide_offset) if self._wide else ("I", narrow_offset)
+        self.put(fmt, at + offset, value)
+
+    def put(self, fmt: str, at: int, *values: int) -> None:
+        """Numbers at a file offset, by `struct` letters."""
+        os.pwrite(self._fd, pack(self._elf, fmt, *values), at)
+
+    def numbers(self, fmt: str, data: bytes) -> tuple[int, ...]:
+        """Numbers in bytes of the file, by `struct` letters."""
+        return struct.unpack(self._elf.byte_order + fmt, data)
+
+    def raw(self, at: int, data: bytes) -> None:
+        """Bytes at a file offset, whatever stands there."""
+        os.pwrite(self._fd, data, at)
+
+    def section_table(self, offset: int, count: int | None = None) -> None:
+        """e_shoff, and e_shnum if that changes."""
+        self._put(0, 40, 32, offset)
+        if count is not None:
+            self.put("H", 60 if self._wide else 48, count)
+
+    def program_headers(self, rows: Sequence[bytes], offset: int) -> None:
+        """The whole table, at another place: e_phoff, e_phnum."""
+        self.raw(offset, b"".join(rows))
+        self._put(0, 32, 28, offset)
+        self.put("H", 56 if self._wide else 44, len(rows))
+
+    def section(
+        self, index: int, *,
+        offset: int | None = None, size: int | None = None, addr: int | None = None, table: int | None = None,
+    ) -> None:  # fmt: skip
+        """sh_offset, sh_size, sh_addr of a section header; `table`: where the table lies now."""
+        at = (self._elf.e_shoff if table is None else table) + index * self._elf.e_shentsize
+        if offset is not None:
+            self._put(at, 24, 16, offset)
+        if size is not None:
+            self._put(at, 32, 20, size)
+        if addr is not None:
+            self._put(at, 16, 12, addr)
+
+    def dynamic_addresses(self, moved: Callable[[int], int], tags: Collection[int]) -> None:
+        """Addresses of tables in the dynamic section; `moved`: where the one of an address is now."""
+        elf, word = self._elf, "Q" if self._wide else "I"
+        size = struct.calcsize(word)
+        start = next(s.p_offset for s in elf.segments if s.p_type == PT_DYNAMIC)
+        for i in range(sum(map(len, elf.dynamic.values()))):
+            tag, value = elf.unpack(2 * word, start + 2 * size * i, "dynamic section")
+            if tag in tags:
+                self.put(word, start + 2 * size * i + size, moved(value))
+
+    def section_kind(self, index: int, sh_type: int, sh_flags: int) -> None:
+        """sh_type and sh_flags of a section header that has not moved."""
+        at = self._elf.e_shoff + index * self._elf.e_shentsize
+        self.put("I", at + 4, sh_type)
+        self._put(at, 8, 8, sh_flags)
+
+    def symbol(self, at: int, *, size: int, value: int | None = None, section: int | None = None) -> None:
+        """st_size, st_value, st_shndx of the symbol table entry at file offset `at`."""
+        self._put(at, 16, 8, size)
+        if value is not None:
+            self._put(at, 8, 4, value)
+        if section is not None:
+            self.put("H", at + (6 if self._wide else 14), section)
+
+    def placeholder_symbols(
+        self, stub: Stub, *, size: int, value: int | None = None, section: int | None = None
+    ) -> None:
+        """The blob's dynamic symbol and its entry in `.symtab`."""
+        old = stub.symbol
+        twins = (s for s in stub.elf.symtab if (s.name, s.st_value) == (old.name, old.st_value))
+        for s in (old, *twins):
+            self.symbol(self._moved(s.offset), size=size, value=value, section=section)
+
+    def segment_place(self, index: int, offset: int, size: int) -> None:
+        """p_offset, p_filesz and p_memsz."""
+        at = self._elf.e_phoff + index * self._elf.e_phentsize
+        self._put(at, 8, 4, offset)
+        self._put(at, 32, 16, size)
+        self._put(at, 40, 20, size)
+
+    def segment_flags(self, index: int, flags: int) -> None:
+        """p_flags."""
+        at = self._elf.e_phoff + index * self._elf.e_phentsize
+        self.put("I", at + (4 if self._wide else 24), flags)
+
+    def load_segment(self, index: int, offset: int, vaddr: int, size: int, align: int) -> None:
+        """Make program header `index` a PT_LOAD, read-only, with the highest address of all.
+
+        It moves behind the last PT_LOAD: the gABI wants these in ascending order of address.
+        """
+        elf = self._elf
+        raw = segment_row(elf, PT_LOAD, PF_R, offset, vaddr, size, align)
+        step = elf.e_phentsize
+        rows = [
+            bytes(elf.data[elf.e_phoff + i * step : elf.e_phoff + (i + 1) * step]) for i in range(len(elf.segments))
+        ]
+        last = max(i for i, s in enumerate(elf.segments) if s.p_type == PT_LOAD)
+        del rows[index]
+        rows.insert(last if index < last else last + 1, raw)
+        os.pwrite(self._fd, b"".join(rows), elf.e_phoff)
+
+    def notes(self) -> Iterator[tuple[bytes, int, bytes, int]]:
+        """As of `ElfFile.notes`, with the places that they have now."""
+        for owner, kind, desc, at in self._elf.notes():
+            yield owner, kind, desc, self._moved(at)
+
+    def build_id(self, fingerprint: bytes) -> None:
+        """Make the build-id, which the linker took from the stub, depend on the payload too."""
+        for owner, kind, desc, at in self.notes():
+            if owner == b"GNU" and kind == NT_GNU_BUILD_ID and desc:
+                digest = hashlib.sha512(desc + fingerprint).digest()
+                os.pwrite(self._fd, (digest * (len(desc) // 64 + 1))[: len(desc)], at)
+
+
+def pack(elf: ElfFile, fmt: str, *values: int) -> bytes:
+    """Numbers as bytes, by `struct` letters, in a file's byte order.
+
+    Raises:
+        FormatError: one does not fit, since others in the file that it follows from are damaged.
+    """
+    try:
+        return struct.pack(elf.byte_order + fmt, *values)
+    except struct.error:
+        raise FormatError(f"{elf.name}: damaged headers: numbers that nothing can follow", code="elf_header") from None
+
+
+def segment_row(elf: ElfFile, p_type: int, flags: int, offset: int, vaddr: int, size: int, align: int) -> bytes:
+    """A program header of a file's class and byte order, all of whose memory the file fills."""
+    if elf.bits == 64:
+        return pack(elf, "IIQQQQQQ", p_type, flags, offset, vaddr, vaddr, size, size, align)
+    return pack(elf, "8I", p_type, offset, vaddr, vaddr, size, size, flags, align)
+
+
+def section_row(
+    elf: ElfFile, name: int, sh_type: int, flags: int, vaddr: int, offset: int, size: int, align: int
+) -> bytes:
+    """A section header of a file's class and byte order."""
+    fmt = "IIQQQQIIQQ" if elf.bits == 64 else "10I"
+    return pack(elf, fmt, name, sh_type, flags, vaddr, offset, size, 0, 0, align, 0)
+
+
+@contextmanager
+def new_library(output: Path, stub_path: Path, *, has_blob: bool = False) -> Iterator[int]:
+    """A descriptor of a new file to write and read, which gets the mode of the linker's output.
+
+    Args:
+        has_blob: a blob is being written to it already.
+    """
+    fd = os.open(output, os.O_RDWR | os.O_CREAT | (0 if has_blob else os.O_TRUNC), 0o666)
+    try:
+        yield fd
+        os.fchmod(fd, stub_path.stat().st_mode & 0o7777)
+    finally:
+        os.close(fd)

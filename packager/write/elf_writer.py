@@ -1,0 +1,212 @@
+"""Object files that hold a blob: our own writer, ELF64 and ELF32, either byte order.
+
+The payload is streamed: it comes last in the file, at an offset that copies fast (64 KiB: half the time of
+4 KiB on file systems with large pages), and the headers are patched when its size is known. The layout of the
+records is the System V gABI's, chapter 4.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mblob.binary.elf_records import (
+    EM_X86_64,
+    SHF_ALLOC,
+    SHF_X86_64_LARGE,
+    SHT_NOTE,
+    SHT_PROGBITS,
+    SHT_STRTAB,
+    SHT_SYMTAB,
+    STB_GLOBAL,
+    STB_LOCAL,
+    STT_OBJECT,
+    STT_SECTION,
+    STV_DEFAULT,
+    STV_HIDDEN,
+)
+from mblob.binary.file_kind import ELF_MAGIC
+from mblob.format import note
+from mblob.packager.objects.objects import Machine
+from mblob.packager.write.file_sink import FileSink
+
+PAYLOAD_ALIGN = 1 << 16  # also the largest page of any Linux machine
+PLACEHOLDER_SIZE = 4096
+
+WriteBlob = Callable[[FileSink], int]
+
+
+@dataclass(frozen=True)
+class BlobSection:
+    """Where a blob lies in an object.
+
+    Attributes:
+        name: of the section.
+        flags: SHF_*.
+        alignment: of the section, in bytes.
+        kind: SHT_PROGBITS, or SHT_NOTE for the placeholder that becomes a segment.
+    """
+
+    name: str
+    flags: int = SHF_ALLOC
+    alignment: int = PAYLOAD_ALIGN
+    kind: int = SHT_PROGBITS
+
+
+def section_for(machine: Machine) -> BlobSection:
+    """The section for a blob that a linker places itself.
+
+    On x86-64 `.lrodata` with the large flag: bfd, gold and lld put it where code does not have to reach across,
+    so that more than 2 GiB link.
+    """
+    if machine.e_machine == EM_X86_64:
+        return BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE)
+    return BlobSection(".rodata.mblob")
+
+
+def write_object(
+    path: Path, machine: Machine, symbol: str, section: BlobSection, write_blob: WriteBlob, *, has_index: bool,
+    hidden: bool = False,
+) -> int:  # fmt: skip
+    """Write an object file whose `symbol` is the blob, and return the blob's size.
+
+    Args:
+        write_blob: streams the blob into a sink and returns its size.
+        has_index: what the note of mblob says about the blob.
+        hidden: for a system library: the symbol stays in the program that it is linked into, which gets no note,
+            because it is no packed library.
+
+    Raises:
+        IncompatibleError: the blob is larger than ELF32 can say.
+        OSError: the file cannot be written.
+    """
+    layout = _Layout(machine, symbol, section, has_index, hidden)
+    limit = None if machine.bits == 64 else 0xFFFFFFFF - layout.payload_offset
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        os.lseek(fd, layout.payload_offset, os.SEEK_SET)
+        size = write_blob(FileSink(fd, limit, f"{path.name}: a 32-bit ELF file ({machine.name})"))
+        os.pwrite(fd, layout.head(size), 0)
+        return size
+    finally:
+        os.close(fd)
+
+
+def placeholder(path: Path, machine: Machine, symbol: str, section: BlobSection, *, has_index: bool) -> None:
+    """Write an object with a blob of PLACEHOLDER_SIZE zero bytes, for `grow` and `append` to replace."""
+
+    def zeros(sink: FileSink) -> int:
+        sink.write(bytes(PLACEHOLDER_SIZE))
+        return PLACEHOLDER_SIZE
+
+    write_object(path, machine, symbol, section, zeros, has_index=has_index)
+
+
+class _Layout:
+    """The file in front of the payload: header, section headers, symbols, names, notes."""
+
+    def __init__(self, machine: Machine, symbol: str, section: BlobSection, has_index: bool, hidden: bool) -> None:
+        self.machine = machine
+        self.symbol = symbol
+        self.order = machine.byte_order
+        self.wide = machine.bits == 64
+        flags = note.HAS_INDEX if has_index else 0
+        notes = [] if hidden else [(note.SECTION, note.encode(flags, self.order), 4)]
+        if machine.properties:
+            notes.append((".note.gnu.property", machine.properties, 8 if self.wide else 4))
+        self.section = section
+        self.notes = notes
+        self.visibility = STV_HIDDEN if hidden else STV_DEFAULT
+        word = 8 if self.wide else 4
+        ehdr, shdr, sym = (64, 64, 24) if self.wide else (52, 40, 16)
+        self.shnum = 6 + len(notes)
+        self.shoff = ehdr
+        at = self.shoff + self.shnum * shdr
+        self.symtab_offset = at + -at % word
+        self.symtab_size = 3 * sym
+        self.strings = b"\0" + symbol.encode() + b"\0"
+        self.strtab_offset = self.symtab_offset + self.symtab_size
+        names = [
+            "",
+            section.name,
+            *(n for n, _, _ in notes),
+            ".note.GNU-stack",
+            ".symtab",
+            ".strtab",
+            ".shstrtab",
+        ]
+        self.names = "\0".join(names).encode() + b"\0"
+        self.shstrtab_offset = self.strtab_offset + len(self.strings)
+        at = self.shstrtab_offset + len(self.names)
+        self.note_offsets = []
+        for _, data, align in notes:
+            at += -at % align
+            self.note_offsets.append(at)
+            at += len(data)
+        self.payload_offset = at + -at % max(PAYLOAD_ALIGN, section.alignment)
+
+    def head(self, size: int) -> bytes:
+        """All bytes in front of a payload of `size` bytes."""
+        out = bytearray(self.payload_offset)
+        head = self._ehdr()
+        out[: len(head)] = head
+        pieces = [(self.shoff, self._section_headers(size)), (self.symtab_offset, self._symbols(size)),
+                  (self.strtab_offset, self.strings), (self.shstrtab_offset, self.names)]  # fmt: skip
+        pieces += [(at, data) for at, (_, data, _) in zip(self.note_offsets, self.notes)]
+        for at, data in pieces:
+            out[at : at + len(data)] = data
+        return bytes(out)
+
+    def _ehdr(self) -> bytes:
+        m = self.machine
+        ident = ELF_MAGIC + bytes((2 if self.wide else 1, 1 if self.order == "<" else 2, 1, m.os_abi)) + bytes(8)
+        w = "Q" if self.wide else "I"
+        sizes = (64, 0, 0, 64) if self.wide else (52, 0, 0, 40)
+        return ident + struct.pack(
+            f"{self.order}HHI{w}{w}{w}I6H", 1, m.e_machine, 1, 0, 0, self.shoff, m.e_flags, *sizes,
+            self.shnum, self.shnum - 1,
+        )  # fmt: skip
+
+    def _section_headers(self, size: int) -> bytes:
+        w = "Q" if self.wide else "I"
+        fmt = struct.Struct(f"{self.order}II{w}{w}{w}{w}II{w}{w}")
+        symtab = self.shnum - 3
+        rows = [
+            ("", 0, 0, 0, 0, 0, 0, 0, 0),
+            (self.section.name, self.section.kind, self.section.flags, self.payload_offset, size, 0, 0,
+             self.section.alignment, 0),
+        ]  # fmt: skip
+        rows += [
+            (name, SHT_NOTE, SHF_ALLOC, at, len(data), 0, 0, align, 0)
+            for at, (name, data, align) in zip(self.note_offsets, self.notes)
+        ]
+        rows += [
+            # Present and without SHF_EXECINSTR: the stack of whoever links this need not be executable.
+            (".note.GNU-stack", SHT_PROGBITS, 0, self.payload_offset, 0, 0, 0, 1, 0),
+            (".symtab", SHT_SYMTAB, 0, self.symtab_offset, self.symtab_size, symtab + 1, 2,
+            8 if self.wide else 4,
+             24 if self.wide else 16),
+            (".strtab", SHT_STRTAB, 0, self.strtab_offset, len(self.strings), 0, 0, 1, 0),
+            (".shstrtab", SHT_STRTAB, 0, self.shstrtab_offset, len(self.names), 0, 0, 1, 0),
+        ]  # fmt: skip
+        out = b""
+        at = 0
+        for name, kind, flags, offset, length, link, info, align, entry in rows:
+            out += fmt.pack(at, kind, flags, 0, offset, length, link, info, align, entry)
+            at += len(name) + 1
+        return out
+
+    def _symbols(self, size: int) -> bytes:
+        def symbol(name: int, info: int, length: int) -> bytes:
+            shndx = 1 if info else 0
+            other = self.visibility if name else 0
+            if self.wide:
+                return struct.pack(f"{self.order}IBBHQQ", name, info, other, shndx, 0, length)
+            return struct.pack(f"{self.order}IIIBBH", name, 0, length, info, other, shndx)
+
+        return (
+            symbol(0, 0, 0) + symbol(0, STB_LOCAL << 4 | STT_SECTION, 0) + symbol(1, STB_GLOBAL << 4 | STT_OBJECT, size)
+        )

@@ -1,0 +1,69 @@
+"""Who wants to know how much of a blob is written: the command line, which draws it on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from mblob.bytes.digest import Crc32
+from mblob.bytes.sink import Sink
+
+Listener = Callable[[int], None]
+
+_listener: ContextVar[Listener | None] = ContextVar("mblob_progress", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """While the block runs, call `listener(n)` after every `n` bytes of a blob that this thread writes."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def current_listener() -> Listener | None:
+    """Who listens to this thread."""
+    return _listener.get()
+
+
+class _CountedSink:
+    """A sink that tells the listener what it was given."""
+
+    def __init__(self, sink: Sink, listener: Listener) -> None:
+        self._sink = sink
+        self._listener = listener
+
+    def begin(self, type_key: str, size: int | None, /) -> None:
+        self._sink.begin(type_key, size)
+
+    def write(self, data: memoryview | bytes, /) -> None:
+        self._sink.write(data)
+        self._listener(len(data))
+
+    def skip(self, count: int, /) -> None:
+        self._sink.skip(count)
+        self._listener(count)
+
+    def expect(self, count: int, /) -> None:
+        self._sink.expect(count)
+
+    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int, /) -> int:
+        done = self._sink.take(fd, offset, count, crc, threads)
+        self._listener(done)
+        return done
+
+    @property
+    def room(self) -> int:
+        return self._sink.room
+
+    def patch(self, offset: int, data: bytes, /) -> None:
+        self._sink.patch(offset, data)
+
+
+def watched(sink: Sink) -> Sink:
+    """`sink`, or if somebody listens one that reports what it is given and passes it on."""
+    listener = _listener.get()
+    return sink if listener is None else _CountedSink(sink, listener)
