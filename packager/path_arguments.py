@@ -10,8 +10,7 @@ from pathlib import Path
 
 from mblob.arguments import path as checked_path
 from mblob.bytes.wire import KEY_LIMIT
-from mblob.format.classic import TREE_KEY
-from mblob.format.stream_writer import LIB_KEY
+from mblob.format.classic import LIB_KEY, TREE_KEY
 from mblob.module import LIBRARY
 from mblob.packager.errors import BuildError
 

@@ -63,7 +63,7 @@ DEFECTS = (
            "a bool of safetensors takes a bit", ("tests/loader/test_weights.py", "tests/packager/test_payload_modules.py")),
     Defect("mblob/inspect/verification.py", "compared and algorithm is not None, walked)", "algorithm is not None, walked)",
            "verify --level header says that a large payload matches", ("tests/looking", "tests/cli")),
-    Defect("mblob/format/stream_writer.py", "return -(self.pos + e.align_at) % e.alignment", "return -self.pos % e.alignment",
+    Defect("mblob/format/blob_plan.py", "return -(self.pos + e.align_at) % e.alignment", "return -self.pos % e.alignment",
            "the header of a small weights file is aligned in place of its data",
            ("tests/packager/test_payload_modules.py", "tests/loader/test_weights.py", "tests/packager")),
     Defect("mblob/bytes/mapping.py", "os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC", "os.O_RDONLY | os.O_CLOEXEC",

@@ -17,7 +17,6 @@ from mblob.bytes.native_copy import IS_FAST
 from mblob.bytes.payload_source import FilePayload, OpenFile, Payload
 from mblob.bytes.sink import STEP, Sink
 
-HASHING = ("auto", "thread", "loop")
 HANDED = 1 << 20  # bytes that the second thread gets at a time: less, and handing over costs more than it saves
 LARGE = 8 << 20  # bytes from which a second thread that hashes is worth its start
 SHARED = 96 << 20  # bytes from which two threads copy; what they save of less is a few ms, for as many of CPU time
@@ -29,18 +28,17 @@ class Copier:
     Args:
         sink: where to.
         algorithm: of the digests, a number of docs/format.md.
-        hashing: "thread", "loop", or "auto": a thread where there is another processor and the digest takes long; but
-            for "loop", the sink may use two threads where there is another processor.
+
+    Where there is another processor, a thread takes the digest of a large payload if that takes longer than the copy,
+    and the sink may use two threads.
     """
 
-    def __init__(self, sink: Sink, algorithm: int, hashing: str = "auto") -> None:
+    def __init__(self, sink: Sink, algorithm: int) -> None:
         self._sink = sink
         self._algorithm = algorithm
         is_quick = algorithm == ALGORITHMS["crc32"] and IS_FAST
-        self._threads = 1 if hashing == "loop" else min(2, len(os.sched_getaffinity(0)))
-        threaded = hashing == "thread" or (not is_quick and self._threads > 1)
-        self._threaded = threaded and algorithm != 0
-        self._least = 0 if hashing == "thread" else LARGE
+        self._threads = min(2, len(os.sched_getaffinity(0)))
+        self._threaded = algorithm != 0 and not is_quick and self._threads > 1
         self._beside: _Beside | None = None
 
     def __enter__(self) -> Copier:
@@ -66,7 +64,7 @@ class Copier:
             size = 0
             for piece in payload.chunks():
                 self._sink.expect(len(piece))
-                threaded = self._threaded and len(piece) >= self._least
+                threaded = self._threaded and len(piece) >= LARGE
                 size += self._copy_buffer(memoryview(piece), value, threaded)
         return size, value.digest()
 
@@ -81,7 +79,7 @@ class Copier:
         return len(data)
 
     def _copy_file(self, file: OpenFile, value: Hasher) -> int:
-        threaded = self._threaded and file.size >= self._least
+        threaded = self._threaded and file.size >= LARGE
         buffer = memoryview(bytearray(HANDED if threaded else STEP))
         copied = 0
         for start, count, is_hole in file.extents():

@@ -53,8 +53,6 @@ def configure(verbs: Any) -> None:
                      help="classic: for TVM 0.5-0.20 (default); ffi: for TVM 0.22 and later, and tvm_ffi")
     how.add_argument("--embed", choices=("auto", "grow", "object", "c", "append"), help="how the blob gets in")
     how.add_argument("--digest", choices=("crc32", "sha256", "none"), help="of each payload (default: crc32)")
-    how.add_argument("--hashing", choices=("auto", "thread", "loop"),
-                     help="where digests are taken; loop: where bytes are copied, on one processor")  # fmt: skip
     how.add_argument("--no-index", action="store_true",
                      help="leave TVM's bytes alone: no index, no digests; mblob then reads keys that it knows",
                      )  # fmt: skip
@@ -118,7 +116,7 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
     plan = BuildPlan(output=output or Path()) if args.manifest is None else load(args.manifest, output)
     changes: dict[str, Any] = {
         name: getattr(args, name)
-        for name in ("dialect", "embed", "digest", "hashing", "cc", "target", "prefix", "name")
+        for name in ("dialect", "embed", "digest", "cc", "target", "prefix", "name")
         if getattr(args, name) is not None
     }
     changes.update((name, Path(getattr(args, name))) for name in ("graph", "params") if getattr(args, name) is not None)

@@ -1,27 +1,21 @@
-"""The classic dialect, `__tvm_dev_mblob`: docs/format.md, sections 1 and 2. Reads what TVM 0.5 - 0.20 wrote, and
-writes what they read."""
+"""The classic dialect, `__tvm_dev_mblob`: docs/format.md, sections 1 and 2. Reads what TVM 0.5 - 0.20 wrote;
+`mblob.format.blob_plan` writes it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mblob.bytes.sink import BytesSink as BytesSink
-from mblob.bytes.sink import Sink
-from mblob.bytes.wire import Cursor, encode_string, encode_u64, encode_u64s
+from mblob.bytes.wire import Cursor
 from mblob.errors import FormatError
 from mblob.format import index as ix
 from mblob.format.grammar import GRAMMARS, Grammars, read_payload
 from mblob.format.model import Blob, Entry, check_tree, flat_tree
-from mblob.format.stream_writer import LIB_KEY, Layout, StreamWriter, Target, check_digest
-from mblob.format.stream_writer import OutEntry as OutEntry
 from mblob.module import LIBRARY
 
 SYMBOL = "__tvm_dev_mblob"
+LIB_KEY = "_lib"  # of the library's item, in both dialects
 TREE_KEY = "_import_tree"
 LEVELS = ("off", "header", "full")
-
-
-# -- reading --------------------------------------------------------------------------------------------
 
 
 def read(data: memoryview, *, level: str = "header", index_expected: bool = False) -> Blob:
@@ -172,54 +166,3 @@ def _compare(blob: memoryview, found: Blob) -> None:
             raise differ("another import tree")
     if cursor.left:
         raise differ(f"{cursor.left} bytes after its last item")
-
-
-# -- writing --------------------------------------------------------------------------------------------
-
-
-def write(
-    sink: Sink,
-    entries: Sequence[OutEntry],
-    row_ptr: Sequence[int],
-    child: Sequence[int],
-    *,
-    index: bool = True,
-    digest: str = "crc32",
-    target: Target = "",
-    producer: str = "",
-    hashing: str = "auto",
-) -> int:
-    """Write a blob and return its size in bytes (what `st_size` must be).
-
-    A root library alone is written as count 0, without a tree, as TVM does. Each payload is consumed once, in
-    order, and never held.
-
-    Args:
-        hashing: where digests are taken, as of `mblob.bytes.payload_copy.Copier`.
-
-    Raises:
-        ValueError: an unknown digest. What the payloads raise.
-    """
-    check_digest(digest)
-    return _Writer(sink, Layout(entries, row_ptr, child, index, digest, target, producer, hashing)).run()
-
-
-class _Writer(StreamWriter):
-    """Writes the classic stream."""
-
-    def stream(self) -> None:
-        layout = self.layout
-        if layout.is_library_alone:
-            self.has_tree = False
-            self.put(encode_u64(0))
-            self.add_library(0, 0)
-            return
-        self.put(encode_u64(len(layout.entries) + 1))
-        for i, e in enumerate(layout.entries):
-            item = self.pos
-            self.put_key(e)
-            if e.payload is None:
-                self.add_library(i, item)
-            else:
-                self.add(i, item)
-        self.put(encode_string(TREE_KEY) + encode_u64s(layout.row_ptr) + encode_u64s(layout.child))

@@ -1,19 +1,15 @@
-"""The ffi dialect: docs/format.md, section 11. Reads what TVM 0.21 and later write, and writes what 0.22 and later
-read."""
+"""The ffi dialect: docs/format.md, section 11. Reads what TVM 0.21 and later write;
+`mblob.format.blob_plan` writes what 0.22 and later read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from mblob.bytes.sink import Sink
-from mblob.bytes.wire import Cursor, encode_u64, encode_u64s
+from mblob.bytes.wire import Cursor, encode_u64
 from mblob.errors import FormatError
 from mblob.format import classic
 from mblob.format import index as ix
 from mblob.format.ffi_grammar import GRAMMARS, GRAMMARS_OF_0_21
 from mblob.format.grammar import Grammars, decode_payload
 from mblob.format.model import Blob, Entry, check_tree
-from mblob.format.stream_writer import LIB_KEY, Layout, OutEntry, StreamWriter, Target, check_digest
 from mblob.module import LIBRARY
 
 SYMBOL = "__tvm_ffi__library_bin"  # of 0.22 and later
@@ -26,9 +22,6 @@ PLACE_SIZE = 16  # bytes: what stands in the stream for a payload of the bulk re
 def grammars_of(blob: Blob) -> Grammars:
     """The grammars of the payloads of a blob of this dialect."""
     return GRAMMARS_OF_0_21 if blob.symbol == SYMBOL_OF_0_21 else GRAMMARS
-
-
-# -- reading --------------------------------------------------------------------------------------------
 
 
 def read(data: memoryview, symbol: str = SYMBOL, *, level: str = "header", index_expected: bool = False) -> Blob:
@@ -114,7 +107,7 @@ def _read_modules(blob: memoryview) -> Blob:
     for i in range(modules):
         cursor.entry, item = i, cursor.pos
         key = cursor.key(f"module {i}: kind")
-        if key != LIB_KEY:
+        if key != classic.LIB_KEY:
             size = cursor.count(f"module {i} ({key!r}): payload")
             entries.append(Entry(i, key, cursor.skip(size, "payload"), size, rows[i], item_offset=item))
             continue
@@ -142,90 +135,3 @@ def check_payloads(blob: memoryview, found: Blob) -> None:
         except FormatError as error:
             at = None if error.offset is None else e.offset + error.offset
             raise FormatError(f"module {e.index}: {error}", code=error.code, offset=at, entry=e.index) from None
-
-
-# -- writing --------------------------------------------------------------------------------------------
-
-
-def write(
-    sink: Sink,
-    entries: Sequence[OutEntry],
-    row_ptr: Sequence[int],
-    child: Sequence[int],
-    *,
-    index: bool = True,
-    digest: str = "crc32",
-    target: Target = "",
-    producer: str = "",
-    hashing: str = "auto",
-) -> int:
-    """Write a blob and return its size in bytes; arguments as of `mblob.format.classic.write`.
-
-    Raises:
-        ValueError: an unknown digest, or what TVM's loader does not read: an empty payload or kind, a child that does
-            not come behind its importer, or a library that is there twice or not at all. What the payloads raise.
-    """
-    check_digest(digest)
-    layout = Layout(entries, row_ptr, child, index, digest, target, producer, hashing)
-    check_layout(layout)
-    return _Writer(sink, layout).run()
-
-
-def check_layout(layout: Layout) -> None:
-    """Refuse what TVM's loader of this dialect refuses, misreads or crashes on, as far as it is known before writing.
-
-    Raises:
-        ValueError: naming the module and the reason.
-    """
-    libraries = [i for i, e in enumerate(layout.entries) if e.payload is None]
-    if not libraries:
-        raise ValueError(
-            "no module of the tree is host code, and TVM keeps a file of the ffi dialect open through that one; import"
-            " some, at least csource_module('')"
-        )
-    if len(libraries) > 1:
-        raise ValueError(
-            f"modules {libraries[0]} and {libraries[1]} both stand for the library, expected one"
-        )
-    for i, e in enumerate(layout.entries):
-        if not e.type_key or e.type_key == LIB_KEY:
-            raise ValueError(f"module {i}: kind {e.type_key!r}, expected a name that is not {LIB_KEY!r}")
-        if e.payload is not None and e.payload.size == 0:
-            raise _empty(i, e.type_key)
-        imports = layout.imports(i)
-        if any(c <= before for before, c in zip((i, *imports), imports)):
-            raise ValueError(f"module {i} ({e.type_key}) imports {list(imports)}, expected ascending numbers above {i}")
-
-
-def _empty(i: int, kind: str) -> ValueError:
-    return ValueError(
-        f"module {i} ({kind!r}) has an empty payload, which TVM's loader of the ffi dialect takes for a damaged file;"
-        " give it at least one byte, or use dialect='classic'"
-    )
-
-
-class _Writer(StreamWriter):
-    """Writes the modules behind their tree, each payload behind its length."""
-
-    def stream(self) -> None:
-        layout = self.layout
-        self._places: dict[int, tuple[int, int]] = {}  # where the stream says where a bulk payload is
-        self.put(encode_u64s(layout.row_ptr) + encode_u64s(layout.child))
-        for i, e in enumerate(layout.entries):
-            item = self.pos
-            self.put_key(e)
-            if e.payload is None:
-                self.add_library(i, item)
-                continue
-            size = self.reserve(8)
-            record = self.add(i, item)
-            if record.bulk:
-                self._places[i] = self.reserve(PLACE_SIZE)
-            elif not record.size:
-                raise _empty(i, e.type_key)
-            self.fill(size, encode_u64(PLACE_SIZE if record.bulk else record.size))
-
-    def placed(self, record: Entry) -> None:
-        if not record.size:
-            raise _empty(record.index, record.type_key)
-        self.fill(self._places[record.index], _place(record))

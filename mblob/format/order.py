@@ -7,34 +7,21 @@ group, child lists sorted); Kahn's order, ties in TVM's order, where TVM's is no
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from mblob.format.import_tree import find_cycle, topological_order
 from mblob.module import Module
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The modules of a tree in writing order.
-
-    Attributes:
-        groups: groups[i] are the modules that become entry i: one each, but for the host modules, which
-            share one. groups[0] holds the root.
-        row_ptr, child: the imports of entry i are child[row_ptr[i]:row_ptr[i + 1]].
-        library: index of the group of host modules, or None if there are none.
-    """
-
-    groups: list[list[Module]]
-    row_ptr: list[int]
-    child: list[int]
-    library: int | None
-
-
-def plan(root: Module, is_dso: Callable[[Module], bool]) -> Plan:
+def order_of(root: Module, is_dso: Callable[[Module], bool]) -> tuple[list[list[Module]], list[tuple[int, ...]]]:
     """Order the tree under `root`.
 
     Args:
         is_dso: whether a module is host code, which is linked and not serialized.
+
+    Returns:
+        groups: groups[i] are the modules that become entry i: one each, but for the host modules, which
+            share one. groups[0] holds the root.
+        imports: imports[i] are the indices of what entry i imports, ascending.
 
     Raises:
         ValueError: modules import each other in a circle, or would once host modules are merged into one
@@ -48,11 +35,7 @@ def plan(root: Module, is_dso: Callable[[Module], bool]) -> Plan:
         place = {old: new for new, old in enumerate(order)}
         rows = [sorted(place[c] for c in rows[old]) for old in order]
         groups = [groups[old] for old in order]
-    row_ptr = [0]
-    for row in rows:
-        row_ptr.append(row_ptr[-1] + len(row))
-    library = next((i for i, g in enumerate(groups) if is_dso(g[0])), None)
-    return Plan(groups, row_ptr, [c for row in rows for c in row], library)
+    return groups, [tuple(row) for row in rows]
 
 
 def _groups(root: Module, is_dso: Callable[[Module], bool]) -> list[list[Module]]:

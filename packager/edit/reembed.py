@@ -14,7 +14,7 @@ from mblob.packager.edit.blob_references import find_reference
 from mblob.packager.edit.new_segment import new_segment
 from mblob.packager.errors import BuildError
 from mblob.packager.link import grow
-from mblob.packager.write.blob_file import BlobSource, write_all, write_blob
+from mblob.packager.write.blob import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library
 
 SECTION_NAME = b".tvm_mblob"
@@ -23,7 +23,7 @@ Edit = Callable[[Patch], None]
 
 
 def reembed(
-    library: Stub, path: Path, output: Path, blob: BlobSource, size: int, edit: Edit | None = None,
+    library: Stub, path: Path, output: Path, write: WriteBlob, size: int, edit: Edit | None = None,
     old_fingerprint: bytes | None = None,
 ) -> str:  # fmt: skip
     """Write `output`: the library with the new blob. Returns how: "in place", "grown" or "moved".
@@ -31,6 +31,7 @@ def reembed(
     Args:
         library: with the old blob.
         path: of the library.
+        write: writes the new blob.
         size: bytes of the new blob.
         edit: further changes of bytes outside the blob.
         old_fingerprint: as of `grow_stub`.
@@ -42,7 +43,7 @@ def reembed(
     """
     same = size == library.symbol.st_size
     if not same and _can_grow(library):
-        grow.grow_stub(library, path, output, blob, edit=edit, old_fingerprint=old_fingerprint)
+        grow.grow_stub(library, path, output, write, edit=edit, old_fingerprint=old_fingerprint)
         return "grown"
     if size <= library.symbol.st_size:
         how = _in_place
@@ -55,7 +56,7 @@ def reembed(
             )
         how = _move
     with new_library(output, path) as fd:
-        patch, new = how(fd, library, blob, size)
+        patch, new = how(fd, library, write, size)
         if edit is not None:
             edit(patch)
         if new != old_fingerprint:
@@ -76,12 +77,12 @@ def _can_grow(library: Stub) -> bool:
     return not behind and elf.e_phoff < start
 
 
-def _in_place(fd: int, library: Stub, blob: BlobSource, size: int) -> tuple[Patch, bytes]:
+def _in_place(fd: int, library: Stub, write: WriteBlob, size: int) -> tuple[Patch, bytes]:
     """The new blob where the old one is; what is left of the place becomes zero."""
     data, symbol = memoryview(library.data), library.symbol
     start = library.elf.offset_of(symbol.st_value, symbol.st_size, symbol.name)
     write_all(fd, data[:start])
-    _, fingerprint = write_blob(fd, blob, symbol.st_size, "the place of the old blob")
+    _, fingerprint = write(fd, symbol.st_size, "the place of the old blob")
     os.lseek(fd, start + symbol.st_size, os.SEEK_SET)
     write_all(fd, data[start + symbol.st_size :])
     os.ftruncate(fd, len(data))
@@ -90,7 +91,7 @@ def _in_place(fd: int, library: Stub, blob: BlobSource, size: int) -> tuple[Patc
     return patch, fingerprint
 
 
-def _move(fd: int, library: Stub, blob: BlobSource, size: int) -> tuple[Patch, bytes]:
+def _move(fd: int, library: Stub, write: WriteBlob, size: int) -> tuple[Patch, bytes]:
     """The new blob in a segment and a section of its own behind everything. The old place becomes zero."""
     elf, symbol, data = library.elf, library.symbol, memoryview(library.data)
     start = elf.offset_of(symbol.st_value, symbol.st_size, symbol.name)
@@ -99,7 +100,7 @@ def _move(fd: int, library: Stub, blob: BlobSource, size: int) -> tuple[Patch, b
     os.lseek(fd, start + symbol.st_size, os.SEEK_SET)
     write_all(fd, data[start + symbol.st_size :])
     os.lseek(fd, new.offset + new.lead, os.SEEK_SET)
-    _, fingerprint = write_blob(fd, blob, None, "")
+    _, fingerprint = write(fd, None, "")
     patch = Patch(fd, elf, new.place_of)
     section = new.put(patch, SECTION_NAME)
     patch.placeholder_symbols(library, size=size, value=new.vaddr + new.lead, section=section)

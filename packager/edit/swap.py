@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Union
 
@@ -11,16 +12,17 @@ from mblob.bytes.payload_source import Payload
 from mblob.errors import MblobError
 from mblob.format import note
 from mblob.format.grammar import GRAMMARS
-from mblob.format.model import Blob
+from mblob.format.model import Blob, Entry
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
 from mblob.module import LIBRARY
 from mblob.packager.edit.new_payloads import check_new, payload_of, source_files, with_tensors
 from mblob.packager.edit.reembed import reembed
-from mblob.packager.edit.rewrite import RewrittenBlob, fingerprint
+from mblob.packager.edit.rewrite import fingerprint, rewritten
 from mblob.packager.errors import BuildError
 from mblob.packager.link.output_collision import check_output
 from mblob.packager.output import replacing
+from mblob.packager.write.blob import write_blob
 from mblob.packager.write.elf_patch import Patch, Stub, section_of
 from mblob.packager.write.reuse import old_library
 
@@ -179,11 +181,13 @@ def _write(
     old_blob = data[start : start + blob.size]
     edit = None if index or blob.index_offset is None else _unannounce
     with replacing(target) as temporary, old_library(path, reuse) as old:
-        rewritten = RewrittenBlob(old_blob, blob, new, index=index, target=f"{library.elf.machine}-linux", old=old)
+        plan = rewritten(old_blob, blob, new, index=index, target=f"{library.elf.machine}-linux")
+        measured = plan.measure()
         same_form = index == (blob.index_offset is not None)
-        mark = fingerprint(old_blob, blob) if same_form and rewritten.size == blob.size else None
-        reembed(stub, path, temporary, rewritten, rewritten.size, edit, mark)
-        _read_back(temporary, library, rewritten)
+        mark = fingerprint(old_blob, blob) if same_form and measured.size == blob.size else None
+        write = partial(write_blob, plan, old=old, promised=measured)
+        reembed(stub, path, temporary, write, measured.size, edit, mark)
+        _read_back(temporary, library, measured.entries, index)
 
 
 def _unannounce(patch: Patch) -> None:
@@ -194,14 +198,14 @@ def _unannounce(patch: Patch) -> None:
             patch.put("I", at + 4, flags & ~note.HAS_INDEX)
 
 
-def _read_back(path: Path, before: Library, written: RewrittenBlob) -> None:
+def _read_back(path: Path, before: Library, written: Sequence[Entry], index: bool) -> None:
     """Read the new library before it takes its place.
 
     Raises:
         BuildError: it does not say what was written.
     """
     unbounded = any(e.offset is not None and e.type_key not in GRAMMARS for e in before.entries)
-    if not written.index and before.dialect == "classic" and unbounded:
+    if not index and before.dialect == "classic" and unbounded:
         return  # no reader of ours can
     try:
         with Library(path) as found:
@@ -209,5 +213,5 @@ def _read_back(path: Path, before: Library, written: RewrittenBlob) -> None:
             has_index = found.blob is not None and found.blob.index_offset is not None
     except MblobError as error:
         raise BuildError(f"{before.path}: the new library does not read back: {error}") from None
-    if read != [(e.type_key, e.size, e.imports) for e in written.entries] or has_index != written.index:
+    if read != [(e.type_key, e.size, e.imports) for e in written] or has_index != index:
         raise BuildError(f"{before.path}: the new library reads back otherwise than written")

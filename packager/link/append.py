@@ -11,8 +11,7 @@ from pathlib import Path
 
 from mblob.binary.elf_records import PT_LOAD, PT_NOTE, SHF_ALLOC, SHF_WRITE, SHT_NOTE, SHT_PROGBITS
 from mblob.errors import IncompatibleError, ToolchainError
-from mblob.packager.write.blob import BlobWriter
-from mblob.packager.write.blob_file import write_all, write_blob
+from mblob.packager.write.blob import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
 from mblob.packager.write.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, BlobSection
 
@@ -34,7 +33,7 @@ def check(stub: Stub) -> int:
     raise ToolchainError("the linker left no program header for embed='append'; use embed='grow' with bfd, gold or lld")
 
 
-def append(stub_path: Path, output: Path, symbol: str, blob: BlobWriter) -> int:
+def append(stub_path: Path, output: Path, symbol: str, write: WriteBlob) -> int:
     """Write `output`: the stub with the blob behind it. Returns the blob's size. Arguments as of `grow`.
 
     Raises:
@@ -54,7 +53,7 @@ def append(stub_path: Path, output: Path, symbol: str, blob: BlobWriter) -> int:
     with new_library(output, stub_path) as fd:
         write_all(fd, stub.data)
         os.lseek(fd, offset, os.SEEK_SET)
-        size, fingerprint = write_blob(fd, blob, limit, elf.machine)
+        size, fingerprint = write(fd, limit, elf.machine)
         patch = Patch(fd, elf)
         patch.load_segment(header, offset, vaddr, size, PAYLOAD_ALIGN)
         patch.placeholder_symbols(stub, size=size, value=vaddr)

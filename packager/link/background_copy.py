@@ -5,24 +5,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from pathlib import Path
 
-from mblob.format.stream_writer import Target
-from mblob.packager.link.request import Request
+from mblob.format.blob_plan import BlobPlan
+from mblob.packager.link.request import Cancelled, Request, Triple
 from mblob.packager.options import linkers_named
-from mblob.packager.write.blob import BlobWriter
-from mblob.packager.write.blob_file import write_blob
+from mblob.packager.write.blob import write_blob
 from mblob.packager.write.progress import current_listener, listening
+from mblob.packager.write.reuse import OldLibrary
 
 OFFSET = 2 << 20  # of the blob in the file: also the size of a large page; code is rarely more, and the gap is a hole
 WORTH = 64 << 20  # bytes of payloads from which it pays
-
-
-class _Cancelled(Exception):
-    """Nobody wants the blob any more."""
 
 
 class EarlyBlob:
@@ -30,19 +26,19 @@ class EarlyBlob:
 
     Args:
         path: the file, which is made.
-        writer_for: makes the blob's writer, which may ask for the target when it comes to the index. Somebody has to
-            `tell` it by then.
+        plan: the blob, which asks for its target when it comes to the index.
+        triple: that target.
     """
 
     offset = OFFSET
 
-    def __init__(self, path: Path, writer_for: Callable[[Target], BlobWriter]) -> None:
+    def __init__(self, path: Path, plan: BlobPlan, triple: Triple, old: OldLibrary | None = None) -> None:
         self._path = path
-        self._blob = writer_for(self._target_told)
-        self._target: str | None = None
-        self._known = threading.Event()  # the target is, or that nobody wants the blob any more
+        self._plan = plan
+        self._triple = triple
+        self._old = old
         self._cancelled = False
-        self._result: tuple[int, bytes] | BaseException = _Cancelled()
+        self._result: tuple[int, bytes] | BaseException = Cancelled()
         self._listener = current_listener()
         self._told = 0
         context = copy_context()  # the file is made first, so that its errors are the caller's
@@ -61,7 +57,7 @@ class EarlyBlob:
         try:
             os.lseek(self._fd, self.offset, os.SEEK_SET)
             with listening(self._told_of):
-                self._result = write_blob(self._fd, self._blob, None, "")
+                self._result = write_blob(self._plan, self._fd, None, "", old=self._old)
         except BaseException as error:  # belongs to whoever asks for the result
             self._result = error
         finally:
@@ -69,21 +65,10 @@ class EarlyBlob:
 
     def _told_of(self, count: int) -> None:
         if self._cancelled:
-            raise _Cancelled
+            raise Cancelled
         self._told += count
         if self._listener is not None:
             self._listener(count)
-
-    def tell(self, target: str) -> None:
-        """The target, which only the compiler knew."""
-        self._target = target
-        self._known.set()
-
-    def _target_told(self) -> str:
-        self._known.wait()
-        if self._target is None:
-            raise _Cancelled
-        return self._target
 
     def result(self) -> tuple[int, bytes]:
         """Wait for the end of the copy: what `write_blob` returns.
@@ -101,7 +86,7 @@ class EarlyBlob:
         if self._cancelled:
             return
         self._cancelled = True
-        self._known.set()
+        self._triple.give_up()
         self._thread.join()
         if self._listener is not None:
             self._listener(-self._told)
@@ -114,8 +99,8 @@ def started(path: Path, request: Request) -> Iterator[EarlyBlob | None]:
     """The blob on its way to `path`, None if it is better written later. When the block fails, nothing is left."""
     early = None
     try:
-        if _may_start(request) and _is_worth(request.blob("")):
-            early = EarlyBlob(path, request.blob)
+        if _may_start(request) and _is_worth(request.plan):
+            early = EarlyBlob(path, request.plan, request.triple, request.old)
         yield early
     except BaseException:
         if early is not None:
@@ -129,9 +114,9 @@ def _may_start(request: Request) -> bool:
     return request.embed in ("auto", "grow") and request.fpack_imports is None and "mold" not in named[-1:]
 
 
-def _is_worth(blob: BlobWriter) -> bool:
+def _is_worth(plan: BlobPlan) -> bool:
     """Only what can be read twice: the linker may turn out to need another place."""
     try:
-        return (blob.known_size or 0) >= WORTH
+        return (plan.known_size or 0) >= WORTH
     except OSError:
         return False  # which will be told when the payload's turn comes

@@ -10,7 +10,6 @@ from typing import Any
 
 from mblob.arguments import path as checked_path
 from mblob.bytes.digest import ALGORITHMS
-from mblob.bytes.payload_copy import HASHING
 from mblob.errors import UnreadableWarning
 from mblob.inspect.tvm_executor import GRAPHS
 from mblob.interrupts import Patience
@@ -20,10 +19,10 @@ from mblob.packager.compile.object_cache import Setting, object_cache
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.link.background_copy import started
 from mblob.packager.link.output_collision import check_output, files_in, files_of
-from mblob.packager.link.request import EMBEDDINGS, STATIC_SUFFIXES, Request, check_prefix
+from mblob.packager.link.request import EMBEDDINGS, STATIC_SUFFIXES, Request, Triple, check_prefix
 from mblob.packager.modules.nodes import HostNode
 from mblob.packager.options import as_options, check_options
-from mblob.packager.write.blob import contents_of
+from mblob.packager.write.blob import plan_blob
 from mblob.packager.write.dialects import DIALECTS
 from mblob.packager.write.reuse import old_library
 
@@ -40,7 +39,6 @@ def export_library(
     embed: str = "auto",
     index: bool = True,
     digest: str = "crc32",
-    hashing: str = "auto",
     cc: str | Sequence[str] | None = None,
     target: str | None = None,
     options: str | Sequence[str] | None = None,
@@ -74,9 +72,6 @@ def export_library(
         index: write the index behind the modules; False leaves TVM's own bytes, in which nothing tells where a payload
             of a type key that mblob does not know ends: TVM opens such a library if it has a loader, mblob does not.
         digest: of each payload, in the index: "crc32", "sha256" or "none".
-        hashing: where digests are taken: in the "loop" that copies, which keeps to one processor, on a second "thread",
-            or "auto": on the thread that reads what this one writes, or on one of its own if the digest takes longer
-            than the copy; in the loop where there is no other processor, and for small payloads.
         cc: the compiler command; by default $CC, cc, gcc or clang.
         target: a triple to build for.
         options: options of every compilation and of the link.
@@ -113,7 +108,7 @@ def export_library(
     """
     if not isinstance(mod, Module):
         raise BuildError(f"export_library: expected a Module, found {type(mod).__name__}")
-    _check(dialect, embed, digest, hashing)
+    _check(dialect, embed, digest)
     check_prefix(prefix, system_lib)
     if kwargs and fcompile is None:
         raise TypeError(f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)")
@@ -125,9 +120,11 @@ def export_library(
             f"fcompile: expected a function called as fcompile(file_name, files, **kwargs), found {fcompile!r};"
             " a compiler to use is named by cc="
         )
+    triple = Triple()
+    plan, host = plan_blob(mod, DIALECTS[dialect], index=index, digest=digest, target=triple)
     request = Request(
-        mod, contents_of(mod, DIALECTS[dialect]), fpack_imports, _addons(addons), embed, index, digest, cc, target,
-        as_options(options), system_lib, prefix, _plugins(carry), hashing, object_cache(cache),
+        mod, plan, host, DIALECTS[dialect], triple, fpack_imports, _addons(addons), embed, cc, target,
+        as_options(options), system_lib, prefix, _plugins(carry), object_cache(cache),
     )  # fmt: skip
     check_options(request.options)
     carried = (node for nodes in request.carry for node in nodes)
@@ -166,7 +163,7 @@ def _write(
 
 
 def _warn_of_unreadable(request: Request) -> None:
-    keys = [] if request.fpack_imports else request.blob("").unbounded_keys
+    keys = [] if request.fpack_imports else request.plan.unbounded_keys
     if keys:
         warn(
             f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index: nothing tells where"
@@ -182,12 +179,11 @@ def _warn_of_graphs(request: Request) -> None:
         warn_of_graphs(request.module, request.dialect)
 
 
-def _check(dialect: str, embed: str, digest: str, hashing: str) -> None:
+def _check(dialect: str, embed: str, digest: str) -> None:
     for name, value, known in (
         ("dialect", dialect, tuple(DIALECTS)),
         ("embed", embed, EMBEDDINGS),
         ("digest", digest, tuple(ALGORITHMS)),
-        ("hashing", hashing, HASHING),
     ):
         if value not in known:
             raise BuildError(f"{name}: expected one of {', '.join(known)}, found {value!r}")

@@ -135,7 +135,7 @@ def _plugin_files(request: Request, object_format: str, work: Path) -> list[Path
 
 def _include_dirs(request: Request) -> list[Path]:
     """Our headers, and where sources that we copied may have theirs."""
-    nodes = [n for n in request.contents.host if isinstance(n, SourceNode)]
+    nodes = [n for n in request.host if isinstance(n, SourceNode)]
     folders = [n.code.absolute().parent for n in nodes if isinstance(n.code, Path)]
     return [include_dir(), *dict.fromkeys(folders)]
 
@@ -147,7 +147,7 @@ def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[
     if any(w.takes_name for w in wrapped):
         return _renamed_objects(request, work)
     files = []
-    for i, node in enumerate(request.contents.host):
+    for i, node in enumerate(request.host):
         files.append(_host_file(node, i, object_format, work))
     looked = [HostFile(f, f.name, functions=functions_of(f, f.name)) for f in files if f.suffix in (".o", ".a")]
     contents = [(f, objects.read(f.path, f.label)) for f in looked]
@@ -174,7 +174,7 @@ def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Known]:
     """Objects instead of sources: a function whose packed form takes its name is renamed in the object."""
     wrapped = request.wrapped()
     tools = request.tools()
-    made = compile_all(tools, request.contents.host, None, request.options, work)
+    made = compile_all(tools, request.host, None, request.options, work)
     known = [(f, objects.read(f.path, f.label)) for f in made]
     check_functions(wrapped, known)
     check_prototypes(wrapped, [f for f, _ in known])
@@ -187,8 +187,8 @@ def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Known]:
 def _blob_file(request: Request, fcompile: FCompile, object_format: str, work: Path) -> Path | None:
     """`devc.o` or `devc.c`, None if there is nothing to pack."""
     triple = _triple(request, fcompile)
-    blob = request.blob(triple or "")
-    if not blob.is_needed:
+    request.triple.tell(triple or "")
+    if not request.plan.is_needed:
         return None
     if request.embed in ("grow", "append"):
         raise BuildError(f"embed={request.embed!r} needs our own link; with fcompile= use 'object' or 'c'")
@@ -197,10 +197,10 @@ def _blob_file(request: Request, fcompile: FCompile, object_format: str, work: P
     if machine is None:
         if request.embed == "object":
             raise BuildError(f"embed='object': {triple or object_format} is no ELF target that we know; use embed='c'")
-        write_c(work / "devc.c", request.dialect.symbol, blob.write)
+        write_c(work / "devc.c", request.dialect.symbol, request.write)
         return work / "devc.c"
     path = work / "devc.o"
-    write_object(path, machine, request.dialect.symbol, section_for(machine), blob.write, has_index=request.index)
+    write_object(path, machine, request.dialect.symbol, section_for(machine), request.write, has_index=request.plan.index)
     return path
 
 
@@ -214,7 +214,7 @@ def _triple(request: Request, fcompile: FCompile) -> str | None:
 
 def _machine(request: Request, triple: str | None, work: Path) -> Machine | None:
     """What the library is for: what its objects say, else the triple, else the compiler of this machine."""
-    for node in request.contents.host:
+    for node in request.host:
         if isinstance(node, ObjectNode):
             found = objects.read(object_file(node, work / "machine.bytes").path, node.label).machine
             if found is not None:

@@ -13,8 +13,7 @@ from pathlib import Path
 from mblob.binary.elf_records import PF_R, PF_W, PT_LOAD, SHF_ALLOC, SHF_X86_64_LARGE
 from mblob.errors import ToolchainError
 from mblob.packager.link.background_copy import EarlyBlob
-from mblob.packager.write.blob import BlobWriter
-from mblob.packager.write.blob_file import BlobSource, write_all, write_blob
+from mblob.packager.write.blob import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
 from mblob.packager.write.elf_writer import PAYLOAD_ALIGN, BlobSection
 
@@ -58,11 +57,12 @@ def check(stub: Stub) -> int:
     )
 
 
-def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter, early: EarlyBlob | None = None) -> int:
+def grow(stub_path: Path, output: Path, symbol: str, write: WriteBlob, early: EarlyBlob | None = None) -> int:
     """Write `output`: the stub with the blob in place of its placeholder. Returns the blob's size.
 
     Args:
         stub_path: what the linker made.
+        write: writes the blob.
         early: the blob, if it is being written to `output` already. It stays where it is if the stub fits in front of
             it, and is written anew if not.
 
@@ -70,11 +70,11 @@ def grow(stub_path: Path, output: Path, symbol: str, blob: BlobWriter, early: Ea
         ToolchainError: the stub does not have the shape this needs.
         IncompatibleError: the blob does not fit a 32-bit library.
     """
-    return grow_stub(read_stub(stub_path, symbol), stub_path, output, blob, early)
+    return grow_stub(read_stub(stub_path, symbol), stub_path, output, write, early)
 
 
 def grow_stub(
-    stub: Stub, stub_path: Path, output: Path, blob: BlobSource, early: EarlyBlob | None = None,
+    stub: Stub, stub_path: Path, output: Path, write: WriteBlob, early: EarlyBlob | None = None,
     edit: Callable[[Patch], None] | None = None, old_fingerprint: bytes | None = None,
 ) -> int:  # fmt: skip
     """The same for a stub that was read, or for a finished library whose blob ends its last segment.
@@ -101,7 +101,7 @@ def grow_stub(
             size, fingerprint = early.result()
         else:
             place = start
-            size, fingerprint = write_blob(fd, blob, limit, elf.machine)
+            size, fingerprint = write(fd, limit, elf.machine)
         # What is behind the placeholder is not loaded (.comment, .symtab, names, section headers): it moves by
         # whole cache lines, so that its alignment stays.
         shift = place - start + size - old_size

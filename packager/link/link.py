@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mblob.binary.archive import is_archive
@@ -47,7 +48,7 @@ from mblob.packager.objects import objects
 from mblob.packager.objects.given_functions import functions_of
 from mblob.packager.objects.objects import Contents, Machine
 from mblob.packager.options import linkers_named
-from mblob.packager.write.blob import BlobWriter
+from mblob.packager.write.blob import write_blob
 from mblob.packager.write.devc_c import write_c
 from mblob.packager.write.elf_writer import BlobSection, placeholder, section_for, write_object
 
@@ -112,7 +113,7 @@ def gather(request: Request, work: Path) -> Gathered:
     """
     tools = request.tools()
     wrapped = request.wrapped()
-    files = compile_all(tools, request.contents.host, request.packed_forms(), request.options, work)
+    files = compile_all(tools, request.host, request.packed_forms(), request.options, work)
     addons, addon_files = _addons(request, tools, work)
     known = unshared(files, work / "unshared")
     extra = unshared(addon_files, work / "unshared_addons")
@@ -149,7 +150,7 @@ def prepare(request: Request, work: Path) -> Inputs:
     everything += [(f, objects.read(f.path, f.label)) for f in helpers]
     hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
     definitions = [(f.label, _renamed(f, c, hidden)) for f, c in everything]
-    if request.blob("").is_needed:
+    if request.plan.is_needed:
         definitions.append(("the packed modules", Contents(defined={request.dialect.symbol})))
     objects.check_duplicates(definitions)
     files = hide_plain_functions(wrapped, [*gathered.known, *gathered.carried.files], work)
@@ -264,25 +265,22 @@ def export_shared(request: Request, output: Path, work: Path, early: EarlyBlob |
         As of `export_library`.
     """
     inputs = prepare(request, work)
-    if early is not None:
-        early.tell(inputs.tools.triple)
-    blob = request.blob(inputs.tools.triple)
+    request.triple.tell(inputs.tools.triple)
     packed = request.packed_file(work)
-    if packed is not None or not blob.is_needed:
+    if packed is not None or not request.plan.is_needed:
         more = [str(packed)] if packed is not None else []
         inputs.tools.link(link_command(inputs, output, more, request.options), work)
     else:
-        verify(output, blob, _embed(request, inputs, blob, output, work, early))
+        verify(output, request.plan, _embed(request, inputs, output, work, early))
     check_exports(request.wrapped(), output)
     warn_of_operators(request, inputs.rows, inputs.known, None if inputs.joins else output)
     carry.check_exported(inputs.plugins, output)
 
 
-def _embed(
-    request: Request, inputs: Inputs, blob: BlobWriter, output: Path, work: Path, early: EarlyBlob | None
-) -> int:
+def _embed(request: Request, inputs: Inputs, output: Path, work: Path, early: EarlyBlob | None) -> int:
     """Link with the blob, and return its size."""
     symbol = request.dialect.symbol
+    write = partial(write_blob, request.plan, old=request.old)
     if request.embed == "append":
         if inputs.refers_to_blob:
             raise BuildError(
@@ -291,16 +289,16 @@ def _embed(
             )
         mold = inputs.tools.linker(request.options, work).name == "mold"
         stub = _link_stub(request, inputs, append.MOLD_SECTION if mold else append.SECTION, [], work)
-        return append.append(stub, output, symbol, blob)
+        return append.append(stub, output, symbol, write)
     if request.embed == "c":
         source = work / "devc.c"
-        size = write_c(source, symbol, blob.write)
+        size = write_c(source, symbol, request.write)
         command = (*inputs.tools.cc, *machine_options(request.options), "-fPIC", "-c", "devc.c", "-o", "devc.o")
         run_all([Job("devc.c", command)], work)
         inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
         return size
     if request.embed == "object":
-        return _link_object(request, inputs, blob, output, work)
+        return _link_object(request, inputs, output, work)
     try:
         stub = _growable_stub(request, inputs, work)
     except _CannotGrow as exc:
@@ -308,8 +306,8 @@ def _embed(
             raise ToolchainError(f"embed='grow': {exc}") from None
         if early is not None:
             early.cancel()
-        return _link_object(request, inputs, blob, output, work)
-    return grow.grow(stub, output, symbol, blob, early)
+        return _link_object(request, inputs, output, work)
+    return grow.grow(stub, output, symbol, write, early)
 
 
 class _CannotGrow(Exception):
@@ -318,7 +316,7 @@ class _CannotGrow(Exception):
 
 def _link_stub(request: Request, inputs: Inputs, section: BlobSection, flags: Sequence[str], work: Path) -> Path:
     """Link with a placeholder in `section`."""
-    placeholder(work / "devc.o", inputs.machine, request.dialect.symbol, section, has_index=request.index)
+    placeholder(work / "devc.o", inputs.machine, request.dialect.symbol, section, has_index=request.plan.index)
     # Its name alone: gold writes it into the file, and the folder has another name each time.
     stub = "stub.so"
     inputs.tools.link(link_command(inputs, Path(stub), ["devc.o", *flags], request.options), work)
@@ -347,17 +345,17 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
     return _link_stub(request, inputs, grow.GOLD_SECTION, [], work)
 
 
-def _link_object(request: Request, inputs: Inputs, blob: BlobWriter, output: Path, work: Path) -> int:
+def _link_object(request: Request, inputs: Inputs, output: Path, work: Path) -> int:
     """Link with the whole blob as an object."""
 
     def check(size: int) -> None:
         if size > large_blob_limits.LIMIT:
             large_blob_limits.check_linker(size, inputs.machine, inputs.tools.linker(request.options, work))
 
-    check(blob.known_size or 0)  # before all of it is written, if it is known
+    check(request.plan.known_size or 0)  # before all of it is written, if it is known
     section = section_for(inputs.machine)
     symbol = request.dialect.symbol
-    size = write_object(work / "devc.o", inputs.machine, symbol, section, blob.write, has_index=request.index)
+    size = write_object(work / "devc.o", inputs.machine, symbol, section, request.write, has_index=request.plan.index)
     check(size)
     inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
     if size > large_blob_limits.LIMIT:

@@ -45,7 +45,7 @@ from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan
 from mblob.packager.options import as_options
 
-_TEXTS = ("cc", "target", "dialect", "embed", "digest", "hashing", "prefix", "name")
+_TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix", "name")
 _FLAGS = ("index", "system_lib", "cache", "reuse")
 _PATHS = ("kernels", "objects", "weights")
 _FILES = ("graph", "params")

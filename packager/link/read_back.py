@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from mblob.format.blob_plan import BlobPlan
 from mblob.inspect.library import Library
 from mblob.packager.errors import BuildError
-from mblob.packager.write.blob import BlobWriter
 
 
-def verify(path: Path, writer: BlobWriter, size: int) -> None:
+def verify(path: Path, plan: BlobPlan, size: int) -> None:
     """Read a finished library back, before it takes its place.
 
     Raises:
         FormatError, DigestError: it cannot be read.
         BuildError: it does not say what was written.
     """
-    wanted = [e.type_key for e in writer.contents.entries]
-    if writer.unbounded_keys:
+    wanted = [e.type_key for e in plan.entries]
+    if plan.unbounded_keys:
         return  # no reader of ours can, and export_library says so
     with Library(path) as found:
         read = [] if found.blob is None else [e.type_key for e in found.blob.entries]

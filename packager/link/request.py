@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.format.stream_writer import Target
+from mblob.format.blob_plan import BlobPlan
 from mblob.packager.errors import BuildError
-from mblob.packager.write.blob import BlobWriter, Contents
+from mblob.packager.write.progress import watched
 
 # What compiles and links is imported by those who ask for it: a large blob is on its way by then.
 if TYPE_CHECKING:
+    from mblob.bytes.sink import Sink
     from mblob.format.functions_table import Row
     from mblob.module import Module
     from mblob.packager.compile.object_cache import ObjectCache
@@ -29,25 +31,57 @@ STATIC_SUFFIXES = (".o", ".a", ".tar")  # of system libraries
 EMBEDDINGS = ("auto", "grow", "object", "c", "append")
 
 
+class Cancelled(Exception):
+    """Nobody wants the blob any more."""
+
+
+class Triple:
+    """The triple that the library is for, which only the compiler knows: a blob that is copied meanwhile waits for it."""
+
+    def __init__(self) -> None:
+        self._known = threading.Event()
+        self._triple: str | None = None
+
+    def tell(self, triple: str) -> None:
+        self._triple = triple
+        self._known.set()
+
+    def give_up(self) -> None:
+        """Nobody will tell; who waits gets `Cancelled`, until somebody does."""
+        self._known.set()
+
+    def __call__(self) -> str:
+        self._known.wait()
+        if self._triple is None:
+            raise Cancelled
+        return self._triple
+
+
 @dataclass(frozen=True)
 class Request:
     """The arguments of `export_library`, of which see the meaning there; `options` is split, `carry` as of
-    `mblob.packager.link.carry.given_plugins`, `cache` as of `mblob.packager.compile.object_cache.object_cache`."""
+    `mblob.packager.link.carry.given_plugins`, `cache` as of `mblob.packager.compile.object_cache.object_cache`.
+
+    Attributes:
+        plan: of the blob; its target is `triple`.
+        host: the host modules, which are linked.
+        old: the library whose blocks a new one may share.
+    """
 
     module: Module
-    contents: Contents
+    plan: BlobPlan
+    host: list[HostNode]
+    dialect: Dialect
+    triple: Triple
     fpack_imports: Callable[..., Any] | None
     addons: list[Path]
     embed: str
-    index: bool
-    digest: str
     cc: str | Sequence[str] | None
     target: str | None
     options: tuple[str, ...]
     system_lib: bool = False
     prefix: str = ""
     carry: tuple[tuple[HostNode, ...], ...] = ()
-    hashing: str = "auto"
     cache: ObjectCache | None = None
     old: OldLibrary | None = None
 
@@ -62,13 +96,9 @@ class Request:
 
         return replace(find(self.cc, self.target), runner=runner_with(self.cache))
 
-    @property
-    def dialect(self) -> Dialect:
-        return self.contents.dialect
-
-    def blob(self, target: Target) -> BlobWriter:
-        """The writer of the blob for a target."""
-        return BlobWriter(self.contents, self.index, self.digest, target, self.hashing, self.old)
+    def write(self, sink: Sink) -> int:
+        """Write the blob, and return its size in bytes."""
+        return self.plan.write(watched(sink))
 
     def type_keys(self) -> frozenset[str] | None:
         """Of the modules in the library; None if the caller's `fpack_imports` writes them."""
@@ -83,7 +113,7 @@ class Request:
         from mblob.packager.functions.wrappers import Wrapped
 
         found: dict[str, Wrapped] = {}
-        for node in self.contents.host:
+        for node in self.host:
             for prototype in node.declared.functions:
                 wrapped = Wrapped(prototype, prototype.name in node.declared.packed, self.dialect)
                 if found.setdefault(prototype.name, wrapped) != wrapped:
@@ -92,7 +122,7 @@ class Request:
 
     def told_rows(self) -> list[Row]:
         """Rows of tables of functions that came with the host modules."""
-        return list(dict.fromkeys(row for node in self.contents.host for row in node.rows))
+        return list(dict.fromkeys(row for node in self.host for row in node.rows))
 
     def packed_forms(self) -> str | None:
         """C text of the packed forms, None if there are none."""

@@ -199,22 +199,22 @@ def _blob(request: Request, gathered: Gathered, work: Path) -> _Blob:
     if packed is not None:
         file = _compiled(request, gathered, packed, work)
         return _Blob([file], 0, symbol in _defined(file))
-    writer = request.blob(gathered.tools.triple)
-    if not writer.is_needed:
+    request.triple.tell(gathered.tools.triple)
+    if not request.plan.is_needed:
         return _Blob()
     path = work / "devc.o"
     if request.embed == "c":
-        size = write_c(work / "devc.c", symbol, writer.write)
+        size = write_c(work / "devc.c", symbol, request.write)
         command = (*gathered.tools.cc, *machine_options(request.options), "-fPIC", "-fvisibility=hidden",
                    "-c", "devc.c", "-o", path.name)  # fmt: skip
         run_all([Job("devc.c", command)], work)
     else:
         section = section_for(gathered.machine)
         size = write_object(
-            path, gathered.machine, symbol, section, writer.write, has_index=request.index, hidden=True
+            path, gathered.machine, symbol, section, request.write, has_index=request.plan.index, hidden=True
         )
     _verify(path, symbol, request, size)
-    return _Blob([path], size, True, request.index)
+    return _Blob([path], size, True, request.plan.index)
 
 
 def _compiled(request: Request, gathered: Gathered, packed: Path, work: Path) -> Path:
@@ -240,11 +240,11 @@ def _verify(path: Path, symbol: str, request: Request, size: int) -> None:
     found = next((s for s in elf.symtab if s.name == symbol and s.is_defined), None)
     if found is None or found.st_size != size:
         raise BuildError(f"{elf.name}: {symbol} has not the {size} bytes that were written")
-    if not request.index:
+    if not request.plan.index:
         return  # a payload of an unknown kind has no end that a reader could find
     data = elf.contents(elf.sections[found.st_shndx])[found.st_value :][:size]
     blob = request.dialect.format.read(data, index_expected=True)
-    if [e.type_key for e in blob.entries] != [e.type_key for e in request.contents.entries]:
+    if [e.type_key for e in blob.entries] != [e.type_key for e in request.plan.entries]:
         raise BuildError(f"{elf.name}: {symbol} reads back with other modules than were written")
 
 

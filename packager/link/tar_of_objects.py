@@ -24,17 +24,17 @@ def export_tar(request: Request, output: Path, work: Path) -> None:
     """
     inputs = prepare(request, work)
     warn_of_operators(request, inputs.rows, inputs.known)
-    blob = request.blob(inputs.tools.triple)
+    request.triple.tell(inputs.tools.triple)
     members = [*inputs.addons, *(f.path for f in inputs.files)]
     packed = request.packed_file(work)
     if packed is not None:
         members.append(packed)
-    elif blob.is_needed and request.embed == "c":
-        write_c(work / "devc.c", request.dialect.symbol, blob.write)
+    elif request.plan.is_needed and request.embed == "c":
+        write_c(work / "devc.c", request.dialect.symbol, request.write)
         members.append(work / "devc.c")
-    elif blob.is_needed:
+    elif request.plan.is_needed:
         section, symbol = section_for(inputs.machine), request.dialect.symbol
-        write_object(work / "devc.o", inputs.machine, symbol, section, blob.write, has_index=request.index)
+        write_object(work / "devc.o", inputs.machine, symbol, section, request.write, has_index=request.plan.index)
         members.append(work / "devc.o")
     write_tar(members, output)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
 from mblob.format import safetensors
-from mblob.format.stream_writer import OutEntry
+from mblob.format.blob_plan import OutEntry
 from mblob.module import LIBRARY, Module, Node
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.prototypes_of import NOTHING, Declared
@@ -117,7 +117,7 @@ class PayloadNode(Node):
         content: its bytes.
         text: what `get_source` answers, if it is text.
         data: opens without a loader.
-        alignment, align_at: as of `mblob.format.stream_writer.OutEntry`.
+        alignment, align_at: as of `mblob.format.blob_plan.OutEntry`.
         only_function: name of its one function, None if only its runtime knows its functions.
         kernels: of device code, with what the classic grammar cannot say of them.
     """
@@ -174,7 +174,7 @@ def is_host(module: Module) -> bool:
 
 def out_entry(module: Module, dialect: str) -> OutEntry:
     """How a module that is no host code is written in a dialect. Modules of opened libraries are copied by their
-    payload.
+    payload. What it imports is not said.
 
     Raises:
         BuildError: the dialect has no such kind, or cannot say what it holds.
@@ -189,18 +189,19 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
             for kernel in node.kernels:
                 to_classic(node.type_key, kernel)
         if written == dialect:
-            return OutEntry(node.type_key, node.content, node.data, node.alignment, node.align_at)
+            return OutEntry(node.type_key, node.content, (), node.data, node.alignment, node.align_at)
         from mblob.packager.modules.reexpress import reexpress
 
         pieces = reexpress(node.type_key, node.payload(), written, dialect, node.kernels)
-        return OutEntry(node.type_key, PiecesPayload(pieces), node.data)
+        return OutEntry(node.type_key, PiecesPayload(pieces), (), node.data)
     from mblob.packager.modules.reexpress import reexpress
 
     payload = module.payload
     if module.type_key == safetensors.TYPE_KEY:
         data_offset = safetensors.data_offset(payload, payload.nbytes)
-        return OutEntry(safetensors.TYPE_KEY, BytesPayload(payload), True, safetensors.ALIGNMENT, data_offset)
-    return OutEntry(module.type_key, PiecesPayload(reexpress(module.type_key, payload, written, dialect)), node.data)
+        return OutEntry(safetensors.TYPE_KEY, BytesPayload(payload), (), True, safetensors.ALIGNMENT, data_offset)
+    pieces = reexpress(module.type_key, payload, written, dialect)
+    return OutEntry(module.type_key, PiecesPayload(pieces), (), node.data)
 
 
 def check_serializable(root: Module) -> None:

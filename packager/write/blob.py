@@ -1,47 +1,43 @@
-"""The blob of a module tree: what goes in, and writing it into whatever takes it."""
+"""The blob of a module tree: what goes in, and streaming it into a file."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Callable
+from typing import Optional
 
 import mblob
-from mblob.bytes.sink import Sink
-from mblob.format import ffi_dialect, order
-from mblob.format.grammar import GRAMMARS
-from mblob.format.stream_writer import Layout, OutEntry, Target
+from mblob.bytes.native_copy import crc32
+from mblob.errors import MblobError
+from mblob.format.blob_plan import BlobPlan, Measured, OutEntry, Target, check_ffi
+from mblob.format.order import order_of
 from mblob.module import LIBRARY, Module
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, check_serializable, is_host, node_of, out_entry
 from mblob.packager.write.dialects import CLASSIC, Dialect
+from mblob.packager.write.file_sink import FileSink
 from mblob.packager.write.progress import watched
-from mblob.packager.write.reuse import OldLibrary
+from mblob.packager.write.reuse import OldLibrary, SharingSink
+
+# `write_blob` of some plan: (descriptor, limit, machine) -> (size, bytes that depend on all of it).
+WriteBlob = Callable[[int, Optional[int], str], tuple[int, bytes]]
+COPY = 256 << 10  # bytes per step of a copy
+WHOLE = 16 << 20  # bytes of a blob without digests that are all read for the build-id
+SAMPLE, SAMPLED, SAMPLES = 4096, 1 << 20, 1 << 14  # bytes read, out of how many at least; how often at most
 
 
-@dataclass(frozen=True)
-class Contents:
-    """A module tree, ordered.
-
-    Attributes:
-        entries: as they are written; the host modules together are one.
-        row_ptr, child: imports, as of `mblob.format.order.Plan`.
-        host: the host modules, in the order of the plan.
-        dialect: that they are written in.
-    """
-
-    entries: list[OutEntry]
-    row_ptr: list[int]
-    child: list[int]
-    host: list[HostNode]
-    dialect: Dialect
-
-    @property
-    def is_library_alone(self) -> bool:
-        """Whether there is nothing but host code."""
-        return len(self.entries) == 1 and self.entries[0].payload is None
+def producer() -> str:
+    """Who wrote a blob, as its index says it."""
+    return f"mblob {mblob.__version__}"
 
 
-def contents_of(root: Module, dialect: Dialect = CLASSIC) -> Contents:
-    """Order a tree for writing.
+def plan_blob(
+    root: Module, dialect: Dialect = CLASSIC, *, index: bool = True, digest: str = "crc32", target: Target = ""
+) -> tuple[BlobPlan, list[HostNode]]:
+    """Order a tree for writing. The host modules, which are linked, are one entry; they are the second result.
+
+    Args:
+        index, digest, target: as of `mblob.format.blob_plan.BlobPlan`.
 
     Raises:
         BuildError: a module that can be neither linked nor serialized, or a circle; one that the dialect has no way to
@@ -50,76 +46,68 @@ def contents_of(root: Module, dialect: Dialect = CLASSIC) -> Contents:
     """
     check_serializable(root)
     try:
-        plan = order.plan(root, is_host)
+        groups, imports = order_of(root, is_host)
+        entries = [
+            OutEntry(LIBRARY, None, row) if is_host(group[0]) else out_entry(group[0], dialect.name)._replace(imports=row)
+            for group, row in zip(groups, imports)
+        ]
+        if dialect.is_ffi:
+            check_ffi(entries)
     except ValueError as exc:
+        if isinstance(exc, MblobError):
+            raise
         raise BuildError(str(exc)) from None
-    entries = [
-        OutEntry(LIBRARY, None) if i == plan.library else out_entry(group[0], dialect.name)
-        for i, group in enumerate(plan.groups)
-    ]
-    host = [] if plan.library is None else [node_of(m) for m in plan.groups[plan.library]]
-    contents = Contents(entries, plan.row_ptr, plan.child, [n for n in host if isinstance(n, HostNode)], dialect)
-    if dialect.is_ffi:
-        try:
-            ffi_dialect.check_layout(Layout(entries, plan.row_ptr, plan.child))
-        except ValueError as exc:
-            raise BuildError(str(exc)) from None
-    return contents
+    host = next(([node_of(m) for m in group] for group in groups if is_host(group[0])), [])
+    plan = BlobPlan(entries, dialect.name, index=index, digest=digest, target=target, producer=producer())
+    plan.has_tree = not plan.is_library_alone
+    return plan, [node for node in host if isinstance(node, HostNode)]
 
 
-@dataclass(frozen=True)
-class BlobWriter:
-    """Writes the blob of one export.
+def write_blob(
+    plan: BlobPlan, fd: int, limit: int | None, machine: str, *,
+    old: OldLibrary | None = None, promised: Measured | None = None,
+) -> tuple[int, bytes]:  # fmt: skip
+    """Stream a blob to the descriptor's position; its size, and bytes that depend on all of it.
 
-    Attributes:
-        contents: what.
-        index, digest, target, hashing: as of `mblob.format.classic.write`.
-        old: the library whose blocks a new one may share.
+    Args:
+        limit: bytes that it may have at most.
+        machine: that the library is for, for the error.
+        old: a library whose blocks may be shared.
+        promised: as of `mblob.format.blob_plan.BlobPlan.write`.
+
+    Raises:
+        IncompatibleError: it has more than `limit` bytes.
+        OSError, MblobError: as of `mblob.format.blob_plan.BlobPlan.write`.
     """
+    start = os.lseek(fd, 0, os.SEEK_CUR)
+    whole = not plan.has_digests and plan.digest != "none"
+    what = f"a 32-bit library ({machine})"
+    if old is None:
+        sink = FileSink(fd, limit, what, checksum=whole)
+    else:
+        sink = SharingSink(old, fd, limit, what, checksum=whole)
+    size = plan.write(watched(sink), promised)
+    sink.finish()
+    if plan.has_digests:  # the footer holds a checksum of the digests
+        return size, os.pread(fd, 64, start + size - 64)
+    crc = sink.crc if whole else _crc_of_samples(fd, start, size)
+    return size, crc.to_bytes(4, "little") + size.to_bytes(8, "little")
 
-    contents: Contents
-    index: bool
-    digest: str
-    target: Target
-    hashing: str = "auto"
-    old: OldLibrary | None = None
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether the library gets a blob at all. As TVM, a library alone has none; with an index it has one."""
-        return self.index or not self.contents.is_library_alone
+def _crc_of_samples(fd: int, start: int, size: int) -> int:
+    """What tells blobs without digests apart: all of a small one, of a large one a page out of each MiB, and its end.
 
-    @property
-    def known_size(self) -> int | None:
-        """Bytes of all payloads; None if one of them does not know, and can perhaps be read only once.
+    Reading all of it would cost what leaving out the digests saved.
+    """
+    step, width = (COPY, COPY) if size <= WHOLE else (max(SAMPLED, -(-size // SAMPLES)), SAMPLE)
+    crc = 0
+    for at in range(0, size, step):
+        crc = crc32(os.pread(fd, min(width, size - at), start + at), crc)
+    return crc32(os.pread(fd, min(COPY, size), start + size - min(COPY, size)), crc)
 
-        Raises:
-            OSError: a payload's file cannot be looked at.
-        """
-        sizes = [e.payload.size for e in self.contents.entries if e.payload is not None]
-        return None if None in sizes else sum(size or 0 for size in sizes)
 
-    @property
-    def unbounded_keys(self) -> list[str]:
-        """Type keys of which only an index could tell where their payloads end, and that have none."""
-        told = self.index or self.contents.dialect.is_ffi  # where payloads have a length
-        keys = [] if told else [e.type_key for e in self.contents.entries]
-        return sorted({k for k in keys if k != LIBRARY and k not in GRAMMARS})
-
-    @property
-    def has_digests(self) -> bool:
-        """Whether the footer of the blob depends on every byte of it."""
-        return self.index and self.digest != "none"
-
-    def write(self, sink: Sink) -> int:
-        """Stream the blob and return its size in bytes.
-
-        Raises:
-            OSError, MblobError: a payload cannot be read, or changed while it was read.
-        """
-        c = self.contents
-        size: int = c.dialect.format.write(
-            watched(sink), c.entries, c.row_ptr, c.child, index=self.index, digest=self.digest,
-            target=self.target, producer=f"mblob {mblob.__version__}", hashing=self.hashing,
-        )  # fmt: skip
-        return size
+def write_all(fd: int, data: memoryview | bytes) -> None:
+    """Write everything at the descriptor's position."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(fd, left[:COPY]) :]

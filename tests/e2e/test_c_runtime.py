@@ -14,8 +14,10 @@ import pytest
 
 import mblob
 from mblob.bytes.payload_source import BytesPayload
+from mblob.bytes.sink import BytesSink
 from mblob.errors import DigestError, FormatError
 from mblob.format import classic
+from mblob.format.blob_plan import BlobPlan, OutEntry
 from tests.e2e.programs import ROOT, make_c_tests, run
 from tests.loader import vm_programs
 
@@ -83,10 +85,9 @@ def test_both_readers_agree_on_damaged_blobs(built: Path, tmp_path: Path, level:
 
 
 def blob_of(size: int) -> bytearray:
-    sink = classic.BytesSink()
-    entries = [classic.OutEntry("library", None), classic.OutEntry("my_key", BytesPayload(bytes(size)))]
-    classic.write(sink, entries, [0, 1, 1], [1])
-    return bytearray(sink.data)
+    sink = BytesSink()
+    BlobPlan([OutEntry("library", None, (1,)), OutEntry("my_key", BytesPayload(bytes(size)))]).write(sink)
+    return sink.data
 
 
 @pytest.mark.parametrize("part", ["payload", "structure"])
@@ -107,10 +108,9 @@ def test_a_miss_above_many_modules_costs_little(
     installed: Path, tmp_path: Path, cc: Callable[..., Path], count: int, found: bool
 ) -> None:
     """What the error says is looked for in some modules, not in all that are below."""
-    sink = classic.BytesSink()
-    entries = [classic.OutEntry("library", None)]
-    entries += [classic.OutEntry("plain_data", BytesPayload(b""), data=True)] * count
-    classic.write(sink, entries, [0, *[count] * (count + 1)], list(range(1, count + 1)))
+    sink = BytesSink()
+    entries = [OutEntry("library", None, tuple(range(1, count + 1)))]
+    BlobPlan([*entries, *[OutEntry("plain_data", BytesPayload(b""), data=True)] * count]).write(sink)
     (tmp_path / "blob.bin").write_bytes(sink.data)
     source = f"""__asm__(".section .tvm_mblob,\\"a\\"\\n.balign 64\\n.globl __tvm_dev_mblob\\n"
         ".type __tvm_dev_mblob, %object\\n__tvm_dev_mblob:\\n.incbin \\"{tmp_path}/blob.bin\\"\\n"
@@ -130,9 +130,9 @@ def test_a_miss_above_many_modules_costs_little(
 
 
 def test_the_blob_of_the_c_tests_is_what_the_writer_writes() -> None:
-    sink = classic.BytesSink()
-    entries = [classic.OutEntry("library", None), classic.OutEntry("my_key", BytesPayload(b"hello"))]
-    classic.write(sink, entries, [0, 1, 1], [1], target="x86_64-linux-gnu", producer="mblob 0.1.0")
+    sink = BytesSink()
+    entries = [OutEntry("library", None, (1,)), OutEntry("my_key", BytesPayload(b"hello"))]
+    BlobPlan(entries, target="x86_64-linux-gnu", producer="mblob 0.1.0").write(sink)
     assert bytes(sink.data) == (ROOT / "tests" / "c" / "keyed.bin").read_bytes()
 
 

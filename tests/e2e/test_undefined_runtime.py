@@ -203,14 +203,15 @@ def test_a_large_blob_is_not_copied(tmp_path: Path, packed_blob_of: Callable[[in
 @pytest.fixture
 def packed_blob_of() -> Callable[[int], bytes]:
     from mblob.bytes.payload_source import BytesPayload
-    from mblob.format import classic
+    from mblob.bytes.sink import BytesSink
+    from mblob.format.blob_plan import BlobPlan, OutEntry
 
     def make(size: int) -> bytes:
         payload = bytearray(size)
         payload[:4], payload[size // 2], payload[-1] = b"\1\2\3\4", 7, 9
-        sink = classic.BytesSink()
-        entries = [classic.OutEntry("library", None), classic.OutEntry("my_key", BytesPayload(bytes(payload)), True)]
-        classic.write(sink, entries, [0, 1, 1], [1])
+        sink = BytesSink()
+        entries = [OutEntry("library", None, (1,)), OutEntry("my_key", BytesPayload(bytes(payload)), data=True)]
+        BlobPlan(entries).write(sink)
         return bytes(sink.data)
 
     return make

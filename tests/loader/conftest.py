@@ -11,7 +11,9 @@ import pytest
 
 import mblob
 from mblob.bytes.payload_source import BytesPayload
-from mblob.format import classic, functions_table
+from mblob.bytes.sink import BytesSink
+from mblob.format import functions_table
+from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.loader.plugins import plugins
 from tests.loader import vm_programs
 from tests.loader.opencl_libraries import opencl_caches, opencl_device, pack_opencl, scale_path  # noqa: F401
@@ -170,16 +172,14 @@ KERNEL(call_by_name) {
 
 def pack(entries: Sequence[tuple[str, bytes | None]], imports: Sequence[Sequence[int]], **options: Any) -> bytes:
     """Bytes of a blob: entries (type key, payload; None for the library) and their imports."""
-    row_ptr, child = [0], []
-    for row in imports:
-        child += row
-        row_ptr.append(len(child))
     out = [
-        classic.OutEntry(key, None if data is None else BytesPayload(data), key == "plain_data")
-        for key, data in entries
+        OutEntry(key, None if data is None else BytesPayload(data), tuple(row), key == "plain_data")
+        for (key, data), row in zip(entries, imports)
     ]
-    sink = classic.BytesSink()
-    classic.write(sink, out, row_ptr, child, **options)
+    sink = BytesSink()
+    plan = BlobPlan(out, **options)
+    plan.has_tree = not plan.is_library_alone
+    plan.write(sink)
     return bytes(sink.data)
 
 

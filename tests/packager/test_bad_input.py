@@ -337,7 +337,6 @@ def test_an_fpack_imports_that_returns_nothing(old: Path, tree: mblob.Module) ->
     [
         ({"embed": "magic"}, BuildError, "embed: expected one of auto, grow"),
         ({"digest": "md5"}, BuildError, "digest: expected one of none, crc32, sha256"),
-        ({"hashing": "gpu"}, BuildError, "hashing: expected one of auto, thread, loop, found 'gpu'"),
         ({"dialect": "coff"}, BuildError, "dialect: expected one of classic"),
         ({"dialect": "modern"}, mblob.MblobError, "dialect: expected one of classic, ffi, found 'modern'"),
         ({"colour": 1}, TypeError, "unknown argument 'colour'"),

@@ -19,7 +19,7 @@ from mblob.bytes.digest import Crc32
 from mblob.bytes.sink import STEP
 from mblob.errors import ToolchainError
 from mblob.packager.link import grow
-from mblob.packager.write import blob_file, elf_patch
+from mblob.packager.write import blob, elf_patch
 from mblob.packager.write.file_sink import PAGE, FileSink
 
 DATA = bytes(range(251)) * 20_000
@@ -140,7 +140,7 @@ def test_no_room_is_an_error_of_the_output(
     (tmp_path / "x.so").write_bytes(b"old")
     root = mblob.csource_module("int f;")
     root.import_module(mblob.safetensors_module(weights(tmp_path / "w.safetensors")))
-    how = {"copy_file_range": {"digest": "none"}, "write": {"hashing": "thread"}, "copy": {}, "reserve": {}}[call]
+    how = {"copy_file_range": {"digest": "none"}, "write": {"digest": "sha256"}, "copy": {}, "reserve": {}}[call]
     monkeypatch.setattr(os if hasattr(os, call) else native_copy, call, full)
     with pytest.raises(OSError, match="the output cannot be written") as caught:
         root.export_library(tmp_path / "x.so", **how)
@@ -292,7 +292,7 @@ def test_a_byte_of_the_payload_changes_the_build_id(tmp_path: Path, at: int, dig
 def test_of_a_large_blob_without_digests_a_changed_mib_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blob_file, "WHOLE", 1 << 20)
+    monkeypatch.setattr(blob, "WHOLE", 1 << 20)
     size, found = 6 << 20, set()
     for at in (None, 0, 1_500_000, 3 << 20, size - (1 << 20)):
         data = bytearray(size)

@@ -99,7 +99,7 @@ def test_a_copy_starts_before_what_compiles_and_links_is_there(tmp_path: Path) -
     program = """if True:
         import sys
         from mblob.cli.main import main
-        from packager import early
+        from mblob.packager.link import background_copy
         background_copy.WORTH, started = 0, background_copy.EarlyBlob.__init__
         def starting(*args):
             print(*sys.modules)

@@ -20,8 +20,8 @@ from mblob.packager.compile import processes
 SCRIPT = textwrap.dedent(
     """
     import os, signal, sys, mblob
-    from packager import early
-    early.WORTH = 1
+    from mblob.packager.link import background_copy
+    background_copy.WORTH = 1
     number, at, out, storm = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4] == "storm"
     signal.signal(signal.SIGTERM, lambda n, f: sys.exit(128 + n))
     seen = 0
@@ -169,7 +169,7 @@ def test_a_thread_that_hangs_does_not_keep_a_process_that_is_to_end(tmp_path: Pa
         """
         import os, signal, sys, threading
         from pathlib import Path
-        from packager import processes
+        from mblob.packager.compile import processes
         processes._PATIENCE = 0.01
         signal.signal(signal.SIGTERM, lambda n, f: sys.exit(128 + n))
         def hangs(running, job, cwd):

@@ -98,7 +98,7 @@ def test_what_a_killed_extract_and_a_killed_load_left_goes_too(place: Path) -> N
     assert list(place.iterdir()) == []
     code = """
         import os
-        from loader import link_object
+        from mblob.loader import link_object
         with link_object.temporary_file(memoryview(b"a")):
             os.kill(os.getpid(), 9)
     """

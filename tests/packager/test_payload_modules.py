@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob.format.classic import BytesSink
+from mblob.bytes.sink import BytesSink
 from mblob.format.grammar import decode_payload
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.payload_modules import FACTORY_FUNCTIONS, graph_executor_factory
-from mblob.packager.write.blob import BlobWriter, contents_of
+from mblob.packager.write.blob import plan_blob
 from mblob.packager.write.devc_c import to_c
 
 GRAPH = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0]}'
@@ -25,7 +25,8 @@ GRAPH = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0]}'
 
 def blob_of(root: mblob.Module, *, index: bool = False) -> bytes:
     sink = BytesSink()
-    BlobWriter(contents_of(root), index, "crc32", "x86_64-linux-gnu").write(sink)
+    plan, _ = plan_blob(root, index=index, target="x86_64-linux-gnu")
+    plan.write(sink)
     return bytes(sink.data)
 
 

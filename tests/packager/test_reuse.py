@@ -78,8 +78,7 @@ def overwrite(path: Path, at: int, data: bytes) -> None:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("how", [{}, {"digest": "sha256"}, {"digest": "none"}, {"embed": "append"},
-                                 {"hashing": "thread"}], ids=str)  # fmt: skip
+@pytest.mark.parametrize("how", [{}, {"digest": "sha256"}, {"digest": "none"}, {"embed": "append"}], ids=str)
 def test_the_bytes_are_those_of_a_fresh_pack(tmp_path: Path, sharing: FileSystem, how: dict[str, Any]) -> None:
     files = payloads(tmp_path)
     pack(tmp_path / "o.so", files, **how)

@@ -7,14 +7,16 @@ import os
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mblob.bytes.payload_source import BytesPayload, FilePayload, IterPayload
+from mblob.bytes.sink import BytesSink
 from mblob.dtype import DataType
 from mblob.errors import DigestError, FormatError
 from mblob.format import classic
-from mblob.format.classic import BytesSink, OutEntry
+from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.format.grammar import decode_payload
 from mblob.format.ndarray import ArrayRecord, encode_ndarray, read_param_dict, save_param_dict
 from mblob.inspect.library import Library
@@ -22,12 +24,11 @@ from mblob.inspect.library import Library
 GOLDEN = Path(os.environ.get("MBLOB_GOLDEN") or Path(__file__).parents[3] / "shared" / "golden")
 
 
-def write(entries: list[OutEntry], rows: list[list[int]], **how: object) -> bytes:
-    row_ptr = [0]
-    for row in rows:
-        row_ptr.append(row_ptr[-1] + len(row))
+def write(entries: list[OutEntry], rows: list[list[int]], **how: Any) -> bytes:
     sink = BytesSink()
-    size = classic.write(sink, entries, row_ptr, [c for r in rows for c in r], **how)  # type: ignore[arg-type]
+    plan = BlobPlan([e._replace(imports=tuple(row)) for e, row in zip(entries, rows)], **how)
+    plan.has_tree = not plan.is_library_alone
+    size = plan.write(sink)
     assert size == len(sink.data)
     return bytes(sink.data)
 

@@ -15,7 +15,7 @@ from mblob.bytes.payload_source import BytesPayload, IterPayload
 from mblob.bytes.sink import BytesSink
 from mblob.errors import DigestError, FormatError
 from mblob.format import ffi_dialect
-from mblob.format.stream_writer import OutEntry
+from mblob.format.blob_plan import BlobPlan, OutEntry, check_ffi
 from tests.unit.test_ffi_dialect import LIB as LIB_BYTES
 from tests.unit.test_ffi_dialect import blob, string, u64
 
@@ -23,11 +23,10 @@ LIB = OutEntry("library", None)
 
 
 def write(entries: list[OutEntry], rows: list[list[int]], **how: Any) -> bytes:
-    row_ptr = [0]
-    for row in rows:
-        row_ptr.append(row_ptr[-1] + len(row))
     sink = BytesSink()
-    size = ffi_dialect.write(sink, entries, row_ptr, [c for row in rows for c in row], **how)
+    plan = BlobPlan([e._replace(imports=tuple(row)) for e, row in zip(entries, rows)], "ffi", **how)
+    check_ffi(plan.entries)
+    size = plan.write(sink)
     assert size == len(sink.data)
     return bytes(sink.data)
 

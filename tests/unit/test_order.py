@@ -7,7 +7,7 @@ import random
 import pytest
 
 from mblob.format.import_tree import find_cycle, topological_order
-from mblob.format.order import plan
+from mblob.format.order import order_of
 from mblob.module import Module
 
 
@@ -32,10 +32,9 @@ def names(modules: dict[str, Module], groups: list[list[Module]]) -> list[list[s
 def test_a_root_with_three_imports_is_stored_last_import_first() -> None:
     """classic.md 2.3: groups root,C,B,A and children 1,2,3."""
     m = build({"A": [], "B": [], "C": [], "h": ["A", "B", "C"]})
-    p = plan(m["h"], is_dso)
-    assert names(m, p.groups) == [["h"], ["C"], ["B"], ["A"]]
-    assert (p.row_ptr, p.child) == ([0, 3, 3, 3, 3], [1, 2, 3])
-    assert p.library == 0
+    groups, imports = order_of(m["h"], is_dso)
+    assert names(m, groups) == [["h"], ["C"], ["B"], ["A"]]
+    assert imports == [(1, 2, 3), (), (), ()]
 
 
 def test_the_byoc_example_of_tvm() -> None:
@@ -50,29 +49,28 @@ def test_the_byoc_example_of_tvm() -> None:
             "factory": ["const_loader"],
         }
     )
-    p = plan(m["factory"], is_dso)
-    groups = names(m, p.groups)
+    ordered, imports = order_of(m["factory"], is_dso)
+    groups = names(m, ordered)
     assert groups[:4] == [["factory"], ["const_loader"], ["dnnl2"], ["dnnl1"]]
     assert sorted(groups[4]) == ["hcsrc", "hllvm"]
     assert groups[5] == ["cuda"]
-    assert (p.row_ptr, p.child) == ([0, 1, 4, 4, 4, 5, 5], [1, 2, 3, 4, 5])
-    assert p.library == 4
+    assert imports == [(1,), (2, 3, 4), (), (), (5,), ()]
 
 
 def test_a_diamond_which_tvm_refuses_is_written_in_topological_order() -> None:
     m = build({"d": [], "b": ["d"], "c": ["d"], "a": ["b", "c"]})
-    p = plan(m["a"], is_dso)
-    place = {n: i for i, (n,) in enumerate(names(m, p.groups))}
+    groups, imports = order_of(m["a"], is_dso)
+    place = {n: i for i, (n,) in enumerate(names(m, groups))}
     assert place["a"] == 0
     for i in range(4):
-        assert all(c > i for c in p.child[p.row_ptr[i] : p.row_ptr[i + 1]])
-    assert p.row_ptr == [0, 2, 3, 4, 4]
+        assert all(c > i for c in imports[i])
+    assert [len(row) for row in imports] == [2, 1, 1, 0]
 
 
 def test_host_modules_that_would_import_themselves_through_another_are_refused_by_name() -> None:
     m = build({"h2": [], "mid": ["h2"], "h1": ["mid"]})
     with pytest.raises(ValueError, match=r"circle: .*mid.*host modules count as one"):
-        plan(m["h1"], is_dso)
+        order_of(m["h1"], is_dso)
 
 
 def test_a_true_cycle_cannot_be_built() -> None:
@@ -89,9 +87,9 @@ def test_a_chain_of_100000_modules_needs_no_stack() -> None:
         below = Module("x")
         top._imports.append(below)  # the public call checks for cycles, which is quadratic here
         top = below
-    p = plan(root, is_dso)
-    assert len(p.groups) == 100_001
-    assert p.child == list(range(1, 100_001))
+    groups, imports = order_of(root, is_dso)
+    assert len(groups) == 100_001
+    assert imports == [*((i,) for i in range(1, 100_001)), ()]
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -105,10 +103,10 @@ def test_any_dag_comes_out_with_importers_first_and_every_edge_kept(seed: int) -
         for c in sorted(targets, key=lambda _: rng.random()):
             modules[i].import_module(modules[c])
             edges.add((f"k{i}", f"k{c}"))
-    p = plan(modules[0], is_dso)
-    keys = [g[0].type_key for g in p.groups]
+    groups, imports = order_of(modules[0], is_dso)
+    keys = [g[0].type_key for g in groups]
     assert sorted(keys) == sorted(m.type_key for m in modules)
-    found = {(keys[i], keys[c]) for i in range(n) for c in p.child[p.row_ptr[i] : p.row_ptr[i + 1]] if c > i}
+    found = {(keys[i], keys[c]) for i in range(n) for c in imports[i] if c > i}
     assert found == edges
 
 

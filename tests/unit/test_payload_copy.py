@@ -53,42 +53,57 @@ class RecordingSink(BytesSink):
         self.skipped += count
 
 
-def copy(payload: Payload, algorithm: int, hashing: str, start: int = 0) -> tuple[RecordingSink, int, bytes]:
+def copy(payload: Payload, algorithm: int, start: int = 0) -> tuple[RecordingSink, int, bytes]:
     sink = RecordingSink(start)
-    with Copier(sink, algorithm, hashing) as copier:
+    with Copier(sink, algorithm) as copier:
         size, value = copier.copy(payload)
     return sink, size, value
+
+
+@pytest.fixture(params=["auto", "thread", "loop"])
+def hashing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digests are taken where the copier wants it, on another thread, or in its loop."""
+    if request.param == "thread":
+        hash_beside(monkeypatch)
+    elif request.param == "loop":
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+
+
+def hash_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(payload_copy, "IS_FAST", False)
+    monkeypatch.setattr(payload_copy, "LARGE", 0)
 
 
 def expected(data: bytes, algorithm: int) -> bytes:
     return [b"", zlib.crc32(data).to_bytes(4, "little"), hashlib.sha256(data).digest()][algorithm]
 
 
-@pytest.mark.parametrize("hashing", ["auto", "thread", "loop"])
+@pytest.mark.usefixtures("hashing")
 @pytest.mark.parametrize("algorithm", [0, 1, 2])
 @pytest.mark.parametrize("size", SIZES)
-def test_files_buffers_and_iterables_give_the_same(tmp_path: Path, size: int, algorithm: int, hashing: str) -> None:
+def test_files_buffers_and_iterables_give_the_same(tmp_path: Path, size: int, algorithm: int) -> None:
     data = DATA[:size]
     (tmp_path / "p").write_bytes(data)
     pieces = (data[at : at + 100_003] for at in range(0, size, 100_003))
     for payload in (FilePayload(tmp_path / "p"), BytesPayload(data), IterPayload(pieces)):
-        sink, copied, value = copy(payload, algorithm, hashing, 41)
+        sink, copied, value = copy(payload, algorithm, 41)
         assert copied == size
         assert sink.data == data
         assert value == expected(data, algorithm)
 
 
-@pytest.mark.parametrize("hashing", ["thread", "loop"])
-def test_pieces_of_files_and_buffers_end_where_steps_of_the_output_do(tmp_path: Path, hashing: str) -> None:
+@pytest.mark.usefixtures("hashing")
+def test_pieces_of_files_and_buffers_end_where_steps_of_the_output_do(tmp_path: Path) -> None:
     (tmp_path / "p").write_bytes(DATA)
     for payload in (FilePayload(tmp_path / "p"), BytesPayload(DATA)):
-        sink, _, _ = copy(payload, 1, hashing, 41)
+        sink, _, _ = copy(payload, 1, 41)
         assert len(sink.ends) > 1
         assert all(end % STEP == 0 for end in sink.ends[:-1])
 
 
-@pytest.mark.parametrize("hashing", ["thread", "loop"])
-def test_an_iterable_may_fill_one_buffer_again_and_again(hashing: str) -> None:
+@pytest.mark.usefixtures("hashing")
+def test_an_iterable_may_fill_one_buffer_again_and_again() -> None:
     def pieces() -> Iterator[bytearray]:
         buffer = bytearray(HANDED)
         for i in range(20):
@@ -96,13 +111,14 @@ def test_an_iterable_may_fill_one_buffer_again_and_again(hashing: str) -> None:
             yield buffer
 
     wanted = b"".join(bytes([i]) * HANDED for i in range(20))
-    sink, _, value = copy(IterPayload(pieces()), 2, hashing)
+    sink, _, value = copy(IterPayload(pieces()), 2)
     assert sink.data == wanted
     assert value == hashlib.sha256(wanted).digest()
 
 
-def test_several_payloads_have_digests_of_their_own() -> None:
-    with Copier(BytesSink(), 1, "thread") as copier:
+def test_several_payloads_have_digests_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    hash_beside(monkeypatch)
+    with Copier(BytesSink(), 1) as copier:
         for data in (DATA, b"", DATA[:100], DATA[::-1]):
             assert copier.copy(BytesPayload(data)) == (len(data), expected(data, 1))
 
@@ -111,17 +127,20 @@ def test_what_goes_wrong_on_the_thread_is_raised(monkeypatch: pytest.MonkeyPatch
     def broken(self: Crc32, data: object) -> None:
         raise MemoryError("no room to hash")
 
+    hash_beside(monkeypatch)
     monkeypatch.setattr(Crc32, "update", broken)
     with pytest.raises(MemoryError, match="no room to hash"):
-        copy(BytesPayload(DATA), 1, "thread")
+        copy(BytesPayload(DATA), 1)
 
 
-def test_a_sink_that_fails_ends_the_thread() -> None:
+def test_a_sink_that_fails_ends_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    hash_beside(monkeypatch)
+
     class Full(BytesSink):
         def write(self, data: memoryview | bytes, /) -> None:
             raise OSError(errno.ENOSPC, "full")
 
-    copier = Copier(Full(), 1, "thread")
+    copier = Copier(Full(), 1)
     with pytest.raises(OSError, match="full"), copier:
         copier.copy(BytesPayload(DATA))
     assert copier._beside is not None
@@ -152,11 +171,11 @@ def sparse(tmp_path: Path) -> tuple[Path, bytes]:
     return tmp_path / "sparse", bytes(data)
 
 
-@pytest.mark.parametrize("hashing", ["thread", "loop"])
+@pytest.mark.usefixtures("hashing")
 @pytest.mark.parametrize("algorithm", [0, 1, 2])
-def test_holes_stay_holes(sparse: tuple[Path, bytes], algorithm: int, hashing: str) -> None:
+def test_holes_stay_holes(sparse: tuple[Path, bytes], algorithm: int) -> None:
     path, data = sparse
-    sink, size, value = copy(FilePayload(path), algorithm, hashing)
+    sink, size, value = copy(FilePayload(path), algorithm)
     assert (size, value) == (len(data), expected(data, algorithm))
     assert sink.data == data
     if path.stat().st_blocks * 512 < len(data):  # the file system of this machine knows holes
@@ -170,7 +189,7 @@ def test_a_file_system_that_does_not_tell_its_holes(
         raise OSError(errno.EINVAL, "no such thing")
 
     monkeypatch.setattr(os, "lseek", refuse)
-    sink, _, value = copy(FilePayload(sparse[0]), 1, "loop")
+    sink, _, value = copy(FilePayload(sparse[0]), 1)
     assert (sink.data, sink.skipped, value) == (sparse[1], 0, expected(sparse[1], 1))
 
 
@@ -183,15 +202,15 @@ def test_every_hasher_takes_zeros() -> None:
         assert value.digest() == expected(b"x" + bytes((1 << 20) + 5) + b"y", algorithm)
 
 
-@pytest.mark.parametrize(("hashing", "processors", "threads"), [("auto", 2, 2), ("auto", 1, 1), ("loop", 2, 1)])
+@pytest.mark.parametrize(("processors", "threads"), [(2, 2), (1, 1)])
 def test_a_sink_may_use_two_threads_for_a_large_file_where_there_are_processors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hashing: str, processors: int, threads: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processors: int, threads: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
     monkeypatch.setattr(payload_copy, "SHARED", len(DATA))
     for size, allowed in ((len(DATA), threads), (len(DATA) - 1, 1)):
         (tmp_path / "p").write_bytes(DATA[:size])
-        sink, _, _ = copy(FilePayload(tmp_path / "p"), 0, hashing)
+        sink, _, _ = copy(FilePayload(tmp_path / "p"), 0)
         assert sink.threads == [allowed]
 
 
@@ -200,10 +219,10 @@ def test_a_sink_is_told_how_much_is_written_but_not_of_holes_and_unknown_sizes(t
         file.write(DATA[: 1 << 20])
         file.seek(2 << 20)
         file.write(DATA[: 1 << 20])
-    sink, _, _ = copy(FilePayload(tmp_path / "p"), 0, "auto")
+    sink, _, _ = copy(FilePayload(tmp_path / "p"), 0)
     assert sink.expected == ([1 << 20, 1 << 20] if sink.skipped else [3 << 20])
-    assert copy(BytesPayload(DATA), 0, "auto")[0].expected == [len(DATA)]
+    assert copy(BytesPayload(DATA), 0)[0].expected == [len(DATA)]
     (tmp_path / "p").write_bytes(b"")
     for unknown in (tmp_path / "p", Path("/proc/version")):
-        sink, _, _ = copy(FilePayload(unknown), 0, "auto")
+        sink, _, _ = copy(FilePayload(unknown), 0)
         assert (sink.expected, sink.threads) == ([0], [1])

@@ -17,9 +17,9 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from mblob.payload_source import BytesPayload  # noqa: E402
-
-from mblob import classic  # noqa: E402
+from mblob.bytes.payload_source import BytesPayload  # noqa: E402
+from mblob.bytes.sink import BytesSink  # noqa: E402
+from mblob.format.blob_plan import BlobPlan, OutEntry  # noqa: E402
 
 
 def u64(*values: int) -> bytes:
@@ -163,23 +163,22 @@ def make_good() -> None:
     for digest in ("none", "crc32", "sha256"):
         data, entries = indexed(digest)
         good(f"index-{digest}", data, entries, [[1, 2, 3], [], [], []], index_expected=True)
-    sink = classic.BytesSink()
-    classic.write(sink, [classic.OutEntry("library", None)], [0, 0], [], target="x86_64-linux-gnu", producer="vectors")
+    sink = BytesSink()
+    plan = BlobPlan([OutEntry("library", None)], target="x86_64-linux-gnu", producer="vectors", has_tree=False)
+    plan.write(sink)
     good("index-of-a-library-alone", bytes(sink.data), [("library", None, 0)], [[]], index_expected=True)
 
 
 def indexed(digest: str = "crc32") -> tuple[bytes, list[tuple[str, int | None, int]]]:
     """Library over an unknown key, an empty payload and aligned bulk data."""
-    sink = classic.BytesSink()
+    sink = BytesSink()
     entries = [
-        classic.OutEntry("library", None),
-        classic.OutEntry("my_key", BytesPayload(b"PAYLOAD-OF-MY-KEY"), data=True),
-        classic.OutEntry("my_empty", BytesPayload(b""), data=True),
-        classic.OutEntry("my_bulk", BytesPayload(b"B" * 100), data=True, alignment=64, align_at=8),
+        OutEntry("library", None, (1, 2, 3)),
+        OutEntry("my_key", BytesPayload(b"PAYLOAD-OF-MY-KEY"), data=True),
+        OutEntry("my_empty", BytesPayload(b""), data=True),
+        OutEntry("my_bulk", BytesPayload(b"B" * 100), data=True, alignment=64, align_at=8),
     ]
-    classic.write(
-        sink, entries, [0, 3, 3, 3, 3], [1, 2, 3], digest=digest, target="x86_64-linux-gnu", producer="vectors"
-    )
+    BlobPlan(entries, digest=digest, target="x86_64-linux-gnu", producer="vectors").write(sink)
     data = bytes(sink.data)
     my_key, my_empty, my_bulk = after(data, s("my_key")), after(data, s("my_empty")), data.index(b"B" * 100)
     assert (my_bulk + 8) % 64 == 0
