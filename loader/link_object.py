@@ -20,7 +20,7 @@ from mblob.binary.container import MEMBER_LIMIT
 from mblob.binary.file_kind import GZIP_MAGIC, SNIFF_SIZE, linkable_kind
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, ToolchainError
-from mblob.interrupts import Patience
+from mblob.interrupts import DeferredSignals
 from mblob.loader.object_check import check_object
 from mblob.paths import include_dir
 from mblob.starting import Starting
@@ -49,7 +49,7 @@ def linked(path: str, shown: str) -> Iterator[str]:
         ToolchainError: no compiler here, or it failed.
     """
     name = shown or "a file in memory"
-    with Patience(), temporary_folder() as folder:
+    with DeferredSignals(), temporary_folder() as folder:
         inputs = _inputs(Path(path), name, folder)
         library = str(folder / "linked.so")
         _link(inputs, library, name)
@@ -59,7 +59,7 @@ def linked(path: str, shown: str) -> Iterator[str]:
 @contextmanager
 def temporary_file(data: memoryview) -> Iterator[str]:
     """The bytes as a file; it goes with the block."""
-    with Patience(), temporary_folder() as folder:
+    with DeferredSignals(), temporary_folder() as folder:
         path = folder / "source"
         path.write_bytes(data)
         yield str(path)

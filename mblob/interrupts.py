@@ -25,20 +25,15 @@ _MARK = "_mblob_signal"  # an attribute of exceptions that came from a handler
 def _is_on_its_way() -> bool:
     """Whether code runs that handles the exception of a signal: a `finally`, an `except`, the end of a `with`."""
     error = sys.exc_info()[1]
-    seen = set()
-    while error is not None and id(error) not in seen:
-        if hasattr(error, _MARK):
-            return True
-        seen.add(id(error))
-        error = error.__context__
-    return False
+    return error is not None and signal_behind(error) is not None
 
 
-class Patient:
+class DeferringHandler:
     """A signal handler around another one, which raises.
 
     While an exception that it raised is on its way, further signals are noted in `waiting`. Should Python drop the
-    exception, as it does with those in destructors, the next signal raises again.
+    exception, as it does with those in destructors, the next signal raises again. A signal that comes in a `Held` block
+    raises at its end.
     """
 
     def __init__(self, handler: Handler) -> None:
@@ -49,6 +44,9 @@ class Patient:
         if _is_on_its_way() or _is_within(frame, _UNDISTURBED):
             self.waiting.append(number)
             return
+        if Held.depth:
+            Held.late.append(number)
+            return
         try:
             self._handler(number, frame)
         except BaseException as error:
@@ -56,7 +54,30 @@ class Patient:
             raise
 
 
-class Patience:
+class Held:
+    """A block of the main thread in which no signal raises: what is half done in it would be lost, or break Python.
+
+    That is the start of threads, since Python's end does not wait for one that has not begun, and crashes in it; and
+    imports, since classes turn what is raised while they are made into a RuntimeError (before Python 3.12). Such a block
+    is short. Signals that came meanwhile raise at its end. In other threads it does nothing.
+    """
+
+    depth = 0
+    late: list[int] = []  # noqa: RUF012  # signals are the process's
+
+    def __enter__(self) -> None:
+        self._counts = threading.current_thread() is threading.main_thread()
+        Held.depth += self._counts
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        Held.depth -= self._counts
+        while self._counts and not Held.depth and Held.late:
+            signal.raise_signal(Held.late.pop())
+
+
+class DeferredSignals:
     """A block whose clean-up no signal interrupts, however many arrive.
 
     In the main thread the Python handlers of SIGINT, SIGTERM and SIGHUP become patient ones meanwhile. Signals that
@@ -66,16 +87,16 @@ class Patience:
     """
 
     def __init__(self) -> None:
-        self._replaced: dict[int, tuple[Handler, Patient]] = {}
+        self._replaced: dict[int, tuple[Handler, DeferringHandler]] = {}
         self.last: list[Callable[[], object]] = []
 
-    def __enter__(self) -> Patience:
+    def __enter__(self) -> DeferredSignals:
         self._token = _current.set(self)
         if threading.current_thread() is threading.main_thread():
             for number in ENDING:
                 handler = signal.getsignal(number)
                 if callable(handler):
-                    patient = Patient(handler)
+                    patient = DeferringHandler(handler)
                     self._replaced[number] = handler, patient
                     signal.signal(number, patient)
         return self
@@ -105,11 +126,23 @@ class Patience:
             signal.raise_signal(number)
 
 
-_current: ContextVar[Patience | None] = ContextVar("mblob_patience", default=None)
+def signal_behind(error: BaseException) -> BaseException | None:
+    """The exception of a signal that became `error` on its way, or is it."""
+    seen = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        if hasattr(found, _MARK):
+            return found
+        seen.add(id(found))
+        found = found.__context__  # which a cause is, too
+    return None
+
+
+_current: ContextVar[DeferredSignals | None] = ContextVar("mblob_patience", default=None)
 
 
 def at_the_end(action: Callable[[], object]) -> None:
-    """Have something called when the innermost `Patience` block ends, undisturbed by signals; the last one first.
+    """Have something called when the innermost `DeferredSignals` block ends, undisturbed by signals; the last one first.
 
     Without such a block nothing happens.
     """
@@ -127,4 +160,4 @@ def _is_within(frame: FrameType | None, codes: frozenset[object]) -> bool:
 
 
 # A signal may come before the first statement of these, where no `try` of theirs can catch it.
-_UNDISTURBED: frozenset[object] = frozenset({Patience.__enter__.__code__, Patience.__exit__.__code__})
+_UNDISTURBED: frozenset[object] = frozenset({DeferredSignals.__enter__.__code__, DeferredSignals.__exit__.__code__})

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import UsageError
-from mblob.interrupts import Patience
+from mblob.interrupts import DeferredSignals
 from mblob.temporary import folder_beside
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def write_outputs(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> No
 def _write_beside(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
     np = load_numpy()
     arrays: dict[str, Any] = {name: with_bits(array) for name, array in outputs.items()}
-    with Patience(), folder_beside(path) as folder:
+    with DeferredSignals(), folder_beside(path) as folder:
         temporary = folder / path.name
         with temporary.open("wb") as file:
             np.savez(file, **arrays)

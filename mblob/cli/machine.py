@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.interrupts import Patience
+from mblob.interrupts import DeferredSignals
 from mblob.temporary import temporary_folder
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def trial(options: list[str], embed: str = "auto") -> tuple[str, str]:
     """
     import mblob
 
-    with Patience(), temporary_folder() as folder:
+    with DeferredSignals(), temporary_folder() as folder:
         path = folder / "trial.so"
         module = mblob.csource_module(TRIAL_SOURCE, functions=[TRIAL_PROTOTYPE])
         module.import_module(mblob.blob_module("mblob.doctor", b"payload"))
@@ -256,7 +256,7 @@ def registered_loaders() -> tuple[str, str]:
     """Type keys that modules can be loaded for, as the error about an unknown one lists them."""
     import mblob
 
-    with Patience(), temporary_folder() as folder:
+    with DeferredSignals(), temporary_folder() as folder:
         path = folder / "unknown.so"
         module = mblob.csource_module(TRIAL_SOURCE)
         module.import_module(mblob.json_module("mblob.doctor.unknown", "x", '{"nodes": []}', []))

@@ -41,16 +41,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         if own:
             _ignore_signals()
             _end(code)
-    except KeyboardInterrupt:
+    except BaseException as error:
         if own:
             _ignore_signals()
-        if sys.stderr is not None:  # closed by the caller
-            sys.stderr.write(_LINE)
-        return INTERRUPTED
-    except BaseException:
+        from mblob.interrupts import signal_behind
+
+        ended = signal_behind(error) or error
+        if isinstance(ended, KeyboardInterrupt):
+            code = INTERRUPTED
+            if sys.stderr is not None:  # closed by the caller
+                sys.stderr.write(_LINE)
+        elif own and isinstance(ended, SystemExit):
+            code = ended.code if isinstance(ended.code, int) else 1
+        else:
+            raise
         if own:
-            _ignore_signals()
-        raise
+            _end(code)
     return code
 
 
@@ -91,13 +97,13 @@ def _unwind_on_signals() -> None:
     """Leave through `finally` clauses, which remove temporary files, undisturbed by further signals."""
     import signal
 
-    from mblob.interrupts import Patient
+    from mblob.interrupts import DeferringHandler
 
     if signal.getsignal(signal.SIGINT) is _leave:
-        signal.signal(signal.SIGINT, Patient(signal.default_int_handler))
+        signal.signal(signal.SIGINT, DeferringHandler(signal.default_int_handler))
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, Patient(_terminate))
+            signal.signal(number, DeferringHandler(_terminate))
 
 
 def _terminate(number: int, _frame: FrameType | None) -> NoReturn:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from mblob.arguments import path as checked_path
 from mblob.errors import ToolchainError
+from mblob.interrupts import Held
 from mblob.packager.errors import BuildError
 from mblob.starting import Starting
 from mblob.tool_output import first_error
@@ -207,10 +208,12 @@ def _in_parallel(
     # Daemons: one that hangs, in a file system say, does not keep a process that is to end.
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(len(tasks), os.cpu_count() or 1))]
     try:
-        for thread in threads:
-            thread.start()
+        with Held():
+            for thread in threads:
+                thread.start()
         if meanwhile is not None:
-            meanwhile()
+            with Held():  # an import
+                meanwhile()
         for thread in threads:
             thread.join()
     finally:

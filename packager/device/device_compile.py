@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.errors import ToolchainError
-from mblob.interrupts import Patience
+from mblob.interrupts import DeferredSignals
 from mblob.packager.compile.cached import runner_with
 from mblob.packager.compile.object_cache import ObjectCache
 from mblob.packager.compile.processes import Command, Job, run_all
@@ -208,7 +208,7 @@ def compile_device(
     archs = _archs(language, kind, wanted, arch)
     words = as_options(options)
     command, lines = _compiler(language, kind, how)
-    with Patience(), workspace(None) as work:
+    with DeferredSignals(), workspace(None) as work:
         label = str(source) if isinstance(source, Path) else f"device_module text ({language.suffix[1:]})"
         if isinstance(source, str):
             path = Path(f"device{language.suffix}")  # in the folder, whose name by chance shall not get into the code

@@ -12,7 +12,7 @@ from mblob.arguments import path as checked_path
 from mblob.bytes.digest import ALGORITHMS
 from mblob.errors import UnreadableWarning
 from mblob.inspect.tvm_executor import GRAPHS
-from mblob.interrupts import Patience
+from mblob.interrupts import DeferredSignals
 from mblob.module import Module
 from mblob.packager import output
 from mblob.packager.compile.object_cache import Setting, object_cache
@@ -131,7 +131,7 @@ def export_library(
     check_output(path, [*files_of(mod), *(("an addon", addon) for addon in request.addons), *files_in(carried)])
     _warn_of_unreadable(request)
     _warn_of_graphs(request)
-    with Patience():
+    with DeferredSignals():
         return _write(request, path, fcompile, kwargs, workspace_dir, reuse)
 
 

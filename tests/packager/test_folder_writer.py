@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mblob import temporary
-from mblob.interrupts import Patience
+from mblob.interrupts import DeferredSignals
 from mblob.packager.edit.folder_writer import CHUNK, FolderWriter
 
 
@@ -88,7 +88,7 @@ def test_a_signal_between_creating_and_renaming_leaves_nothing(place: Path, monk
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "rename", interrupted)
-    with pytest.raises(KeyboardInterrupt), Patience(), FolderWriter(place) as folder:
+    with pytest.raises(KeyboardInterrupt), DeferredSignals(), FolderWriter(place) as folder:
         folder.write("a", PIECES)
     assert list(place.iterdir()) == []
 
@@ -101,7 +101,7 @@ def test_an_interrupt_while_the_folder_is_closed_leaves_nothing(place: Path, mon
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), Patience(), FolderWriter(place) as folder:
+    with pytest.raises(KeyboardInterrupt), DeferredSignals(), FolderWriter(place) as folder:
         monkeypatch.setattr(os, "rename", failing)
         with pytest.raises(OSError, match="cannot be written"):
             folder.write("a", PIECES)

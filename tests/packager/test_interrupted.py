@@ -90,11 +90,11 @@ def test_signals_that_waited_are_delivered_behind_the_block() -> None:
     script = textwrap.dedent(
         """
         import os, signal
-        from mblob.interrupts import Patience, at_the_end
+        from mblob.interrupts import DeferredSignals, at_the_end
         said = []
         signal.signal(signal.SIGTERM, lambda n, f: said.append("TERM"))
         try:
-            with Patience():
+            with DeferredSignals():
                 at_the_end(lambda: (os.kill(os.getpid(), signal.SIGTERM), said.append("first")))
                 at_the_end(lambda: (os.kill(os.getpid(), signal.SIGINT), said.append("second")))
         except KeyboardInterrupt:
@@ -102,7 +102,7 @@ def test_signals_that_waited_are_delivered_behind_the_block() -> None:
         assert said == ["second", "first", "INT"], said
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         try:
-            with Patience():
+            with DeferredSignals():
                 os.kill(os.getpid(), signal.SIGINT)
         except KeyboardInterrupt:
             said.append("INT")
@@ -112,7 +112,7 @@ def test_signals_that_waited_are_delivered_behind_the_block() -> None:
         import sys
         sys.unraisablehook = lambda what: said.append("lost")
         try:
-            with Patience():
+            with DeferredSignals():
                 Dropped()  # Python drops what is raised there
                 os.kill(os.getpid(), signal.SIGINT)
                 said.append("not reached")
@@ -122,6 +122,98 @@ def test_signals_that_waited_are_delivered_behind_the_block() -> None:
         """
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_signal_in_a_held_block_raises_at_its_end() -> None:
+    script = textwrap.dedent(
+        """
+        import os, signal, threading
+        from mblob.interrupts import DeferredSignals, Held
+        said = []
+        for _ in range(2):
+            try:
+                with DeferredSignals(), Held():
+                    with Held():
+                        os.kill(os.getpid(), signal.SIGINT)
+                    said.append("whole")
+                said.append("not reached")
+            except KeyboardInterrupt:
+                said.append("INT")
+        assert said == ["whole", "INT"] * 2, said
+        inside, done = threading.Event(), threading.Event()
+        def elsewhere():
+            with Held():
+                inside.set()
+                done.wait()
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        inside.wait()
+        try:
+            with DeferredSignals():
+                os.kill(os.getpid(), signal.SIGINT)
+                said.append("not reached")
+        except KeyboardInterrupt:
+            said.append("INT")
+        done.set()
+        assert said[4:] == ["INT"], said
+        """
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_while_a_class_is_made_ends_the_command_as_any_other(number: int, code: int) -> None:
+    """Python up to 3.11 raises a RuntimeError then."""
+    script = textwrap.dedent(
+        """
+        import os, signal, sys
+        from mblob.cli import command_line, main
+        number = int(sys.argv[1])
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        class Named:
+            def __set_name__(self, owner, name):
+                os.kill(os.getpid(), number)
+                for _ in range(1000):
+                    pass
+        def execute(argv):
+            class Made:
+                attribute = Named()
+        command_line.execute = execute
+        main.main()
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(int(number))], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr == ("mblob-pack: interrupted\n" if number == signal.SIGINT else "")
+
+
+def test_an_interrupted_build_waits_for_threads_that_have_not_begun(tmp_path: Path) -> None:
+    """Python's own end crashes in a thread that begins meanwhile (3.11.2)."""
+    script = textwrap.dedent(
+        """
+        import os, signal, sys, threading
+        from pathlib import Path
+        from mblob.interrupts import DeferredSignals
+        from mblob.packager.compile import processes
+        begun = []
+        class Late(threading.Thread):
+            def start(self):
+                os.kill(os.getpid(), signal.SIGINT)
+                super().start()
+                begun.append(self)
+        threading.Thread = Late
+        def told(running, job, cwd):
+            return 0, ""
+        try:
+            with DeferredSignals():
+                processes.run_all([processes.Job("a", ("true",))], Path(sys.argv[1]), runner=told)
+        except KeyboardInterrupt:
+            assert len(begun) == 1 and not begun[0].is_alive()
+        else:
+            raise AssertionError("no interrupt")
+        """
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
 
 
 def test_a_file_that_an_ended_compiler_still_writes_goes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
