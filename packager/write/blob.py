@@ -59,7 +59,7 @@ def plan_blob(
         raise BuildError(str(exc)) from None
     host = next(([node_of(m) for m in group] for group in groups if is_host(group[0])), [])
     plan = BlobPlan(entries, dialect.name, index=index, digest=digest, target=target, producer=producer())
-    plan.has_tree = not plan.is_library_alone
+    plan.has_tree = dialect.is_ffi or not plan.is_library_alone  # TVM writes count 0 alone in the classic one
     return plan, [node for node in host if isinstance(node, HostNode)]
 
 

@@ -91,14 +91,14 @@ def test_symbols_of_the_runtime_are_named_with_the_library_that_has_them(pack, c
     assert done.returncode == 6 and "TVMBackendAllocWorkspace\tnobody" in done.stdout
     (hint,) = [line for line in done.stderr.splitlines() if line.startswith("hint: ")]
     assert "TVMBackendAllocWorkspace" in hint
-    runtime = Path(loader.__file__).parent / "_lib" / "libmblob.so.0"
+    runtime = Path(loader.__file__).resolve().parent / "_lib" / "libmblob.so.0"
     assert pack("verify", library, "--against", runtime).returncode == 0
 
 
 def test_hints_name_who_has_what_is_missing(pack, cc, golden: Path, tmp_path: Path) -> None:
     from mblob import loader
 
-    runtime = Path(loader.__file__).parent / "_lib" / "libmblob.so.0"
+    runtime = Path(loader.__file__).resolve().parent / "_lib" / "libmblob.so.0"
     ffi = golden / "ffi" / "ctx_llvm.so"
     done = pack("verify", ffi, "--against", "libc.so.6")
     (hint,) = [line for line in done.stderr.splitlines() if line.startswith("hint: ")]

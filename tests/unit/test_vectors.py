@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import mblob
 from mblob.errors import DigestError, FormatError
 from mblob.format import classic
 
@@ -58,7 +59,7 @@ def test_the_vectors_are_what_the_generator_writes(tmp_path: Path) -> None:
     copy = tmp_path / "tests" / "vectors"
     copy.mkdir(parents=True)
     shutil.copy(VECTORS / "generate.py", copy)
-    (tmp_path / "mblob").symlink_to(Path(classic.__file__).parent)
+    (tmp_path / "mblob").symlink_to(Path(mblob.__file__).parent)
     runpy.run_path(str(copy / "generate.py"), run_name="__main__")
     for folder in ("good", "bad"):
         wrote = {p.name: p.read_bytes() for p in (copy / folder).iterdir()}
