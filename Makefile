@@ -82,7 +82,7 @@ $(VENV)/lint-ready: $(VENV)/ready Makefile
 
 nightly: env ## hours: exhaustive tests, then demo and test in fresh Debian roots (needs root and mmdebstrap)
 	@$(PYTEST) -m nightly
-	@MBLOB_TEST_DAMAGE=all $(PYTEST) -m '' tests/e2e/test_c_elf.py
+	@MBLOB_TEST_DAMAGE=all $(PYTEST) -m '' tests/e2e/damage/test_c_elf.py
 	@tests/fresh_machine
 
 check: ## what CI calls: lint, then test, then test-all

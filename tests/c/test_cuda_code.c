@@ -1,5 +1,5 @@
 /* What code tells of its kernels against what the payload declares: PTX, cubins and fatbins, true, lying and damaged. No driver is
- * needed for it. Cubins are written here as ptxas writes them; those of a real ptxas are in tests/e2e/test_cuda_code.py. */
+ * needed for it. Cubins are written here as ptxas writes them; those of a real ptxas are in tests/e2e/cuda/test_cuda_code.py. */
 #define _GNU_SOURCE
 #include <elf.h>
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import mblob
-from tests.e2e.ffi_sources import plain_module
+from tests.e2e.ffi.ffi_sources import plain_module
 
 
 def test_a_library_is_converted_with_its_functions_or_from_its_objects(pack, error_line, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def run_warm(imported: str, module: str, *arguments: object, **options: Any) -> 
 
 def ffi_host(which: str, *arguments: object) -> None:
     """Run a case of `ffi_hosts` in a process with a real TVM ("tvm") or tvm_ffi alone ("tvm_ffi")."""
-    done = run_warm(which, "tests.e2e.ffi_hosts", which, *arguments)
+    done = run_warm(which, "tests.e2e.ffi.ffi_hosts", which, *arguments)
     assert done.stdout.endswith("fine\n")
 
 

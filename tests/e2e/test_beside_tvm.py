@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.programs import ROOT, run
-from tests.e2e.test_undefined_runtime import compile_library
+from tests.e2e.undefined.test_undefined_runtime import compile_library
 
 pytestmark = pytest.mark.slow  # starting TVM takes seconds
 

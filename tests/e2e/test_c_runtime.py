@@ -19,7 +19,7 @@ from mblob.errors import DigestError, FormatError
 from mblob.format import classic
 from mblob.format.blob_plan import BlobPlan, OutEntry
 from tests.e2e.programs import ROOT, make_c_tests, run
-from tests.loader import vm_programs
+from tests.loader.executors import vm_programs
 
 VECTORS = sorted((ROOT / "tests" / "vectors").glob("*/*.bin"))
 

@@ -12,7 +12,7 @@ import pytest
 
 import mblob
 from tests.e2e.programs import ROOT, run
-from tests.loader.test_graph_executor import FUNCTIONS, KERNELS, B, W, graph
+from tests.loader.executors.test_graph_executor import FUNCTIONS, KERNELS, B, W, graph
 
 # Their operators are plain C functions, which mblob's executor can call.
 pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import mblob
-from tests.e2e.ffi_sources import PACKED
+from tests.e2e.ffi.ffi_sources import PACKED
 from tests.e2e.programs import ROOT, make_c_tests, run
 
 pytestmark = pytest.mark.slow  # each machine compiles the runtime and all test programs, and emulates them

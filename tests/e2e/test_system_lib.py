@@ -15,7 +15,7 @@ import pytest
 
 import mblob
 from tests.e2e.programs import ROOT, run
-from tests.loader import test_graph_executor as models
+from tests.loader.executors import test_graph_executor as models
 
 KERNELS = ROOT / "tests" / "c" / "kernels" / "system.c"
 HOST = ROOT / "tests" / "c" / "system_host.c"

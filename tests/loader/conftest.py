@@ -15,8 +15,8 @@ from mblob.bytes.sink import BytesSink
 from mblob.format import functions_table
 from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.loader.plugins import plugins
-from tests.loader import vm_programs
-from tests.loader.opencl_libraries import opencl_caches, opencl_device, pack_opencl, scale_path  # noqa: F401
+from tests.loader.executors import vm_programs
+from tests.loader.opencl.opencl_libraries import opencl_caches, opencl_device, pack_opencl, scale_path  # noqa: F401
 
 KERNELS = r"""
 #include <stdint.h>

@@ -17,7 +17,7 @@ from mblob.format import ffi_grammar, grammar
 from mblob.inspect import graph_summary
 from mblob.inspect.contents import Content, read_content
 from mblob.inspect.vm_summary import CONSTANTS_OF_0_21, CONSTANTS_OF_FFI
-from tests.loader import vm_programs
+from tests.loader.executors import vm_programs
 from tests.looking.conftest import CUDA, string, u64
 
 

@@ -18,8 +18,7 @@ import pytest
 import mblob
 from mblob.bytes import native_copy
 from mblob.packager.errors import BuildError
-
-from .conftest import VADD, VADD_C
+from tests.packager.conftest import VADD, VADD_C
 
 OLD = b"the old output"
 

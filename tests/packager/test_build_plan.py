@@ -11,8 +11,7 @@ import mblob
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan, build
 from mblob.packager.link.manifest import load
-
-from .conftest import VADD, VADD_C
+from tests.packager.conftest import VADD, VADD_C
 
 WEIGHTS = json.dumps({"x": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}}).encode()
 

@@ -14,8 +14,7 @@ import pytest
 import mblob
 from mblob.binary.elf_records import PT_LOAD
 from mblob.packager.write.elf_writer import PAYLOAD_ALIGN
-
-from .conftest import PAYLOAD, VADD, VADD_C, check
+from tests.packager.conftest import PAYLOAD, VADD, VADD_C, check
 
 LINKERS = ("bfd", "gold", "lld", "mold")
 LINKER_TOOLS = {"bfd": "ld.bfd", "gold": "ld.gold", "lld": "ld.lld", "mold": "mold"}

@@ -22,8 +22,7 @@ from mblob.packager.compile import toolchain
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan, build
 from mblob.packager.link.manifest import load
-
-from .conftest import VADD_C
+from tests.packager.conftest import VADD_C
 
 # -- outputs --------------------------------------------------------------------------------------------
 
