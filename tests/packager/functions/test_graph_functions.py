@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.packager.test_tvm_executor import KERNEL, PROTOTYPE, codes, graph, model, pack_verb, run
+from tests.packager.functions.test_tvm_executor import KERNEL, PROTOTYPE, codes, graph, model, pack_verb, run
 
 import mblob
 
