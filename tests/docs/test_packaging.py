@@ -15,6 +15,7 @@ import pytest
 import mblob
 from mblob.binary.elf import ElfFile
 from mblob.cli import shell_files
+from tests.docs.test_one_package import check_program
 
 # What make and tools leave in a checkout, as .gitignore has it.
 MADE = (
@@ -71,9 +72,9 @@ def test_a_wheel_of_the_source_archive_packs_and_loads(unpacked: Path, tmp_path:
         wheel.extractall(tmp_path / "site")
     tops = {p.name for p in (tmp_path / "site").iterdir()}
     data = f"mblob-{mblob.__version__}.data"
-    assert tops == {"mblob", "packager", "loader", data, f"mblob-{mblob.__version__}.dist-info"}
+    assert tops == {"mblob", data, f"mblob-{mblob.__version__}.dist-info"}
     assert files_of(tmp_path / "site" / data / "data" / "share") == set(shell_files.FILES)
-    compiled = [p for p in (tmp_path / "site" / "loader").rglob("*") if ".so" in p.name]
+    compiled = [p for p in (tmp_path / "site" / "mblob" / "loader").rglob("*") if ".so" in p.name]
     plugins = [p for p in (unpacked / "csrc" / "plugins").iterdir() if p.is_dir() and p.name != "common"]
     assert len(compiled) == 3 + len(plugins)
     for path in compiled:
@@ -95,3 +96,6 @@ assert list(x) == [2, 4]
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+    program = tmp_path / "program"
+    program.mkdir()
+    check_program(program, [tmp_path / "site"])

@@ -64,7 +64,7 @@ def test_the_other_version(onednn: str) -> None:
     else:
         pytest.skip(f"{wanted} is not installed")
     files = [
-        f"tests/loader/test_dnnl{part}.py"
+        f"tests/loader/dnnl/test_dnnl{part}.py"
         for part in ("_convolutions", "_operators", "_errors", "_shapes", "_types", "_eras", "_random", "")
     ]
     done = subprocess.run(

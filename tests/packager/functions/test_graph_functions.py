@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.packager.functions.test_tvm_executor import KERNEL, PROTOTYPE, codes, graph, model, pack_verb, run
 
 import mblob
+from tests.packager.functions.test_tvm_executor import KERNEL, PROTOTYPE, codes, graph, model, pack_verb, run
 
 
 def told(module: mblob.Module, path: Path, **options: Any) -> list[str]:
