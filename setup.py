@@ -155,9 +155,9 @@ setup(
         ),
         Extension(
             "mblob._copy",
-            ["mblob/_copy.c", "csrc/src/crc32.c"],
+            ["mblob/_copy.c", "csrc/src/base/crc32.c"],
             include_dirs=["csrc/src"],
-            depends=["mblob/_copy_loop.h", "mblob/_crc32_wide.h", "csrc/src/digest.h", "csrc/src/bytes.h"],
+            depends=["mblob/_copy_loop.h", "mblob/_crc32_wide.h", "csrc/src/base/digest.h", "csrc/src/base/bytes.h"],
             extra_compile_args=C_FLAGS,
             extra_link_args=["-pthread"],
         ),

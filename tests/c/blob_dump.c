@@ -2,9 +2,9 @@
  * line of JSON per file, so that it can be compared with the Python reader's. */
 #include <stdlib.h>
 
-#include "blob.h"
+#include "format/blob.h"
 #include "check.h"
-#include "error.h"
+#include "base/error.h"
 
 static void print_string(struct mb_slice s) {
   putchar('"');

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "elf_file.h"
+#include "elf/elf.h"
 
 static uint8_t whole[8 << 20], bytes[8 << 20];
 static bool errors;

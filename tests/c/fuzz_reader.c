@@ -1,8 +1,8 @@
 /* fuzz_reader ROUNDS FILE... : damages each blob ROUNDS times, in ways that files break, and reads it at all
  * levels. The numbers come from a fixed seed. Whatever is read must be readable: sanitizers watch. */
-#include "blob.h"
+#include "format/blob.h"
 #include "check.h"
-#include "error.h"
+#include "base/error.h"
 
 static uint64_t seed = 88172645463325252u;
 

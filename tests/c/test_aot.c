@@ -3,8 +3,8 @@
  * with one; the sanitizers watch. */
 #include "check.h"
 
-#include "aot/executor.h"
-#include "aot/factory.h"
+#include "exec/aot/executor.h"
+#include "exec/aot/factory.h"
 
 /* Memory that is not there is an error like others. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void); /* of ASan's library */

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compact.h"
-#include "error.h"
+#include "base/compact.h"
+#include "base/error.h"
 #include "kernel_list.h"
 
 static bool is_integer(int code) { return code == kTVMArgInt || code == kTVMArgBool; }

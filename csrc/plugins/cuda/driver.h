@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "host.h"
-#include "locks.h"
+#include "base/locks.h"
 
 typedef int CUresult;
 typedef int CUdevice;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "host.h"
-#include "json.h"
+#include "base/json.h"
 
 struct reader {
   struct mb_json j;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "host.h"
-#include "locks.h"
+#include "base/locks.h"
 #include "onednn_abi.h"
 
 static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2"};

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "build.h"
-#include "compact.h"
+#include "base/compact.h"
 #include "graph.h"
 #include "host.h"
 #include "run.h"

@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 
 #include "host.h"
-#include "locks.h"
+#include "base/locks.h"
 
 /* As many as loops of kernels may have (runtime.NumThreads), 0 if nobody tells. */
 static int threads_of_host(void) {

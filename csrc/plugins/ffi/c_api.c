@@ -9,7 +9,7 @@
 #include "environment.h"
 #include "errors.h"
 #include "host.h"
-#include "runtime_names.h"
+#include "base/runtime_names.h"
 #include "tensors.h"
 #include "values.h"
 

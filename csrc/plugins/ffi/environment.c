@@ -7,8 +7,8 @@
 
 #include "errors.h"
 #include "host.h"
-#include "locks.h"
-#include "map.h"
+#include "base/locks.h"
+#include "base/map.h"
 
 static int null_argument(const char *function) {
   (void)mb_fail(MBLOB_E_ARGUMENT, "%s: an argument is NULL", function);

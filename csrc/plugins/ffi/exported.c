@@ -12,7 +12,7 @@
 #include "c_api.h"
 #include "errors.h"
 #include "host.h"
-#include "locks.h"
+#include "base/locks.h"
 
 #define FILE_NAME "/libmblob-ffi.so"
 #define RUNTIME "libmblob.so.0"

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "compact.h"
+#include "base/compact.h"
 #include "errors.h"
 #include "host.h"
 #include "values.h"

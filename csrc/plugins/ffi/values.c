@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "calls.h"
-#include "compact.h"
+#include "base/compact.h"
 #include "containers.h"
 #include "host.h"
 

@@ -8,7 +8,7 @@
 #include "cl_cache.h"
 #include "cl_compile.h"
 #include "cl_signature.h"
-#include "digest.h"
+#include "base/digest.h"
 
 /* ---- the cache -------------------------------------------------------------------------------- */
 

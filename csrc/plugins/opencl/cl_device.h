@@ -10,8 +10,8 @@
 #include <stdatomic.h>
 
 #include "cl_api.h"
-#include "error.h"
-#include "locks.h"
+#include "base/error.h"
+#include "base/locks.h"
 
 enum { MB_CL_DEVICES = 64 }; /* more are not numbered */
 

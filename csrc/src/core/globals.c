@@ -1,0 +1,107 @@
+/* Process-wide named functions. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+
+#include "core/argument.h"
+#include "entry/builtin.h"
+#include "core/runtime.h"
+
+struct global {
+  char *name;
+  mblob_function *function; /* a reference */
+};
+
+static struct mb_map globals; /* name -> struct global */
+static struct mb_lock globals_lock = MB_LOCK_INIT;
+static _Atomic uint64_t generation = 1;
+
+uint64_t mb_global_generation(void) { return atomic_load_explicit(&generation, memory_order_acquire); }
+
+static void free_global(struct global *g) {
+  if (!g) return;
+  mblob_function_release(g->function);
+  free(g->name);
+  free(g);
+}
+
+/* With the lock. `*old` is what was replaced. */
+static int add(const char *name, mblob_function *function, bool replace, struct global **old) {
+  *old = mb_map_get(&globals, name);
+  if (*old && !replace)
+    return mb_fail(MBLOB_E_ARGUMENT, "global function '%s' is already registered; pass replace to replace it",
+                   name);
+  struct global *g = calloc(1, sizeof(*g));
+  if (g) g->name = strdup(name);
+  if (!g || !g->name) {
+    free(g);
+    return mb_fail_memory(sizeof(*g));
+  }
+  if (!mb_map_put(&globals, g->name, g)) {
+    free(g->name);
+    free(g);
+    return MBLOB_E_MEMORY;
+  }
+  g->function = mblob_function_retain(function);
+  atomic_fetch_add_explicit(&generation, 1, memory_order_release);
+  return MBLOB_OK;
+}
+
+int mb_global_add(const char *name, mblob_function *function, bool replace) {
+  struct global *old = NULL;
+  mb_lock(&globals_lock);
+  int status = add(name, function, replace, &old);
+  mb_unlock(&globals_lock);
+  if (!status) free_global(old); /* may close a library: not with the lock */
+  return status;
+}
+
+int mblob_register_global(const char *name, mblob_function *function, int replace) {
+  if (MB_IS_NULL(name) || MB_NO_FUNCTION(function)) return MBLOB_E_ARGUMENT;
+  mb_builtin_globals();
+  return mb_global_add(name, function, replace != 0);
+}
+
+int mb_global_get(const char *name, mblob_function **out) {
+  mb_builtin_globals();
+  mb_lock(&globals_lock);
+  struct global *g = mb_map_get(&globals, name);
+  *out = g ? mblob_function_retain(g->function) : NULL;
+  mb_unlock(&globals_lock);
+  return MBLOB_OK;
+}
+
+int mblob_get_global(const char *name, mblob_function **out) {
+  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
+  *out = NULL;
+  if (MB_IS_NULL(name)) return MBLOB_E_ARGUMENT;
+  int status = mb_global_get(name, out);
+  if (status || *out) return status;
+  return mb_fail(MBLOB_E_NOT_FOUND, "no global function '%s' is registered", name);
+}
+
+int mb_global_remove(const char *name) {
+  mb_builtin_globals();
+  mb_lock(&globals_lock);
+  struct global *g = mb_map_remove(&globals, name);
+  mb_unlock(&globals_lock);
+  if (!g) return mb_fail(MBLOB_E_NOT_FOUND, "no global function '%s' is registered", name);
+  free_global(g);
+  return MBLOB_OK;
+}
+
+int mb_global_names(const char ***out, size_t *count) {
+  mb_builtin_globals();
+  const struct mb_map_item *item;
+  mb_lock(&globals_lock);
+  size_t size = globals.count * sizeof(char *) + 1;
+  for (size_t i = 0; (item = mb_map_next(&globals, &i));) size += strlen(item->key) + 1;
+  *out = malloc(size);
+  *count = 0;
+  char *text = *out ? (char *)(*out + globals.count) : NULL;
+  for (size_t i = 0; text && (item = mb_map_next(&globals, &i));) {
+    (*out)[(*count)++] = text;
+    text = stpcpy(text, item->key) + 1;
+  }
+  mb_unlock(&globals_lock);
+  return *out ? MBLOB_OK : mb_fail_memory(size);
+}
