@@ -83,6 +83,9 @@ def test_numbers_are_those_of_the_headers(folder: str) -> None:
     if not Path(folder, "oneapi/dnnl/dnnl.h").is_file():
         pytest.skip(f"no headers of oneDNN in {folder}")
     subprocess.run(
-        ["cc", "-std=gnu11", "-fsyntax-only", "-Wall", "-Werror", f"-I{folder}", ROOT / "tests/c/dnnl_headers.c"],
+        [
+            "cc", "-std=gnu11", "-fsyntax-only", "-Wall", "-Werror", f"-I{folder}",
+            ROOT / "tests/c/plugins/dnnl_headers.c",
+        ],  # fmt: skip
         check=True,
     )
