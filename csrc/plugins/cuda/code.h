@@ -2,7 +2,7 @@
 #ifndef MB_CUDA_CODE_H
 #define MB_CUDA_CODE_H
 
-#include "base/bytes.h"
+#include "base/base.h"
 #include "context.h"
 #include "kernel_list.h"
 

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/base.h"
 #include "host.h"
-#include "base/locks.h"
 
 typedef int CUresult;
 typedef int CUdevice;

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
+#include "base/base.h"
 #include "onednn.h"
 #include "pool.h"
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "host.h"
-#include "base/json.h"
 
 struct reader {
   struct mb_json j;

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "build.h"
-#include "base/compact.h"
 #include "graph.h"
 #include "host.h"
 #include "run.h"

@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "abi.h"
+#include "base/base.h"
 #include "c_api.h"
 #include "errors.h"
 #include "host.h"
-#include "base/locks.h"
 
 #define FILE_NAME "/libmblob-ffi.so"
 #define RUNTIME "libmblob.so.0"

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "base/compact.h"
+#include "base/base.h"
 #include "errors.h"
 #include "host.h"
 #include "values.h"

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "calls.h"
-#include "base/compact.h"
 #include "containers.h"
 #include "host.h"
 

@@ -9,9 +9,8 @@
 
 #include <stdatomic.h>
 
+#include "base/base.h"
 #include "cl_api.h"
-#include "base/error.h"
-#include "base/locks.h"
 
 enum { MB_CL_DEVICES = 64 }; /* more are not numbered */
 

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "core/device/workspace.h"
+#include "base/tensor_check.h"
+#include "core/device/device.h"
 
 /* Bytes that are turned around together; 1 if there is nothing to turn. */
 static size_t turned(DLDataType dtype) {

@@ -202,3 +202,17 @@ bool mb_json_is(struct mb_slice escaped, const char *text) {
   free(decoded);
   return same;
 }
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+void mb_json_put_text(FILE *out, const char *text) {
+  (void)fputc('"', out);
+  for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+    if (*p == '"' || *p == '\\') (void)fputc('\\', out);
+    if (*p < 0x20)
+      (void)fprintf(out, "\\u%04x", *p);
+    else
+      (void)fputc(*p, out);
+  }
+  (void)fputc('"', out);
+}

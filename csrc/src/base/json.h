@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/bytes.h"
 
@@ -48,5 +49,9 @@ bool mb_json_fail(struct mb_json *j, const char *what);
 bool mb_json_is(struct mb_slice escaped, const char *text);
 /* The decoded string, NUL terminated, on the heap; NULL for memory or a wrong escape. */
 char *mb_json_text(struct mb_slice escaped);
+
+/* Write a string with its quotes, for the JSON that functions give where TVM gives maps and lists; what JSON has no place
+ * for in one (quotes, backslashes, control characters) is escaped. `text` is UTF-8, as names in payloads are. */
+void mb_json_put_text(FILE *out, const char *text);
 
 #endif

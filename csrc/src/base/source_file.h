@@ -2,7 +2,22 @@
 #ifndef MB_SOURCE_FILE_H
 #define MB_SOURCE_FILE_H
 
-#include "core/runtime.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+struct mb_source {
+  int fd;     /* owned; open as long as the library, because its name for the dynamic linker contains it */
+  int dir_fd; /* owned; the file's folder where $ORIGIN needs it, else -1 */
+  char *path; /* absolute, "" for memory */
+  dev_t device;
+  ino_t inode;
+  struct timespec changed; /* when the content last changed (st_mtim) */
+  const uint8_t *bytes;    /* mapping of the whole file */
+  size_t size;
+};
 
 int mb_source_open(const char *path, struct mb_source *out);
 /* `fd` stays the caller's. */

@@ -2,9 +2,6 @@
 
 #include <stdbool.h>
 
-#include "base/compact.h"
-#include "core/device/device.h"
-#include "base/dtype.h"
 #include "base/error.h"
 
 int mb_shape_check(const int64_t *shape, int ndim) {
@@ -29,13 +26,4 @@ int mb_tensor_size(const DLTensor *t, size_t *out) {
     status = mb_fail(MBLOB_E_ARGUMENT, "the shape is impossible: it has more bytes than memory can");
   *out = empty ? 0 : size;
   return status;
-}
-
-int mb_tensor_check(const DLTensor *t, size_t *size) {
-  int status = mb_device_check(t->device);
-  if (!status && !mb_dtype_check(t->dtype.code, t->dtype.bits, t->dtype.lanes)) status = MBLOB_E_ARGUMENT;
-  if (!status) status = mb_tensor_size(t, size);
-  if (status || !*size) return status;
-  if (!mb_is_compact(t)) return mb_fail(MBLOB_E_ARGUMENT, "the strides are not those of compact rows");
-  return t->data ? MBLOB_OK : mb_fail(MBLOB_E_ARGUMENT, "data is NULL, expected %zu bytes", *size);
 }

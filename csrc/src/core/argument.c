@@ -1,6 +1,6 @@
 #include "core/argument.h"
 
-#include "base/error.h"
+#include "base/base.h"
 #include "core/runtime.h"
 
 static const char *kind_of(uint32_t tag) {

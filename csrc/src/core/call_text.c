@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "core/argument.h"
-#include "base/dtype.h"
-#include "base/error.h"
-#include "core/device/workspace.h"
+#include "core/device/device.h"
 
 #define NDIM_LIMIT 32
 

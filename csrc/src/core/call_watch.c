@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-#include "base/seconds.h"
+#include "base/base.h"
 
 atomic_int mb_call_watches;
 static __thread const struct mb_call_watch *current;

@@ -97,6 +97,21 @@ int mb_environment_target(mblob_function *function, mblob_function **out) {
   }
 }
 
+/* Forget what a function stands for. */
+static void forget(mblob_function *function) {
+  mblob_function *target = atomic_exchange(&function->u.environment.target, NULL);
+  atomic_store(&function->u.environment.generation, 0);
+  /* References were added to global functions only; those of the own imports are the library's. */
+  if (target && function->counted) mblob_function_release(target);
+  function->counted = false;
+  while (function->u.environment.replaced) {
+    struct mb_replaced *entry = function->u.environment.replaced;
+    function->u.environment.replaced = entry->next;
+    mblob_function_release(entry->function);
+    free(entry);
+  }
+}
+
 int mb_environment_get(struct mb_library *library, const char *name, mblob_function **out) {
   struct mb_map *map = library ? &library->environment : &orphans;
   struct mb_lock *lock = library ? &library->lock : &orphans_lock;
@@ -114,27 +129,13 @@ int mb_environment_get(struct mb_library *library, const char *name, mblob_funct
   mb_unlock(lock);
   if (kept) *out = function;
   if (!kept) {
-    mb_environment_forget(function);
+    forget(function);
     mb_function_free(function);
   }
   return status ? status : *out ? MBLOB_OK : MBLOB_E_MEMORY;
 }
 
-void mb_environment_forget(mblob_function *function) {
-  mblob_function *target = atomic_exchange(&function->u.environment.target, NULL);
-  atomic_store(&function->u.environment.generation, 0);
-  /* References were added to global functions only; those of the own imports are the library's. */
-  if (target && function->counted) mblob_function_release(target);
-  function->counted = false;
-  while (function->u.environment.replaced) {
-    struct mb_replaced *entry = function->u.environment.replaced;
-    function->u.environment.replaced = entry->next;
-    mblob_function_release(entry->function);
-    free(entry);
-  }
-}
-
 void mb_environment_reset(struct mb_library *library) {
   const struct mb_map_item *item;
-  for (size_t i = 0; (item = mb_map_next(&library->environment, &i));) mb_environment_forget(item->value);
+  for (size_t i = 0; (item = mb_map_next(&library->environment, &i));) forget(item->value);
 }

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "base/base.h"
 #include "core/argument.h"
-#include "entry/host_symbols.h"
 #include "core/plugins.h"
 
 static bool starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
@@ -47,25 +47,5 @@ int mb_ffi_prepare(struct mb_library *library) {
 void *mb_library_host_symbol(const struct mb_library *library, const char *name) {
   if (library->external && starts_with(name, "TVMFFI")) return NULL;
   void *found = library->convention ? library->convention->symbol(library->form == MB_FFI, name) : NULL;
-  return found ? found : mb_host_symbol(name);
-}
-
-/* ---- functions as objects ---------------------------------------------------------------------------- */
-
-int mblob_function_to_ffi(mblob_function *function, void **out) {
-  const mblob_convention *convention;
-  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
-  *out = NULL;
-  if (MB_NO_FUNCTION(function)) return MBLOB_E_ARGUMENT;
-  int status = mb_plugin_convention(&convention);
-  return status ? status : convention->object_of_function(function, out);
-}
-
-int mblob_function_from_ffi(void *object, mblob_function **out) {
-  const mblob_convention *convention;
-  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
-  *out = NULL;
-  if (MB_IS_NULL(object)) return MBLOB_E_ARGUMENT;
-  int status = mb_plugin_convention(&convention);
-  return status ? status : convention->function_of_object(object, out);
+  return found ? found : mb_profile_symbol(name);
 }

@@ -1,9 +1,11 @@
 /* Process-wide named functions. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "core/argument.h"
-#include "entry/builtin.h"
+#include "core/native.h"
 #include "core/runtime.h"
 
 struct global {
@@ -46,7 +48,7 @@ static int add(const char *name, mblob_function *function, bool replace, struct 
   return MBLOB_OK;
 }
 
-int mb_global_add(const char *name, mblob_function *function, bool replace) {
+static int add_global(const char *name, mblob_function *function, bool replace) {
   struct global *old = NULL;
   mb_lock(&globals_lock);
   int status = add(name, function, replace, &old);
@@ -55,14 +57,39 @@ int mb_global_add(const char *name, mblob_function *function, bool replace) {
   return status;
 }
 
-int mblob_register_global(const char *name, mblob_function *function, int replace) {
-  if (MB_IS_NULL(name) || MB_NO_FUNCTION(function)) return MBLOB_E_ARGUMENT;
-  mb_builtin_globals();
-  return mb_global_add(name, function, replace != 0);
+/* Takes the reference over. */
+static void register_one(const char *name, mblob_function *function) {
+  (void)add_global(name, function, false);
+  mblob_function_release(function);
+}
+
+static void register_all(void) {
+  mblob_function *function = NULL;
+  const struct mb_profile *profile = mb_profile_of_program();
+  for (const struct mb_global *g = profile->globals; g->call; g++) {
+    if (mblob_function_create(g->call, NULL, NULL, &function)) return;
+    register_one(g->name, function);
+  }
+  for (const struct mb_method *const *table = profile->methods; *table; table++)
+    for (const struct mb_method *m = *table; m->call; m++) {
+      if (mb_method_bind(m, NULL, &function)) return;
+      register_one(m->name, function);
+    }
+}
+
+/* Register what the program's table has, before the registry is first read or changed. */
+static void begin(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  if (mb_profile_of_program()) (void)pthread_once(&once, register_all);
+}
+
+int mb_global_register(const char *name, mblob_function *function, bool replace) {
+  begin();
+  return add_global(name, function, replace);
 }
 
 int mb_global_get(const char *name, mblob_function **out) {
-  mb_builtin_globals();
+  begin();
   mb_lock(&globals_lock);
   struct global *g = mb_map_get(&globals, name);
   *out = g ? mblob_function_retain(g->function) : NULL;
@@ -70,17 +97,15 @@ int mb_global_get(const char *name, mblob_function **out) {
   return MBLOB_OK;
 }
 
-int mblob_get_global(const char *name, mblob_function **out) {
-  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
-  *out = NULL;
-  if (MB_IS_NULL(name)) return MBLOB_E_ARGUMENT;
+int mb_global_need(const char *name, mblob_function **out) {
   int status = mb_global_get(name, out);
   if (status || *out) return status;
-  return mb_fail(MBLOB_E_NOT_FOUND, "no global function '%s' is registered", name);
+  const char *where = mb_profile_hint(name, "");
+  return mb_fail(MBLOB_E_NOT_FOUND, "no global function '%s' is registered%s%s", name, where ? "; " : "", where ? where : "");
 }
 
 int mb_global_remove(const char *name) {
-  mb_builtin_globals();
+  begin();
   mb_lock(&globals_lock);
   struct global *g = mb_map_remove(&globals, name);
   mb_unlock(&globals_lock);
@@ -90,7 +115,7 @@ int mb_global_remove(const char *name) {
 }
 
 int mb_global_names(const char ***out, size_t *count) {
-  mb_builtin_globals();
+  begin();
   const struct mb_map_item *item;
   mb_lock(&globals_lock);
   size_t size = globals.count * sizeof(char *) + 1;

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "core/argument.h"
 #include "core/plugins.h"
-#include "base/source_file.h"
 
 /* Held while the list changes and around the dynamic linker: what is in the list is what is loaded.
  * Constructors of a library may open others. Loaders are never called with it. */
@@ -229,14 +229,34 @@ static bool was_overwritten(const struct mb_library *library, const struct mb_so
          then->changed.tv_nsec != now->changed.tv_nsec;
 }
 
-/* Takes `source` over. */
-static int open_source(struct mb_source *source, const mblob_open_options *options, mblob_module **out) {
+static int check_options(const mblob_open_options *options) {
+  if (options->struct_size < sizeof(*options))
+    return mb_fail(MBLOB_E_ARGUMENT, "options: struct_size is %u, expected %zu", options->struct_size,
+                   sizeof(*options));
+  if (options->verify < MBLOB_VERIFY_HEADER || options->verify > MBLOB_VERIFY_OFF)
+    return mb_fail(MBLOB_E_ARGUMENT, "options: verify is %d, expected a mblob_verify", options->verify);
+  if (options->missing < MBLOB_MISSING_ERROR || options->missing > MBLOB_MISSING_STUB)
+    return mb_fail(MBLOB_E_ARGUMENT, "options: missing is %d, expected a mblob_missing", options->missing);
+  if (options->loader_count && !options->loaders)
+    return mb_fail(MBLOB_E_ARGUMENT, "options: %u loaders, but the list is NULL", options->loader_count);
+  for (uint32_t i = 0; i < options->loader_count; i++)
+    if (!options->loaders[i] || !options->loaders[i]->type_key || !options->loaders[i]->function)
+      return mb_fail(MBLOB_E_ARGUMENT, "options: loader %u has no type key or no function callback", i);
+  return MBLOB_OK;
+}
+
+int mb_open_source(struct mb_source *source, const mblob_open_options *options, mblob_module **out) {
   static const mblob_open_options defaults = {.struct_size = sizeof(mblob_open_options)};
+  int status = options ? check_options(options) : MBLOB_OK;
+  if (status) {
+    mb_source_close(source);
+    return status;
+  }
   char *name = strdup(name_of(source));
   struct mb_library *library = NULL, *unwanted = NULL;
   if (!options) options = &defaults;
   mb_lock(&list_lock);
-  int status = find_library(source, &library);
+  status = find_library(source, &library);
   if (status) {
     mb_source_close(source);
   } else if (library && was_overwritten(library, source)) {
@@ -258,50 +278,12 @@ static int open_source(struct mb_source *source, const mblob_open_options *optio
   return status;
 }
 
-static int check_options(const mblob_open_options *options) {
-  if (!options) return MBLOB_OK;
-  if (options->struct_size < sizeof(*options))
-    return mb_fail(MBLOB_E_ARGUMENT, "options: struct_size is %u, expected %zu", options->struct_size,
-                   sizeof(*options));
-  if (options->verify < MBLOB_VERIFY_HEADER || options->verify > MBLOB_VERIFY_OFF)
-    return mb_fail(MBLOB_E_ARGUMENT, "options: verify is %d, expected a mblob_verify", options->verify);
-  if (options->missing < MBLOB_MISSING_ERROR || options->missing > MBLOB_MISSING_STUB)
-    return mb_fail(MBLOB_E_ARGUMENT, "options: missing is %d, expected a mblob_missing", options->missing);
-  if (options->loader_count && !options->loaders)
-    return mb_fail(MBLOB_E_ARGUMENT, "options: %u loaders, but the list is NULL", options->loader_count);
-  for (uint32_t i = 0; i < options->loader_count; i++)
-    if (!options->loaders[i] || !options->loaders[i]->type_key || !options->loaders[i]->function)
-      return mb_fail(MBLOB_E_ARGUMENT, "options: loader %u has no type key or no function callback", i);
-  return MBLOB_OK;
-}
-
-int mblob_open(const char *path, const mblob_open_options *options, mblob_module **out) {
+int mb_open(const char *path, mblob_module **out) {
   struct mb_source source;
-  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
-  *out = NULL;
-  if (MB_IS_NULL(path)) return MBLOB_E_ARGUMENT;
-  int status = check_options(options);
-  if (!status) status = mb_source_open(path, &source);
-  return status ? status : open_source(&source, options, out);
-}
-
-int mblob_open_fd(int fd, const mblob_open_options *options, mblob_module **out) {
-  struct mb_source source;
-  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
-  *out = NULL;
-  int status = check_options(options);
-  if (!status) status = mb_source_open_fd(fd, &source);
-  return status ? status : open_source(&source, options, out);
-}
-
-int mblob_open_memory(const void *data, size_t size, const mblob_open_options *options, mblob_module **out) {
-  struct mb_source source;
-  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
-  *out = NULL;
-  if (size && MB_IS_NULL(data)) return MBLOB_E_ARGUMENT;
-  int status = check_options(options);
-  if (!status) status = mb_source_open_memory(data, size, &source);
-  return status ? status : open_source(&source, options, out);
+  int status = mb_source_open(path, &source);
+  if (!status) status = mb_open_source(&source, NULL, out);
+  if (status) *out = NULL;
+  return status;
 }
 
 /* ---- modules without a file ------------------------------------------------------------------ */

@@ -1,7 +1,7 @@
 /* What one opening of a library does: reads its file, has it linked, and makes its tree of modules. */
 #define _GNU_SOURCE
+#include "base/base.h"
 #include "core/ffi_library.h"
-#include "base/pages.h"
 #include "core/plugins.h"
 #include "core/runtime.h"
 

@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "core/ffi_library.h"
-#include "entry/host_symbols.h"
 #include "core/link_copy.h"
 #include "core/runtime.h"
 #include "core/system_library.h"
@@ -116,7 +116,7 @@ static const char *remedy(const char *reason) {
   char symbol[128] = "";
   at += sizeof(marker) - 1;
   memcpy(symbol, at, strcspn(at, ",\n ") < sizeof(symbol) ? strcspn(at, ",\n ") : 0);
-  if (mb_host_symbol(symbol))
+  if (mb_profile_symbol(symbol))
     return "; this runtime gives it to a library that another one needs if that has a SONAME: link it with "
            "-Wl,-soname,NAME, or its code into the library that is opened";
   if (strncmp(symbol, "TVM", 3) == 0)
@@ -162,7 +162,7 @@ void mb_library_release_needed(struct mb_needed *needed) {
  * its SONAME when it is asked again. Whether `path` was opened just now. */
 static bool open_needed(struct mb_library *library, const char *path) {
   struct mb_needed *needed = calloc(1, sizeof(*needed));
-  bool is_new = needed && mblob_open(path, NULL, &needed->module) == MBLOB_OK;
+  bool is_new = needed && mb_open(path, &needed->module) == MBLOB_OK;
   for (struct mb_needed *n = library->needed; is_new && n; n = n->next)
     is_new = n->module->library != needed->module->library;
   if (is_new) {
@@ -182,7 +182,7 @@ static bool helped(struct mb_library *library, const char *reason) {
   if (at) {
     const char *symbol = at + sizeof(undefined) - 1;
     char *path = strndup(reason, (size_t)(at - reason)), *name = strndup(symbol, strcspn(symbol, ",\n "));
-    bool opened = path && name && mb_host_symbol(name) && open_needed(library, path);
+    bool opened = path && name && mb_profile_symbol(name) && open_needed(library, path);
     free(path);
     free(name);
     return opened;

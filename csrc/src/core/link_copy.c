@@ -8,9 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "core/ffi_library.h"
-#include "entry/host_symbols.h"
-#include "base/source_file.h"
 
 /* Bytes of the file. */
 struct span {

@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "core/argument.h"
-#include "entry/builtin.h"
+#include "core/native.h"
 #include "core/plugins.h"
 #include "core/runtime.h"
 
@@ -27,13 +28,6 @@ static const char hints[] =
     "tensorrt,msc_tensorrt,cublas_json,cudnn_json\0" "it needs libraries of NVIDIA and a loader for its graphs\0"
     "arm_compute_lib,ethos-n,nnapi\0" "it needs libraries of the Arm or Android platform\0"
     "relax.Executable,relax.VMExecutable\0" "it is run by an executor of TVM\0";
-
-static bool in_list(const char *key, const char *list) {
-  size_t size = strlen(key);
-  for (const char *p = list; (p = strstr(p, key)); p++)
-    if ((p == list || p[-1] == ',') && (p[size] == ',' || !p[size])) return true;
-  return false;
-}
 
 /* ---- registry ---------------------------------------------------------------------------------------- */
 
@@ -131,9 +125,17 @@ static enum mb_found carried(const mblob_module *module, mblob_loader *out) {
   return found;
 }
 
+static const struct mb_class *const *classes(void) {
+  static const struct mb_class *const none = NULL;
+  const struct mb_profile *profile = mb_profile_of_program();
+  return profile ? profile->classes : &none;
+}
+
 static enum mb_found builtin(const mblob_module *module, mblob_loader *out) {
-  mblob_loader unused;
-  return mb_builtin_loader(module->type_key, out ? out : &unused) ? MB_PRESENT : MB_ABSENT;
+  const struct mb_class *const *c = classes();
+  while (*c && strcmp((*c)->type_key, module->type_key) != 0) c++;
+  if (*c && out) *out = mb_native_loader(*c);
+  return *c ? MB_PRESENT : MB_ABSENT;
 }
 
 static enum mb_found in_files(const mblob_module *module, mblob_loader *out) {
@@ -162,8 +164,7 @@ static char *available(const mblob_module *module) {
   mb_lock(&registry_lock);
   for (size_t i = 0; i < first.count; i++) (void)fprintf(out, "%s%s", count++ ? "," : "", first.items[i].type_key);
   mb_unlock(&registry_lock);
-  const char *key;
-  for (size_t i = 0; (key = mb_builtin_key(i)); i++) (void)fprintf(out, "%s%s", count++ ? "," : "", key);
+  for (const struct mb_class *const *c = classes(); *c; c++) (void)fprintf(out, "%s%s", count++ ? "," : "", (*c)->type_key);
   (void)fclose(out);
   return text;
 }
@@ -175,10 +176,8 @@ bool mb_module_needs_loader(const mblob_module *module) {
 
 static int missing(const mblob_module *module) {
   const char *who = "nothing in this process knows the key";
-  for (const char *keys = hints, *hint; *keys; keys = hint + strlen(hint) + 1) {
-    hint = keys + strlen(keys) + 1;
-    if (in_list(module->type_key, keys)) who = hint;
-  }
+  const char *known = mb_profile_hint(module->type_key, hints);
+  if (known) who = known;
   char *list = available(module), *hint = NULL;
   size_t size = 0;
   FILE *text = open_memstream(&hint, &size);

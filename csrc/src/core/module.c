@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "core/argument.h"
-#include "format/ndarray.h"
-#include "base/pages.h"
+#include "format/format.h"
 
 /* ---- making a tree ----------------------------------------------------------------------------------- */
 

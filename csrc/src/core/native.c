@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "core/argument.h"
-#include "base/error.h"
 #include "core/runtime.h"
 
 /* What the loader's callbacks get: an object and what it is. */

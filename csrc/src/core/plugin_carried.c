@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/device/device.h"
 #include "core/plugins.h"
 
 struct mb_carried {
@@ -63,7 +64,7 @@ static int start(struct mb_library *library, struct mb_carried *one) {
 
 enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key, const mblob_runtime **out) {
   struct mb_carried *one = library->carried;
-  while (one && (*one->head.problem || !mb_plugin_lists(one->head.type_keys, type_key))) one = one->next;
+  while (one && (*one->head.problem || !mb_list_has(one->head.type_keys, type_key))) one = one->next;
   if (!one) return MB_ABSENT;
   if (!out) return MB_PRESENT;
   *out = mb_plugin_own_runtime(mb_plugin_first(one->head.name), type_key);
@@ -102,12 +103,19 @@ int mb_plugin_carried_devices(struct mb_library *library, int device_type) {
   return status;
 }
 
-int mb_plugin_device_carried(int device_type) {
+/* Start those of the device that open libraries carry. MBLOB_OK also if none carries one. */
+static int start_device(int device_type) {
   struct mb_library *library = mb_plugin_carrier(NULL, device_type);
   if (!library) return MBLOB_OK;
   int status = mb_plugin_carried_devices(library, device_type);
   mb_library_release(library);
   return status;
+}
+
+int mb_plugin_find_device(int device_type) {
+  int status = mb_plugin_device_in_files(device_type);
+  /* Those that libraries carry were started as these were opened: where one is not there, it failed. */
+  return status || mb_device_registered(device_type) ? status : start_device(device_type);
 }
 
 int mb_carried_visit(const struct mb_library *library, mb_plugin_visitor visit, void *context) {

@@ -53,7 +53,7 @@ static int open_module(void *context, const mblob_module_info *info, void **self
   instance->info = *info;
   atomic_init(&instance->users, 1);
   uint64_t before = mb_error_serial();
-  int status = instance->runtime->open(mb_plugin_host_table(), &instance->info, &instance->self);
+  int status = instance->runtime->open(mb_profile_of_program()->plugin_host, &instance->info, &instance->self);
   if (!status) {
     *self = instance;
     return MBLOB_OK;

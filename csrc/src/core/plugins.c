@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/device/device.h"
+
 /* The last one registered comes first: it counts. */
 struct registered {
   struct registered *next;
@@ -31,7 +33,7 @@ static int remember(const mblob_plugin *plugin) {
   return MBLOB_OK;
 }
 
-int mblob_register_plugin(const mblob_plugin *plugin) {
+int mb_plugin_register(const mblob_plugin *plugin) {
   if (!plugin) return mb_fail(MBLOB_E_ARGUMENT, "mblob_register_plugin: plugin is NULL");
   int status = mb_plugin_start(plugin, "process");
   if (!status) status = remember(plugin);
@@ -127,7 +129,7 @@ static int describe(const mblob_plugin *plugin, char *text, size_t size) {
   return mb_fail_returned(status, before, MBLOB_E_INCOMPATIBLE, what);
 }
 
-int mblob_plugin_describe(const char *name, char *text, size_t size) {
+int mb_plugin_describe(const char *name, char *text, size_t size) {
   const mblob_plugin *plugin;
   struct mb_library *carrier;
   if (!name || !text || !size) return mb_fail(MBLOB_E_ARGUMENT, "mblob_plugin_describe: an argument is NULL, or size is 0");

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "core/argument.h"
-#include "core/device/array.h"
-#include "base/error.h"
+#include "core/device/device.h"
 #include "core/object.h"
 #include "core/runtime.h"
 
@@ -143,13 +143,4 @@ void mb_return_hand_over(struct mb_return *result, TVMValue *ret, int *ret_code)
     ret->v_str = last.text;
   else
     ret->v_handle = &last.bytes;
-}
-
-int TVMCFuncSetReturn(TVMRetValueHandle ret, TVMValue *value, int *type_code, int num_ret) {
-  if (MB_IS_NULL(ret) || MB_IS_NULL(value) || MB_IS_NULL(type_code)) return -1;
-  if (num_ret != 1) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMCFuncSetReturn: num_ret is %d, expected 1", num_ret);
-    return -1;
-  }
-  return mb_named_result(__func__, mb_return_set(ret, *value, *type_code));
 }

@@ -8,16 +8,11 @@
 
 #include <mblob.h>
 #include <stdatomic.h>
-#include <sys/types.h>
 
-#include "format/blob.h"
-#include "elf/elf.h"
-#include "base/error.h"
-#include "format/function_table.h"
-#include "base/locks.h"
-#include "base/map.h"
-#include "format/safetensors.h"
+#include "base/base.h"
 #include "core/system_library.h"
+#include "elf/elf.h"
+#include "format/format.h"
 
 /* First word of what `__tvm_module_ctx`, TVMModuleHandle, TVMFunctionHandle and TVMObjectHandle point to, which kernels and
  * hosts hand back untyped. */
@@ -179,18 +174,6 @@ int mb_loader_find(mblob_module *module, const char *name, mblob_function **out,
 
 /* ---- libraries (library.c, link.c) ----------------------------------------------------------- */
 
-/* The file under a library. */
-struct mb_source {
-  int fd;     /* owned; open as long as the library, because its name for the dynamic linker contains it */
-  int dir_fd; /* owned; the file's folder where $ORIGIN needs it, else -1 */
-  char *path; /* absolute, "" for memory */
-  dev_t device;
-  ino_t inode;
-  struct timespec changed; /* when the content last changed (st_mtim) */
-  const uint8_t *bytes;    /* mapping of the whole file */
-  size_t size;
-};
-
 struct mb_library {
   struct mb_library *next;
   atomic_size_t users;
@@ -232,6 +215,11 @@ struct mb_library {
   struct mb_map environment; /* MB_ENVIRONMENT functions by name */
 };
 
+/* Open what the file has. Takes `source` over; its *out is counted. */
+int mb_open_source(struct mb_source *source, const mblob_open_options *options, mblob_module **out);
+/* The same of a file, without options; *out is NULL after an error. */
+int mb_open(const char *path, mblob_module **out);
+
 void mb_library_retain(struct mb_library *library);
 void mb_library_release(struct mb_library *library);
 /* Address of an exported symbol of this very library, NULL if absent. */
@@ -261,15 +249,16 @@ bool mb_library_unlink(struct mb_library *library);
 int mb_environment_get(struct mb_library *library, const char *name, mblob_function **out);
 /* The function behind one; resolves it again after the library was closed and opened. */
 int mb_environment_target(mblob_function *function, mblob_function **out);
-void mb_environment_forget(mblob_function *function);
 /* Forget what the functions of a library that closes stand for. */
 void mb_environment_reset(struct mb_library *library);
 
 /* ---- global functions (globals.c) ------------------------------------------------------------ */
 
-/* As mblob_register_global, for what the runtime brings along itself. */
-int mb_global_add(const char *name, mblob_function *function, bool replace);
+/* As mblob_register_global. */
+int mb_global_register(const char *name, mblob_function *function, bool replace);
 int mb_global_get(const char *name, mblob_function **out); /* NULL in *out if unknown; counted */
+/* As mblob_get_global. */
+int mb_global_need(const char *name, mblob_function **out);
 /* Changes, upwards from 1, whenever a name gets another function. */
 uint64_t mb_global_generation(void);
 int mb_global_remove(const char *name);

@@ -11,6 +11,7 @@
 #include "core/argument.h"
 #include "core/ffi_library.h"
 #include "core/plugins.h"
+#include "core/return_value.h"
 #include "core/runtime.h"
 
 struct symbol {
@@ -399,10 +400,7 @@ static int get(const char *prefix, enum mb_system_names names, mblob_module **ou
   return status;
 }
 
-int mblob_system_lib(const char *prefix, mblob_module **out) {
-  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
-  *out = NULL;
-  if (MB_IS_NULL(prefix)) return MBLOB_E_ARGUMENT;
+int mb_system_library_open(const char *prefix, mblob_module **out) {
   int status = take_announced();
   if (status) return status;
   if (!is_announced(prefix))
@@ -427,7 +425,5 @@ int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHand
   int status = take_announced();
   if (!status) status = get(given ? args[0].v_str : "", MB_NAMES_AS_TVM, &module);
   if (status) return status;
-  TVMValue value = {.v_handle = module};
-  int code = kTVMModuleHandle;
-  return TVMCFuncSetReturn(ret, &value, &code, 1);
+  return mb_return_set(ret, (TVMValue){.v_handle = module}, kTVMModuleHandle);
 }

@@ -4,6 +4,7 @@
 #ifndef MB_SYSTEM_LIBRARY_H
 #define MB_SYSTEM_LIBRARY_H
 
+#include <mblob.h>
 #include <tvm/runtime/c_runtime_api.h>
 
 /* Which names a library of some prefix finds. */
@@ -16,6 +17,8 @@ enum mb_system_names {
  * that of a function of the ffi dialect: then *form becomes MB_FFI. */
 void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_names names, unsigned char *form);
 
+/* As mblob_system_lib. */
+int mb_system_library_open(const char *prefix, mblob_module **out);
 /* The global function "runtime.SystemLib" (prefix="") -> module, which exists whatever was announced. */
 int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource);
 

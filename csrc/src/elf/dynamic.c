@@ -4,8 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "elf/elf.h"
-#include "base/error.h"
+#include "base/base.h"
+#include "elf/inside.h"
 
 /* Each is held against the others. The largest libraries have some 40, and one for each library that they need. */
 #define TAG_LIMIT (1u << 12)

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "elf/elf.h"
+#include "elf/inside.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include <gnu/libc-version.h>
 #endif
 
-#include "base/error.h"
+#include "base/base.h"
 
 #if __SIZEOF_POINTER__ == 8
 #define NATIVE_CLASS ELFCLASS64

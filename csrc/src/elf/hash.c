@@ -1,7 +1,7 @@
 /* The hash tables of the dynamic symbols: DT_HASH (gABI, chapter 5) and DT_GNU_HASH. They say how many symbols
  * there are, and a symbol that they do not lead to does not exist for anybody: damage to a word of them would
  * take functions, or the table that tells plain ones, out of a library. So each exported symbol is looked up. */
-#include "elf/elf.h"
+#include "elf/inside.h"
 
 typedef Elf_Symndx sysv_word; /* 64 bits wide on s390x, 32 elsewhere */
 

@@ -1,7 +1,7 @@
 /* relocation_types.h - the types of relocations that dynamic linkers follow, on each machine. */
 #ifndef ELF_RELOCATION_TYPES_H
 #define ELF_RELOCATION_TYPES_H
-#include "elf/elf.h"
+#include "elf/inside.h"
 
 #if __SIZEOF_POINTER__ == 8
 #define R_SYM(info) ((info) >> 32)

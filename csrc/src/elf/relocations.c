@@ -3,9 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "elf/relocation_types.h"
-#include "base/error.h"
-#include "entry/host_symbols.h"
 
 /* On these machines glibc stops the process where calls are not relocated by a table with addends. */
 #if defined(__i386__) || defined(__arm__)

@@ -1,13 +1,12 @@
 /* TVM's own names: those of c_backend_api.h and c_runtime_api.h, and the float16 helpers: those that TVM's
  * runtime exports beside them (src/runtime/builtin_fp16.cc), and what compilers call for other types. `target="c"`, C of external code generators and float16
  * code leave them undefined. Every TVM* function that libmblob exports is here; a test compares. */
-#include "entry/host_symbols.h"
+#include "entry/entry.h"
 
 #include <string.h>
 #include <tvm/runtime/c_backend_api.h>
 
-#include "base/float16.h"
-#include "base/runtime_names.h"
+#include "base/base.h"
 
 #if defined(__x86_64__)
 #define NAMES_OF_X86(NAME) NAME(__extendhfxf2) NAME(__truncxfhf2)
@@ -82,25 +81,4 @@ static const mb_code functions[] = {NULL, NAMES(ADDRESS)};
 
 void *mb_host_symbol(const char *name) {
   return mb_code_of("all", name, functions, sizeof(functions) / sizeof(*functions));
-}
-
-const char *mb_slot_name(size_t i) {
-  static const char names[MB_SLOTS_AND_CONTEXTS][36] = {
-      "__TVMFuncCall",
-      "__TVMAPISetLastError",
-      "__TVMBackendGetFuncFromEnv",
-      "__TVMBackendAllocWorkspace",
-      "__TVMBackendFreeWorkspace",
-      "__TVMBackendParallelLaunch",
-      "__TVMBackendParallelBarrier",
-      "__TVMFFIFunctionCall",
-      "__TVMFFIErrorSetRaisedFromCStr",
-      "__TVMFFIErrorSetRaisedFromCStrParts",
-      "__TVMFFIEnvModLookupFromImports",
-      "__TVMFFIHandleInitOnce",
-      "__tvm_module_ctx",
-      "__tvm_ffi_library_ctx",
-      "__tvm_ffi__library_ctx",
-  };
-  return names[i];
 }

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/error.h"
+#include "base/base.h"
 
 /* A new zeroed entry at the end; NULL when memory is out (recorded). Grows as entries are really found, so a
  * count in a file never decides how much is allocated. */

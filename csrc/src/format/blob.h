@@ -7,7 +7,7 @@
 
 #include <mblob.h>
 
-#include "base/bytes.h"
+#include "base/base.h"
 
 /* How a blob is laid out, and how functions of a library are called. */
 enum mb_form {

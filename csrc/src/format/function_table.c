@@ -2,8 +2,7 @@
 
 #include <stdlib.h>
 
-#include "base/digest.h"
-#include "base/error.h"
+#include "base/base.h"
 
 #define FIRST_LINE "mblob functions 1"
 #define FIELDS 5

@@ -2,7 +2,7 @@
 #ifndef MB_FUNCTION_TABLE_H
 #define MB_FUNCTION_TABLE_H
 
-#include "base/bytes.h"
+#include "base/base.h"
 
 #define MB_FUNCTION_TABLE_SYMBOL "__mblob_functions"
 #define MB_DEFAULT_ALIGNMENT \

@@ -2,10 +2,8 @@
  * believed. */
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "format/blob.h"
-#include "base/digest.h"
-#include "base/error.h"
-#include "base/pages.h"
 
 #define FOOTER_SIZE 64
 #define HEADER_SIZE 64

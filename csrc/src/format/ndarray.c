@@ -3,9 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/byte_order.h"
-#include "base/error.h"
-#include "base/tensor_check.h"
+#include "base/base.h"
 
 #define NDARRAY_MAGIC UINT64_C(0xDD5E40F096B4A13F)
 #define PARAMS_MAGIC UINT64_C(0xF7E58D4F05049CB7)

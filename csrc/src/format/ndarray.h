@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "base/bytes.h"
+#include "base/base.h"
 #include "format/safetensors.h"
 
 /* One NDArray record; the cursor ends behind it. `out` (may be NULL) gets a view: its data is in the record,

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "format/blob.h"
-#include "base/error.h"
 #include "format/ndarray.h"
 
 enum field {

@@ -3,10 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/byte_order.h"
-#include "base/error.h"
-#include "base/json.h"
-#include "base/tensor_check.h"
+#include "base/base.h"
 
 /* Every dtype of the format, as mblob/safetensors.py has them. A bool takes a byte; elements of 4 and 6 bits
  * are packed without gaps. */

@@ -1,8 +1,8 @@
 /* The stream: what TVM's readers read (docs/format.md, section 2). */
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "format/blob.h"
-#include "base/error.h"
 
 static const struct mb_slice library_key = {(const uint8_t *)"library", 7};
 

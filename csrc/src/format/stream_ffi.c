@@ -1,8 +1,8 @@
 /* The blob of TVM 0.22 and later (docs/format.md, section 11): the tree first, then modules, each with its length. */
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "format/blob.h"
-#include "base/error.h"
 
 #define SMALLEST_MODULE 9 /* a kind's length and one letter */
 

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "format/blob.h"
-#include "base/error.h"
 
 struct walk {
   uint8_t *state;  /* per module: 0 new, 1 on the current path, 2 done */

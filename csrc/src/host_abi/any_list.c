@@ -6,9 +6,8 @@
 #include <string.h>
 #include <tvm/runtime/c_backend_api.h>
 
-#include "core/argument.h"
-#include "base/error.h"
-#include "core/return_value.h"
+#include "base/base.h"
+#include "core/core.h"
 
 struct cell {
   TVMValue value;

@@ -3,11 +3,9 @@
 #define _GNU_SOURCE
 #include <tvm/runtime/c_backend_api.h>
 
-#include "core/argument.h"
-#include "core/call_watch.h"
-#include "core/runtime.h"
-#include "core/threads/thread_pool.h"
-#include "core/device/workspace.h"
+#include "core/core.h"
+#include "core/device/device.h"
+#include "core/threads/threads.h"
 
 void TVMAPISetLastError(const char *msg) { mb_set_kernel_error(msg); }
 
@@ -27,27 +25,13 @@ int TVMFuncCall(TVMFunctionHandle func, TVMValue *arg_values, int *type_codes, i
   return status ? -1 : 0;
 }
 
-/* `mod_node` is what the context slot held, or a module. */
-int TVMBackendGetFuncFromEnv(void *mod_node, const char *func_name, TVMFunctionHandle *out) {
-  struct mb_library *library = NULL;
-  mblob_function *function = NULL;
-  if (MB_IS_NULL(out)) return -1;
-  *out = NULL;
-  if (MB_IS_NULL(func_name)) return -1;
-  if (mod_node) {
-    uint32_t tag = *(const uint32_t *)mod_node;
-    if (tag == MB_TAG_CONTEXT) library = ((const struct mb_context *)mod_node)->library;
-    if (tag == MB_TAG_MODULE) library = ((const mblob_module *)mod_node)->library;
+int TVMCFuncSetReturn(TVMRetValueHandle ret, TVMValue *value, int *type_code, int num_ret) {
+  if (MB_IS_NULL(ret) || MB_IS_NULL(value) || MB_IS_NULL(type_code)) return -1;
+  if (num_ret != 1) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMCFuncSetReturn: num_ret is %d, expected 1", num_ret);
+    return -1;
   }
-  if (mb_environment_get(library, func_name, &function)) return -1;
-  *out = function;
-  return 0;
-}
-
-void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes, int dtype_code_hint,
-                               int dtype_bits_hint) {
-  (void)dtype_code_hint, (void)dtype_bits_hint;
-  return mb_workspace_alloc((DLDevice){(DLDeviceType)device_type, device_id}, nbytes);
+  return mb_named_result(__func__, mb_return_set(ret, *value, *type_code));
 }
 
 int TVMBackendFreeWorkspace(int device_type, int device_id, void *ptr) {

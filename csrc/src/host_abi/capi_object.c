@@ -6,9 +6,7 @@
 #include <string.h>
 #include <tvm/runtime/c_runtime_api.h>
 
-#include "core/argument.h"
-#include "core/object.h"
-#include "core/runtime.h"
+#include "core/core.h"
 
 enum {
   ROOT_TYPE = 0, /* what every type is derived from */

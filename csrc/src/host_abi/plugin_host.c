@@ -4,13 +4,11 @@
 #include <string.h>
 #include <tvm/runtime/c_backend_api.h>
 
-#include "core/device/array.h"
+#include "base/base.h"
+#include "core/core.h"
 #include "core/device/device.h"
-#include "entry/host_symbols.h"
-#include "base/json_text.h"
-#include "core/plugins.h"
-#include "core/return_value.h"
-#include "core/threads/thread_pool.h"
+#include "core/threads/threads.h"
+#include "host_abi/host_abi.h"
 
 static int return_value(void *ret, TVMValue value, int code) { return mb_return_set(ret, value, code); }
 
@@ -70,7 +68,7 @@ static int function_create(TVMPackedCFunc call, void *resource, TVMPackedCFuncFi
   return status;
 }
 
-static const mblob_host table = {
+const mblob_host mb_plugin_host_table = {
     .struct_size = sizeof(mblob_host),
     .abi_version = MBLOB_PLUGIN_ABI,
     .version = MBLOB_VERSION,
@@ -79,7 +77,7 @@ static const mblob_host table = {
     .return_value = return_value,
     .return_strings = return_strings,
     .module_function = module_function,
-    .global_function = mblob_get_global,
+    .global_function = mb_global_need,
     .function_call = mblob_function_call,
     .function_release = mblob_function_release,
     .allocate = mb_device_allocate,
@@ -89,7 +87,7 @@ static const mblob_host table = {
     .array_release = mb_array_release,
     .parallel = parallel,
     .names = set_names,
-    .symbol = mb_host_symbol,
+    .symbol = mb_profile_symbol,
     .last_status = last_status,
     .error_count = mb_error_serial,
     .function_create = function_create,
@@ -98,5 +96,3 @@ static const mblob_host table = {
     .value_release = mb_value_release,
     .array_view = mb_array_view,
 };
-
-const mblob_host *mb_plugin_host_table(void) { return &table; }

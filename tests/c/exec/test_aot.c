@@ -4,7 +4,7 @@
 #include "../common/check.h"
 
 #include "exec/aot/executor.h"
-#include "exec/aot/factory.h"
+#include "exec/aot/aot.h"
 
 /* Memory that is not there is an error like others. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void); /* of ASan's library */

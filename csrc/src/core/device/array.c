@@ -1,17 +1,13 @@
-/* Counted tensors, in the memory of any device, and TVM's C API for them. */
+/* Counted tensors, in the memory of any device. */
 #define _GNU_SOURCE
 #include "core/device/array.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tvm/runtime/c_runtime_api.h>
 
-#include "core/argument.h"
+#include "base/base.h"
 #include "core/device/device.h"
-#include "base/dtype.h"
-#include "base/error.h"
-#include "base/tensor_check.h"
 
 struct array {
   DLTensor view; /* first: a handle points here */
@@ -65,9 +61,11 @@ static int alloc_data(struct array *array) {
   return status ? status : mb_device_allocate(array->view.device, size, 0, &array->view.data);
 }
 
-static int allocate(const int64_t *shape, int ndim, DLDataType dtype, DLDevice device, DLTensor **out) {
+int mb_array_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out) {
   struct array *array = NULL;
+  *out = NULL;
   int status = mb_device_check(device);
+  if (!status && !mb_dtype_check(dtype.code, dtype.bits, dtype.lanes)) status = MBLOB_E_ARGUMENT;
   if (!status) status = new_array(shape, ndim, dtype, device, &array);
   if (!status) status = alloc_data(array);
   if (status)
@@ -75,16 +73,6 @@ static int allocate(const int64_t *shape, int ndim, DLDataType dtype, DLDevice d
   else
     *out = &array->view;
   return status;
-}
-
-int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits, int dtype_lanes,
-                  int device_type, int device_id, TVMArrayHandle *out) {
-  const DLDevice device = {(DLDeviceType)device_type, device_id};
-  if (MB_IS_NULL(out)) return -1;
-  *out = NULL;
-  if (!mb_dtype_check(dtype_code, dtype_bits, dtype_lanes)) return mb_named_result(__func__, MBLOB_E_ARGUMENT);
-  const DLDataType dtype = {(uint8_t)dtype_code, (uint8_t)dtype_bits, (uint16_t)dtype_lanes};
-  return mb_named_result(__func__, allocate(shape, ndim, dtype, device, out));
 }
 
 int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner), DLTensor **out) {
@@ -100,37 +88,23 @@ int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *own
   return MBLOB_OK;
 }
 
-int TVMArrayFree(TVMArrayHandle handle) {
-  if (handle) mb_array_release(handle);
-  return 0;
+int mb_tensor_check(const DLTensor *t, size_t *size) {
+  int status = mb_device_check(t->device);
+  if (!status && !mb_dtype_check(t->dtype.code, t->dtype.bits, t->dtype.lanes)) status = MBLOB_E_ARGUMENT;
+  if (!status) status = mb_tensor_size(t, size);
+  if (status || !*size) return status;
+  if (!mb_is_compact(t)) return mb_fail(MBLOB_E_ARGUMENT, "the strides are not those of compact rows");
+  return t->data ? MBLOB_OK : mb_fail(MBLOB_E_ARGUMENT, "data is NULL, expected %zu bytes", *size);
 }
 
 /* ---- copying --------------------------------------------------------------------------------- */
 
-/* Memory of the caller: `nbytes` bytes of the host, as a tensor to copy from or to. */
-static DLTensor host_bytes(const void *data) {
-  return (DLTensor){.data = (void *)(uintptr_t)data, .device = {kDLCPU, 0}};
-}
-
-/* Between `t` and `nbytes` others; the one is `from`, the other `to`. */
-static int copy_bytes(const DLTensor *t, size_t nbytes, const DLTensor *from, const DLTensor *to, void *stream) {
+int mb_array_copy_bytes(const DLTensor *t, size_t nbytes, const DLTensor *from, const DLTensor *to, void *stream) {
   size_t size = 0;
   int status = mb_tensor_check(t, &size);
   if (status) return status;
   if (size != nbytes) return mb_fail(MBLOB_E_ARGUMENT, "the array has %zu bytes, the copy %zu", size, nbytes);
   return mb_device_copy_tensor(from, to, size, stream);
-}
-
-int TVMArrayCopyFromBytes(TVMArrayHandle handle, void *data, size_t nbytes) {
-  if (MB_IS_NULL(handle) || (nbytes && MB_IS_NULL(data))) return -1;
-  const DLTensor host = host_bytes(data);
-  return mb_named_result(__func__, copy_bytes(handle, nbytes, &host, handle, NULL));
-}
-
-int TVMArrayCopyToBytes(TVMArrayHandle handle, void *data, size_t nbytes) {
-  if (MB_IS_NULL(handle) || (nbytes && MB_IS_NULL(data))) return -1;
-  const DLTensor host = host_bytes(data);
-  return mb_named_result(__func__, copy_bytes(handle, nbytes, handle, &host, NULL));
 }
 
 int mb_array_copy(const DLTensor *from, const DLTensor *to, void *stream) {
@@ -140,46 +114,7 @@ int mb_array_copy(const DLTensor *from, const DLTensor *to, void *stream) {
     mb_error_prefix("from");
     return status;
   }
-  status = copy_bytes(to, size, from, to, stream);
+  status = mb_array_copy_bytes(to, size, from, to, stream);
   if (status) mb_error_prefix("to");
   return status;
-}
-
-int TVMArrayCopyFromTo(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle stream) {
-  if (MB_IS_NULL(from) || MB_IS_NULL(to)) return -1;
-  return mb_named_result(__func__, mb_array_copy(from, to, stream));
-}
-
-/* ---- DLPack ---------------------------------------------------------------------------------- */
-
-static void release_import(void *owner) { TVMDLManagedTensorCallDeleter(owner); }
-
-int TVMArrayFromDLPack(DLManagedTensor *from, TVMArrayHandle *out) {
-  size_t size = 0;
-  if (MB_IS_NULL(out)) return -1;
-  *out = NULL;
-  if (MB_IS_NULL(from)) return -1;
-  int status = mb_tensor_check(&from->dl_tensor, &size);
-  if (!status) status = mb_array_view(&from->dl_tensor, from, release_import, out);
-  return mb_named_result(__func__, status);
-}
-
-static void release_export(DLManagedTensor *exported) {
-  mb_array_release(exported->manager_ctx);
-  free(exported);
-}
-
-int TVMArrayToDLPack(TVMArrayHandle from, DLManagedTensor **out) {
-  if (MB_IS_NULL(out)) return -1;
-  *out = NULL;
-  if (MB_IS_NULL(from)) return -1;
-  *out = calloc(1, sizeof(**out));
-  if (!*out) return mb_named_result(__func__, mb_fail_memory(sizeof(**out)));
-  **out = (DLManagedTensor){*from, from, release_export};
-  mb_array_retain(from);
-  return 0;
-}
-
-void TVMDLManagedTensorCallDeleter(DLManagedTensor *tensor) {
-  if (tensor && tensor->deleter) tensor->deleter(tensor);
 }

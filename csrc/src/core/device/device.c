@@ -7,12 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "core/device/names.h"
-#include "base/error.h"
-#include "core/plugins.h"
 #include "core/device/workspace.h"
 
-enum { KINDS = 64 }; /* DLDeviceType is below; TVM's own are from 32 on */
+enum { KINDS = MB_DEVICE_KINDS };
 
 static _Atomic(const mblob_device_api *) apis[KINDS]; /* by device type */
 
@@ -57,22 +56,10 @@ int mb_device_api(int device_type, const mblob_device_api **out) {
   if (device_type <= 0 || device_type >= KINDS) return unknown(device_type);
   *out = atomic_load_explicit(&apis[device_type], memory_order_acquire);
   if (*out) return MBLOB_OK;
-  int status = mb_plugin_device_in_files(device_type);
-  /* Those that libraries carry were started as these were opened: where one is not there, it failed. */
-  if (!mb_device_registered(device_type) && !status) status = mb_plugin_device_carried(device_type);
+  const struct mb_profile *profile = mb_profile_of_program();
+  int status = profile ? profile->find_device(device_type) : MBLOB_OK;
   *out = mb_device_registered(device_type);
   return *out ? MBLOB_OK : status ? status : unknown(device_type);
-}
-
-int mblob_device_type(const char *name, int *out) {
-  if (!name || !out) return mb_fail(MBLOB_E_ARGUMENT, "mblob_device_type: an argument is NULL");
-  for (int i = kDLCPU; i < 2 * KINDS; i++) { /* twice: what starts a plug-in comes last */
-    const mblob_device_api *api = atomic_load(&apis[*out = i % KINDS]);
-    const char *own = mb_device_name(*out);
-    if (i > KINDS) (void)mb_device_api(*out, &api);
-    if ((own && strcmp(own, name) == 0) || (api && strcmp(api->name, name) == 0)) return MBLOB_OK;
-  }
-  return mb_fail(MBLOB_E_NOT_FOUND, "no kind of device is called '%s'", name);
 }
 
 static int check_id(const mblob_device_api *api, int device_id) {

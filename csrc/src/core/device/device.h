@@ -6,6 +6,12 @@
 #include <mblob.h>
 #include <stdbool.h>
 
+#include "core/device/array.h"
+#include "core/device/names.h"
+#include "core/device/workspace.h"
+
+#define MB_DEVICE_KINDS 64 /* DLDeviceType is below; TVM's own are from 32 on */
+
 /* Whether this process can read memory of that kind with its own instructions. */
 static inline bool mb_device_is_host(int device_type) {
   return device_type == kDLCPU || device_type == kDLCUDAHost || device_type == kDLROCMHost;

@@ -4,9 +4,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "core/device/device.h"
-#include "base/error.h"
-#include "base/locks.h"
 
 #define PAGE 4096 /* sizes are rounded up to this, as TVM does, so that similar sizes share a block */
 

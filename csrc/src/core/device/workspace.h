@@ -6,8 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MB_TENSOR_ALIGNMENT 128 /* bytes; what kernels of TVM 0.7 - 0.9 assume, twice that of the others */
-
 /* At least `size` bytes of this thread's pool for the device, MB_TENSOR_ALIGNMENT aligned; NULL (with an error) if there
  * are none. */
 void *mb_workspace_alloc(DLDevice device, uint64_t size);

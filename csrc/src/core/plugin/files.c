@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/plugins.h"
-#include "base/source_file.h"
+#include "base/base.h"
+#include "core/plugin/plugin.h"
 
 #define PREFIX "libmblob-"
 
@@ -134,9 +134,9 @@ static int visit_path(const char *path, int place, file_visitor visit, void *con
 static char *own_folder(void) {
   Dl_info info;
   union {
-    const mblob_host *(*function)(void);
+    bool (*function)(const char *, int);
     void *address;
-  } own = {mb_plugin_host_table};
+  } own = {mb_plugin_lists_number};
   if (!dladdr(own.address, &info) || !info.dli_fname || !strchr(info.dli_fname, '/')) return NULL;
   char *real = realpath(info.dli_fname, NULL);
   if (real) *strrchr(real, '/') = 0;
@@ -223,7 +223,7 @@ static enum mb_found find(bool (*wanted)(const struct mb_plugin_head *, const vo
   return (*out && wanted_of(*out, wanted, what)) || !start(s.file, s.entry, out) ? MB_PRESENT : MB_BROKEN;
 }
 
-static bool has_key(const struct mb_plugin_head *head, const void *key) { return mb_plugin_lists(head->type_keys, key); }
+static bool has_key(const struct mb_plugin_head *head, const void *key) { return mb_list_has(head->type_keys, key); }
 
 static bool has_device(const struct mb_plugin_head *head, const void *type) {
   return mb_plugin_lists_number(head->devices, *(const int *)type);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/device/device.h"
-#include "core/plugins.h"
+#include "core/plugin/plugin.h"
 
 /* Copy a text of the table; false if it does not end inside its member. */
 static bool take(char *to, const uint8_t *bytes, size_t offset, size_t size) {
@@ -50,17 +50,10 @@ void mb_plugin_read_head(struct mb_slice bytes, const char *symbol, struct mb_pl
 
 /* ---- lists --------------------------------------------------------------------------------------- */
 
-bool mb_plugin_lists(const char *list, const char *item) {
-  size_t size = strlen(item);
-  for (const char *p = list; size && (p = strstr(p, item)); p++)
-    if ((p == list || p[-1] == ',' || p[-1] == ' ') && (p[size] == ',' || !p[size])) return true;
-  return false;
-}
-
 bool mb_plugin_lists_number(const char *list, int number) {
   char text[16];
   (void)snprintf(text, sizeof(text), "%d", number);
-  return mb_plugin_lists(list, text);
+  return mb_list_has(list, text);
 }
 
 /* ---- in files ---------------------------------------------------------------------------------- */
@@ -107,7 +100,7 @@ static int check_tables(const mblob_plugin *plugin, const char *origin) {
                      r->type_key ? r->type_key : "?");
       return broken(plugin, origin, text);
     }
-    if (!mb_plugin_lists(plugin->type_keys, r->type_key)) {
+    if (!mb_list_has(plugin->type_keys, r->type_key)) {
       (void)snprintf(text, sizeof(text), "its text does not list the key '%.60s' of its table", r->type_key);
       return broken(plugin, origin, text);
     }
@@ -157,7 +150,7 @@ int mb_plugin_start(const mblob_plugin *plugin, const char *origin) {
   int status = check_tables(plugin, origin);
   if (status) return status;
   uint64_t before = mb_error_serial();
-  status = plugin->start ? plugin->start(mb_plugin_host_table()) : MBLOB_OK;
+  status = plugin->start ? plugin->start(mb_profile_of_program()->plugin_host) : MBLOB_OK;
   if (status) {
     char context[320];
     status = mb_fail_opening(status, before, MBLOB_E_INCOMPATIBLE, "its start");

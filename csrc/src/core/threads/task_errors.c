@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/base.h"
 
 #define ERROR_SIZE_MIN 256 /* bytes that each text has, however many there are */
 

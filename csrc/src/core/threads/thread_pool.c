@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/locks.h"
+#include "base/base.h"
 #include "core/threads/spin.h"
 #include "core/threads/task_errors.h"
 #include "core/threads/thread_settings.h"

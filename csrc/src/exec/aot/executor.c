@@ -4,13 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/core.h"
+#include "core/device/device.h"
 #include "exec/aot/metadata.h"
 #include "exec/aot/profile.h"
-#include "core/device/array.h"
-#include "exec/common/names.h"
-#include "exec/common/tensors.h"
-#include "format/ndarray.h"
-#include "core/runtime.h"
+#include "exec/common/common.h"
+#include "format/format.h"
 
 /* The entry function takes inputs, outputs and, if the model plans its memory itself, one pool of constants
  * and its workspace pools: all tensors, in this order. */
@@ -48,7 +47,7 @@ static void put(struct aot_executor *e, size_t i, DLTensor *array) {
 
 static int add_tensor(struct aot_executor *e, int64_t ndim, const int64_t *shape, DLDataType dtype) {
   DLTensor *array = NULL;
-  int status = mb_tensor_new((DLDevice){kDLCPU, 0}, (int)ndim, shape, dtype, &array);
+  int status = mb_array_new((DLDevice){kDLCPU, 0}, (int)ndim, shape, dtype, &array);
   if (!status) put(e, e->count++, array);
   return status;
 }
@@ -156,7 +155,7 @@ static const char *label_of(const struct mb_names *names, size_t i, char label[L
 static int assign_input(struct aot_executor *e, size_t i, const DLTensor *from) {
   DLTensor *to = e->arrays[i], *own = NULL;
   char label[LABEL];
-  int status = mb_array_is_view(to) ? mb_tensor_new(to->device, to->ndim, to->shape, to->dtype, &own) : MBLOB_OK;
+  int status = mb_array_is_view(to) ? mb_array_new(to->device, to->ndim, to->shape, to->dtype, &own) : MBLOB_OK;
   if (!status) status = mb_tensor_assign(label_of(&e->inputs, i, label), own ? own : to, from);
   if (!own) return status;
   mb_array_release(status ? own : to);

@@ -4,7 +4,7 @@
 
 #include <mblob.h>
 
-#include "exec/common/stored_arrays.h"
+#include "exec/common/common.h"
 
 /* An AotExecutor over the kernels that `factory` (a module of any kind) imports; it keeps the factory.
  * `params` are copied into the inputs of their names; others are passed over. A mblob_status. */

@@ -1,12 +1,12 @@
 /* Modules of the key AotExecutorFactory: parameters, and a function of the model's name that makes executors.
  */
 #define _GNU_SOURCE
-#include "exec/aot/factory.h"
+#include "exec/aot/aot.h"
 
 #include <stdlib.h>
 
+#include "core/core.h"
 #include "exec/aot/executor.h"
-#include "core/runtime.h"
 
 struct factory {
   mblob_module *module; /* itself, not counted: its imports have the kernels */

@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "exec/common/tensors.h"
-#include "core/return_value.h"
-#include "core/runtime.h"
+#include "core/core.h"
+#include "exec/common/common.h"
 
 #define GETTER "get_c_metadata"
 #define VERSION 1         /* of the structure, in every release that has it */

@@ -4,11 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/call_watch.h"
-#include "base/error.h"
-#include "base/json_text.h"
-#include "core/runtime.h"
-#include "base/seconds.h"
+#include "base/base.h"
+#include "core/core.h"
 
 struct row {
   char *function;

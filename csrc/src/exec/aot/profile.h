@@ -2,7 +2,7 @@
 #ifndef MB_AOT_PROFILE_H
 #define MB_AOT_PROFILE_H
 
-#include "core/native.h"
+#include "core/core.h"
 
 /* Call `entry` `repeat` times. The result of `call` is JSON text: [{"function", "count" (calls in all runs),
  * "seconds" (of one run, mean)}]: first the entry function as a whole, then the functions that it called

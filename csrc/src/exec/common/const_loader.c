@@ -14,14 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device/array.h"
-#include "base/dtype.h"
+#include "base/base.h"
+#include "core/core.h"
+#include "core/device/device.h"
 #include "exec/common/parameter_bytes.h"
 #include "exec/common/stored_arrays.h"
 #include "exec/common/tensors.h"
-#include "core/object.h"
-#include "core/plugins.h"
-#include "core/runtime.h"
 
 enum state { UNTOUCHED, RUNNING, DONE };
 
@@ -124,7 +122,8 @@ static void close_loader(void *object) {
     free(loader->symbols[i].constants);
   }
   free(loader->symbols);
-  for (size_t i = 0; loader->copies && i < loader->arrays.count; i++) (void)TVMArrayFree(loader->copies[i]);
+  for (size_t i = 0; loader->copies && i < loader->arrays.count; i++)
+    if (loader->copies[i]) mb_array_release(loader->copies[i]);
   free(loader->copies);
   mb_stored_arrays_free(&loader->arrays);
   mb_condition_destroy(&loader->changed);
@@ -182,7 +181,7 @@ static int copy_constant(struct const_loader *loader, size_t i, DLTensor **out) 
   DLTensor **copy = loader->copies ? &loader->copies[i] : NULL;
   if (!copy)
     status = mb_fail_memory(loader->arrays.count * sizeof(*copy));
-  else if (!*copy && !(status = mb_tensor_new(from->device, from->ndim, from->shape, from->dtype, copy)))
+  else if (!*copy && !(status = mb_array_new(from->device, from->ndim, from->shape, from->dtype, copy)))
     status = mb_array_copy(from, *copy, NULL); /* does not fail: both are the host's, and alike */
   if (!status) mb_array_retain(*out = *copy);
   mb_unlock(&loader->lock);

@@ -2,7 +2,7 @@
 #ifndef MB_CONST_LOADER_H
 #define MB_CONST_LOADER_H
 
-#include "core/native.h"
+#include "core/core.h"
 
 extern const struct mb_class mb_const_loader_class;
 extern const struct mb_class mb_metadata_class;

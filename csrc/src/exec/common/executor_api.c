@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "core/return_value.h"
+#include "base/base.h"
+#include "core/core.h"
 
 /* A type that describes exactly one argument and takes nothing else from the arguments of mblob_call. */
 static int check_type(const char *who, const char *type) {

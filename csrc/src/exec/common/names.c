@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "exec/common/tensors.h"
-#include "base/json_text.h"
 
 #define SHOWN 12 /* names that an error lists */
 

@@ -3,7 +3,7 @@
 #ifndef MB_EXECUTOR_NAMES_H
 #define MB_EXECUTOR_NAMES_H
 
-#include "core/native.h"
+#include "core/core.h"
 
 struct mb_names {
   const char *kind; /* "input" */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/byte_order.h"
-#include "base/error.h"
+#include "base/base.h"
+#include "core/device/device.h"
 #include "exec/common/names.h"
 #include "exec/common/tensors.h"
 
@@ -72,11 +72,11 @@ static int return_one(const struct mb_stored_arrays *arrays, const char *what, s
   if (status) return status;
   const struct mb_stored_array *stored = mb_stored_arrays_find(arrays, name);
   if (!stored) return unknown(arrays, what, name);
-  status = mb_tensor_new((DLDevice){kDLCPU, 0}, stored->view.ndim, stored->view.shape, stored->view.dtype, &array);
+  status = mb_array_new((DLDevice){kDLCPU, 0}, stored->view.ndim, stored->view.shape, stored->view.dtype, &array);
   if (status) return status;
   status = mb_tensor_assign(name, array, &stored->view);
   if (status)
-    (void)TVMArrayFree(array);
+    mb_array_release(array);
   else
     mb_call_return_array(call, array);
   return status;

@@ -3,8 +3,8 @@
 #ifndef MB_PARAMETER_BYTES_H
 #define MB_PARAMETER_BYTES_H
 
+#include "core/core.h"
 #include "exec/common/stored_arrays.h"
-#include "core/native.h"
 
 /* The lowest `bytes` bytes of a number, little endian, as all of these formats have them. */
 void mb_put_number(FILE *out, uint64_t value, int bytes);

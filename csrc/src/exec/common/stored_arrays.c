@@ -3,12 +3,10 @@
 
 #include <stdlib.h>
 
-#include "core/device/array.h"
-#include "base/error.h"
-#include "format/function_table.h"
-#include "format/ndarray.h"
-#include "core/device/workspace.h"
+#include "base/base.h"
+#include "core/device/device.h"
 #include "exec/common/tensors.h"
+#include "format/format.h"
 
 #define SMALLEST_RECORD 40 /* bytes of an NDArray without dimensions and data */
 

@@ -7,8 +7,7 @@
 
 #include <mblob.h>
 
-#include "base/bytes.h"
-#include "base/map.h"
+#include "base/base.h"
 
 struct mb_stored_array {
   char *name;    /* NULL where the format has none */

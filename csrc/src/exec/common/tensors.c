@@ -4,12 +4,9 @@
 #include <string.h>
 #include <tvm/runtime/c_runtime_api.h>
 
-#include "core/device/array.h"
+#include "base/base.h"
 #include "core/device/device.h"
-#include "core/device/names.h"
-#include "base/dtype.h"
-#include "base/error.h"
-#include "format/function_table.h"
+#include "format/format.h"
 
 int mb_tensor_is_on(const char *what, DLDevice device, const DLTensor *given) {
   char want[MB_DEVICE_TEXT], have[MB_DEVICE_TEXT];
@@ -83,14 +80,6 @@ int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bo
   status = mb_array_view(&view, given, is_array ? release_array : release_nothing, out);
   if (!status && is_array) mb_array_retain(given);
   return status;
-}
-
-int mb_tensor_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out) {
-  TVMArrayHandle array = NULL;
-  int rc = TVMArrayAlloc(shape, ndim, dtype.code, dtype.bits, dtype.lanes, (int)device.device_type,
-                         device.device_id, &array);
-  *out = array;
-  return rc ? mblob_last_error_info()->status : MBLOB_OK;
 }
 
 const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]) {

@@ -5,7 +5,7 @@
 #include <mblob.h>
 #include <stdbool.h>
 
-#include "base/tensor_check.h"
+#include "base/base.h"
 
 /* `given` must be on that device, to be used there without a copy; kinds of host memory are one. */
 int mb_tensor_is_on(const char *what, DLDevice device, const DLTensor *given);
@@ -18,8 +18,6 @@ int mb_tensor_assign_output(const char *what, DLTensor *to, const DLTensor *from
 /* A counted view of `given`, which must fit `like` and be as aligned as kernels assume. With `is_array` it is
  * an array and kept, otherwise its memory must outlive the view. A mblob_status. */
 int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bool is_array, DLTensor **out);
-/* A new array. A mblob_status. */
-int mb_tensor_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out);
 
 /* "float32", "bool", "int8x4". */
 #define MB_DTYPE_TEXT 32

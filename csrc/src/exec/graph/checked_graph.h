@@ -1,12 +1,12 @@
 /* checked_graph.h - a graph that was checked: every index is in range, every list has its length, operators use only
  * what stands before them. */
-#ifndef MB_GRAPH_H
-#define MB_GRAPH_H
+#ifndef MB_CHECKED_GRAPH_H
+#define MB_CHECKED_GRAPH_H
 
 #include <mblob.h>
 #include <stdbool.h>
 
-#include "base/map.h"
+#include "base/base.h"
 
 /* A value: an input, or one output of an operator. */
 struct mb_graph_entry {

@@ -4,10 +4,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/error.h"
-#include "exec/graph/debug.h"
-#include "base/json_text.h"
-#include "base/seconds.h"
+#include "base/base.h"
+#include "exec/graph/graph_module.h"
 
 /* Argument `i`: position or name of a node. */
 static int find_node(const struct mb_graph *g, const struct mb_call *call, int i, uint32_t *out) {

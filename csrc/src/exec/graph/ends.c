@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "exec/common/names.h"
+#include "base/base.h"
+#include "exec/common/common.h"
 
 static uint32_t count_of(const struct mb_graph *g, enum mb_graph_end end) {
   return end == MB_OUTPUTS ? g->output_count : g->input_count;

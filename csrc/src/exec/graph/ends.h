@@ -2,8 +2,8 @@
 #ifndef MB_GRAPH_ENDS_H
 #define MB_GRAPH_ENDS_H
 
+#include "core/core.h"
 #include "exec/graph/executor.h"
-#include "core/native.h"
 
 enum mb_graph_end { MB_INPUTS, MB_OUTPUTS };
 

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device/array.h"
+#include "base/base.h"
 #include "core/device/device.h"
-#include "base/error.h"
 
 /* ---- one at a time ---- */
 

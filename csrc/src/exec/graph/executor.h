@@ -8,9 +8,9 @@
 #define MB_GRAPH_EXECUTOR_H
 
 
-#include "exec/common/stored_arrays.h"
+#include "core/core.h"
+#include "exec/common/common.h"
 #include "exec/graph/checked_graph.h"
-#include "core/runtime.h"
 
 enum mb_memory_kind {
   MB_OWN,    /* in the pool of the storage */

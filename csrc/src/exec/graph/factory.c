@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
-#include "base/error.h"
-#include "exec/common/parameter_bytes.h"
+#include "base/base.h"
+#include "exec/common/common.h"
 #include "exec/graph/graph_module.h"
 
 struct factory {

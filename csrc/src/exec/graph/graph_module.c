@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-#include "base/error.h"
-#include "exec/graph/debug.h"
+#include "base/base.h"
 
 static int find_common(void *object, const char *name, mblob_function **out) {
   for (const struct mb_method *m = mb_graph_methods; m->call; m++)
@@ -19,7 +18,8 @@ static const struct mb_class debug_class = {.type_key = "GraphExecutorDebug",
                                             .function = find_common,
                                             .close = mb_graph_executor_free};
 
-int mb_graph_module_new(const struct mb_graph_source *source, bool debug, mblob_module **out) {
+/* A module over a new executor; with `debug` one that also has the methods of debug.c. */
+static int new_module(const struct mb_graph_source *source, bool debug, mblob_module **out) {
   struct mb_graph_executor *executor = NULL;
   *out = NULL;
   int status = mb_graph_executor_new(source, &executor);
@@ -40,7 +40,7 @@ int mb_graph_create_for(struct mb_call *call, int i, struct mb_graph_source *sou
   int status = mb_call_devices(call, i, devices, MB_GRAPH_DEVICES, &source->device_count);
   if (status) return status;
   source->devices = devices;
-  status = mb_graph_module_new(source, debug, &module);
+  status = new_module(source, debug, &module);
   if (!status) mb_call_return_module(call, module);
   return status;
 }

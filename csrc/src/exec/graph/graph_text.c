@@ -6,11 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/dtype.h"
-#include "base/error.h"
+#include "base/base.h"
 #include "exec/graph/text_place.h"
-#include "base/json.h"
-#include "base/tensor_check.h"
 
 /* Each reader returns false after an error: of the JSON (in `j`), or recorded (`status`). */
 struct reader {

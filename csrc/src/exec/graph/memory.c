@@ -4,14 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device/array.h"
+#include "base/base.h"
+#include "core/core.h"
 #include "core/device/device.h"
-#include "base/error.h"
-#include "exec/common/tensors.h"
+#include "exec/common/common.h"
 #include "exec/graph/executor.h"
 #include "exec/graph/pool.h"
-#include "core/return_value.h"
-#include "core/runtime.h"
 
 const char *mb_graph_label(const struct mb_graph *g, const char *what, uint32_t entry,
                            char text[MB_GRAPH_LABEL]) {

@@ -4,13 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device/array.h"
+#include "base/base.h"
 #include "core/device/device.h"
-#include "base/error.h"
-#include "exec/common/tensors.h"
+#include "exec/common/common.h"
 #include "exec/graph/ends.h"
 #include "exec/graph/graph_module.h"
-#include "format/ndarray.h"
+#include "format/format.h"
 
 int mb_graph_locked(void *executor, struct mb_call *call, mb_graph_body body) {
   struct mb_graph_frame frame;
@@ -166,7 +165,7 @@ static int get_result(TVMValue *args, int *codes, int count, TVMRetValueHandle r
 
 static int copy_output(const struct mb_graph_executor *x, uint32_t entry, DLTensor **out) {
   const DLTensor *view = &x->views[entry];
-  int status = mb_tensor_new((DLDevice){kDLCPU, 0}, view->ndim, view->shape, view->dtype, out);
+  int status = mb_array_new((DLDevice){kDLCPU, 0}, view->ndim, view->shape, view->dtype, out);
   return status ? status : mb_device_copy_tensor(view, *out, x->graph.entries[entry].size, NULL);
 }
 

@@ -3,12 +3,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/error.h"
+#include "base/base.h"
+#include "core/threads/threads.h"
 #include "exec/graph/schedule.h"
-#include "base/locks.h"
-#include "core/threads/spin.h"
-#include "core/threads/thread_pool.h"
-#include "core/threads/thread_settings.h"
 
 #define NO_STEP UINT32_MAX
 

@@ -5,10 +5,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/device/array.h"
+#include "base/base.h"
 #include "core/device/device.h"
-#include "base/error.h"
-#include "exec/common/tensors.h"
+#include "exec/common/common.h"
 
 enum { MAPPED_FROM = 1 << 16 }; /* bytes; below, the heap is cheaper */
 
@@ -43,9 +42,9 @@ static int new_mapped(int64_t size, DLTensor **out) {
 
 int mb_graph_pool_new(DLDevice device, size_t size, DLTensor **out) {
   int64_t extent = (int64_t)size;
-  if (!mb_device_is_host((int)device.device_type)) return mb_tensor_new(device, 1, &extent, byte_type, out);
+  if (!mb_device_is_host((int)device.device_type)) return mb_array_new(device, 1, &extent, byte_type, out);
   if (size >= MAPPED_FROM) return new_mapped(extent, out);
-  int status = mb_tensor_new(device, 1, &extent, byte_type, out);
+  int status = mb_array_new(device, 1, &extent, byte_type, out);
   if (!status && size) memset((*out)->data, 0, size);
   return status;
 }

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "core/device/device.h"
-#include "base/error.h"
 #include "exec/graph/executor.h"
 
 static int copy(const struct mb_graph_executor *x, const struct mb_graph_step *step) {

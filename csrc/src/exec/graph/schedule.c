@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/error.h"
+#include "base/base.h"
 
 #define NOBODY UINT32_MAX
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/base.h"
 
 /* The name of the node that is being read, if it can be: it may stand behind what is wrong. On the heap. */
 static char *name_of_node(const char *node, const char *end) {

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
+#include "base/base.h"
 #include "exec/graph/graph_text.h"
-#include "base/json.h"
 
 struct mb_text_place {
   const char *node;    /* where the object of the node begins that is read, the last one of the text; else NULL */

@@ -1,13 +1,13 @@
 #include "exec/relay/adt.h"
+#include "exec/relay/relay.h"
 
 #include <stdlib.h>
 
-#include "core/device/array.h"
+#include "base/base.h"
 #include "core/device/device.h"
-#include "base/error.h"
-#include "exec/common/tensors.h"
-#include "format/function_table.h"
+#include "exec/common/common.h"
 #include "exec/relay/executable.h"
+#include "format/format.h"
 
 struct adt {
   struct vm_value value; /* VM_ADT, counted */
@@ -38,7 +38,7 @@ static int return_array(DLTensor *array, const struct vm_executable *exec, struc
     mb_call_return_array(call, array);
     return MBLOB_OK;
   }
-  int status = mb_tensor_new((DLDevice){kDLCPU, 0}, array->ndim, array->shape, array->dtype, &copy);
+  int status = mb_array_new((DLDevice){kDLCPU, 0}, array->ndim, array->shape, array->dtype, &copy);
   if (status) return status;
   status = mb_tensor_assign("result", copy, array);
   if (status)
@@ -85,7 +85,7 @@ static int tensor_argument(const struct mb_call *call, int i, struct vm_value *o
     mb_array_retain(given);
     copy = given;
   } else {
-    status = mb_tensor_new((DLDevice){kDLCPU, 0}, given->ndim, given->shape, given->dtype, &copy);
+    status = mb_array_new((DLDevice){kDLCPU, 0}, given->ndim, given->shape, given->dtype, &copy);
     if (!status) status = mb_tensor_assign("argument", copy, given);
     if (status && copy) mb_array_release(copy);
   }

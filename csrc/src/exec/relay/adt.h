@@ -3,7 +3,7 @@
 #ifndef MB_VM_ADT_H
 #define MB_VM_ADT_H
 
-#include "core/native.h"
+#include "core/core.h"
 #include "exec/relay/values.h"
 
 struct vm_executable;
@@ -14,9 +14,5 @@ int vm_value_return(struct vm_value value, const struct vm_executable *exec, str
 /* The value that argument `i` stands for: a tensor, which is copied unless it is an array, or a module of the
  * key. */
 int vm_value_argument(const struct mb_call *call, int i, struct vm_value *out);
-
-/* Global functions runtime.Tuple(fields...) and runtime.ADT(tag, fields...). */
-int mb_vm_tuple(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource);
-int mb_vm_adt(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource);
 
 #endif

@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "exec/common/tensors.h"
+#include "base/base.h"
+#include "exec/common/common.h"
 #include "exec/relay/executable.h"
 
 #define INSTRUCTION_BYTES 24 /* of the smallest: count, hash, opcode */

@@ -1,12 +1,13 @@
 /* Modules of the key VMExecutable: a program of the Relay virtual machine, and machines that run it. */
 #define _GNU_SOURCE
 #include "exec/relay/executable.h"
+#include "exec/relay/relay.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "exec/common/names.h"
+#include "base/base.h"
+#include "exec/common/common.h"
 #include "exec/relay/machine.h"
 
 const struct vm_function *vm_function_find(const struct vm_executable *exec, const char *name) {

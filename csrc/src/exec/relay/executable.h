@@ -6,9 +6,9 @@
 
 #include <mblob.h>
 
-#include "exec/common/stored_arrays.h"
-#include "base/locks.h"
-#include "core/native.h"
+#include "base/base.h"
+#include "core/core.h"
+#include "exec/common/common.h"
 #include "exec/relay/opcodes.h"
 
 #define VM_REGISTER_LIMIT (1u << 20) /* of one function */
@@ -88,10 +88,5 @@ int vm_late_bound_check(struct vm_executable *exec);
  * dictionary, which `load_late_bound_consts` reads; (byte_limit) gives its bytes. `save` gives the code without them. */
 int vm_move_late_bound_consts(void *executable, struct mb_call *call);
 int vm_get_late_bound_consts(void *executable, struct mb_call *call);
-
-/* exec/relay/executable.c */
-extern const struct mb_class mb_vm_executable_class;
-/* Global function runtime.Load_Executable(code, library): a VMExecutable from code that was saved alone. */
-int mb_vm_load_executable(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource);
 
 #endif

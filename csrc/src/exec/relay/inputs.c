@@ -1,9 +1,9 @@
 /* What functions of a program are run on, and where their results go. */
 #include <stdlib.h>
 
-#include "core/device/array.h"
-#include "base/error.h"
-#include "exec/common/tensors.h"
+#include "base/base.h"
+#include "core/device/device.h"
+#include "exec/common/common.h"
 #include "exec/relay/adt.h"
 #include "exec/relay/machine.h"
 

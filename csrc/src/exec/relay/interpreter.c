@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
-#include "base/error.h"
+#include "base/base.h"
 #include "exec/relay/machine.h"
 
 /* ---- frames ---------------------------------------------------------------------------------- */

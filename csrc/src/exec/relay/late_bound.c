@@ -8,10 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "exec/common/tensors.h"
-#include "format/ndarray.h"
+#include "base/base.h"
+#include "core/device/device.h"
+#include "exec/common/common.h"
 #include "exec/relay/executable.h"
+#include "format/format.h"
 
 /* Where constants are looked for. */
 struct source {

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "exec/common/tensors.h"
+#include "base/base.h"
+#include "exec/common/common.h"
 #include "exec/relay/executable.h"
 
 static char *finish(FILE *out, char **text, size_t size) {

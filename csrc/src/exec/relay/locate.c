@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "exec/common/tensors.h"
+#include "base/base.h"
+#include "exec/common/common.h"
 #include "exec/relay/machine.h"
 
 /* Whether a value is what the caller gave, or has its memory. */

@@ -5,11 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/device/array.h"
+#include "base/base.h"
+#include "core/core.h"
 #include "core/device/device.h"
-#include "core/device/names.h"
-#include "base/error.h"
-#include "core/runtime.h"
 
 /* ---- devices --------------------------------------------------------------------------------- */
 

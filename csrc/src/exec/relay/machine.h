@@ -3,7 +3,7 @@
 #ifndef MB_VM_MACHINE_H
 #define MB_VM_MACHINE_H
 
-#include "core/native.h"
+#include "core/core.h"
 #include "exec/relay/executable.h"
 #include "exec/relay/values.h"
 

@@ -2,9 +2,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "exec/common/names.h"
-#include "exec/common/tensors.h"
+#include "base/base.h"
+#include "exec/common/common.h"
 #include "exec/relay/adt.h"
 #include "exec/relay/machine.h"
 

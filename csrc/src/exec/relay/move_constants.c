@@ -5,11 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "exec/common/parameter_bytes.h"
-#include "exec/common/tensors.h"
+#include "base/base.h"
+#include "exec/common/common.h"
 #include "exec/relay/executable.h"
-#include "base/whole_file.h"
 
 /* What a move makes, before anything changes. */
 struct move {

@@ -3,11 +3,11 @@
 
 #include <stdlib.h>
 
-#include "core/device/array.h"
-#include "base/error.h"
-#include "exec/common/tensors.h"
-#include "format/function_table.h"
+#include "base/base.h"
+#include "core/device/device.h"
+#include "exec/common/common.h"
 #include "exec/relay/machine.h"
+#include "format/format.h"
 
 /* ---- registers ------------------------------------------------------------------------------- */
 
@@ -104,7 +104,7 @@ static int load_const(struct vm_machine *m, struct vm_value *r, const int64_t *f
 
 /* A new array of `count` integers. */
 static int new_integers(int64_t count, uint8_t bits, DLTensor **out) {
-  return mb_tensor_new((DLDevice){kDLCPU, 0}, 1, &count, (DLDataType){kDLInt, bits, 1}, out);
+  return mb_array_new((DLDevice){kDLCPU, 0}, 1, &count, (DLDataType){kDLInt, bits, 1}, out);
 }
 
 static int load_consti(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
@@ -281,7 +281,7 @@ static int device_copy(struct vm_machine *m, struct vm_value *r, const int64_t *
   DLTensor *from = NULL, *to = NULL;
   (void)m;
   int status = vm_register_array(r, f[0], &from);
-  if (!status) status = mb_tensor_new((DLDevice){kDLCPU, 0}, from->ndim, from->shape, from->dtype, &to);
+  if (!status) status = mb_array_new((DLDevice){kDLCPU, 0}, from->ndim, from->shape, from->dtype, &to);
   if (!status) status = mb_tensor_assign("copy", to, from);
   if (status && to) mb_array_release(to);
   if (!status) set_array(&r[f[3]], to);

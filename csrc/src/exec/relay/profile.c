@@ -3,9 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/json_text.h"
-#include "base/seconds.h"
+#include "base/base.h"
 #include "exec/relay/machine.h"
 
 static void clear(struct vm_profile *profile) {

@@ -9,9 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/device/array.h"
+#include "base/base.h"
 #include "core/device/device.h"
-#include "base/error.h"
 #include "exec/relay/executable.h"
 
 #define MAGIC UINT64_C(0xD225DE2F4214151D)

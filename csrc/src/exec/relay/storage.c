@@ -1,10 +1,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/locks.h"
+#include "base/base.h"
+#include "core/device/device.h"
 #include "exec/relay/values.h"
-#include "core/device/workspace.h"
 
 #define BUCKETS 64
 #define UNIT \

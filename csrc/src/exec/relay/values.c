@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "core/device/array.h"
-#include "base/error.h"
+#include "base/base.h"
+#include "core/device/device.h"
 
 void vm_value_retain(struct vm_value value) {
   switch (value.kind) {

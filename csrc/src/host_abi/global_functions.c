@@ -1,11 +1,11 @@
-/* Modules as TVM's own hosts look at them: global functions `runtime.Module*` (TVM src/runtime/module.cc). */
-#include "host_abi/module_functions.h"
+/* Global functions by which TVM's own hosts ask for modules, devices and threads (TVM src/runtime/module.cc and others). */
+#include "host_abi/host_abi.h"
 
 #include <string.h>
 
-#include "core/argument.h"
+#include "core/core.h"
 #include "core/device/device.h"
-#include "core/runtime.h"
+#include "core/threads/threads.h"
 
 static int load_from_file(void *object, struct mb_call *call) {
   (void)object;
@@ -13,7 +13,7 @@ static int load_from_file(void *object, struct mb_call *call) {
   mblob_module *module = NULL;
   int status = mb_call_expect(call, 1, 2); /* the second is a format; the content decides */
   if (!status) status = mb_call_text(call, 0, &path);
-  if (!status) status = mblob_open(path, NULL, &module);
+  if (!status) status = mb_open(path, &module);
   if (!status) mb_call_return_module(call, module);
   return status;
 }
@@ -165,7 +165,33 @@ static int device_attribute(void *object, struct mb_call *call) {
   return MBLOB_OK;
 }
 
-const struct mb_method mb_module_functions[] = {
+/* ---- threads ---- */
+
+/* (mode, threads, processors...): how many tasks a parallel loop has when it does not say. 0 threads: what the
+ * environment says. The mode, big or little cores, and lists of processors are not followed: threads are the
+ * scheduler's. */
+static int config_threadpool(void *object, struct mb_call *call) {
+  (void)object;
+  int64_t mode = 0, threads = 0;
+  int status = mb_call_expect(call, 2, INT32_MAX);
+  if (!status) status = mb_call_int(call, 0, &mode);
+  if (!status) status = mb_call_int(call, 1, &threads);
+  if (status) return status;
+  if (threads < 0 || threads > MB_WORKER_LIMIT)
+    return mb_fail(MBLOB_E_ARGUMENT, "argument 1: %lld threads, expected 0 to %d", (long long)threads,
+                   MB_WORKER_LIMIT);
+  mb_set_parallel_width((int)threads);
+  return MBLOB_OK;
+}
+
+static int num_threads(void *object, struct mb_call *call) {
+  (void)object;
+  int status = mb_call_expect(call, 0, 0);
+  if (!status) mb_call_return_int(call, mb_parallel_width());
+  return status;
+}
+
+const struct mb_method mb_host_functions[] = {
     {"runtime.ModuleLoadFromFile", load_from_file},
     {"runtime.ModuleGetTypeKey", type_key},
     {"mblob.ModuleTypeKeyText", type_key_text},
@@ -177,5 +203,7 @@ const struct mb_method mb_module_functions[] = {
     {"runtime.RuntimeEnabled", runtime_enabled},
     {"runtime.GetDeviceAttr", device_attribute},
     {"__tvm_set_device", set_device},
+    {"runtime.config_threadpool", config_threadpool},
+    {"runtime.NumThreads", num_threads},
     {"", NULL},
 };
