@@ -21,7 +21,7 @@ from packager.factory_payload import FactoryPayload
 from packager.given import check_key, existing_file
 from packager.nodes import PayloadNode, PiecesPayload
 
-# Functions that a graph's factory has itself (csrc/src/exec/graph/factory.c): a model of such a name could never be made.
+# Functions that a graph's factory has itself (csrc/src/exec/graph/factory.c): no model of such a name could be made.
 FACTORY_FUNCTIONS = ("debug_create", "cuda_graph_create", "get_graph_json", "get_graph_params", "remove_params")
 
 

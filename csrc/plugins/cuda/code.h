@@ -3,8 +3,8 @@
 #define MB_CUDA_CODE_H
 
 #include "base/base.h"
+#include "common.h"
 #include "context.h"
-#include "kernel_list.h"
 
 enum cuda_code_kind { CUDA_PTX, CUDA_CUBIN, CUDA_FATBIN };
 

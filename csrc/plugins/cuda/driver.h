@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
-#include "host.h"
+#include "common.h"
 
 typedef int CUresult;
 typedef int CUdevice;

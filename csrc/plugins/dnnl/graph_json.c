@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "host.h"
+#include "common.h"
 
 struct reader {
   struct mb_json j;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "host.h"
+#include "common.h"
 #include "onednn_abi.h"
 
 static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2"};

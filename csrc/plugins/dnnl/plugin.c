@@ -11,8 +11,8 @@
 
 #include "base/base.h"
 #include "build.h"
+#include "common.h"
 #include "graph.h"
-#include "host.h"
 #include "run.h"
 #include "threads.h"
 

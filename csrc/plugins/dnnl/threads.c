@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
-#include "host.h"
+#include "common.h"
 
 /* As many as loops of kernels may have (runtime.NumThreads), 0 if nobody tells. */
 static int threads_of_host(void) {

@@ -7,9 +7,9 @@
 
 #include "base/base.h"
 #include "calls.h"
+#include "common.h"
 #include "environment.h"
 #include "errors.h"
-#include "host.h"
 #include "tensors.h"
 #include "values.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "common.h"
 #include "errors.h"
-#include "host.h"
 
 static int null_argument(const char *function) {
   (void)mb_fail(MBLOB_E_ARGUMENT, "%s: an argument is NULL", function);

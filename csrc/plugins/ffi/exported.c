@@ -11,8 +11,8 @@
 #include "abi.h"
 #include "base/base.h"
 #include "c_api.h"
+#include "common.h"
 #include "errors.h"
-#include "host.h"
 
 #define FILE_NAME "/libmblob-ffi.so"
 #define RUNTIME "libmblob.so.0"

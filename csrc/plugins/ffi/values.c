@@ -5,8 +5,8 @@
 
 #include "base/base.h"
 #include "calls.h"
+#include "common.h"
 #include "containers.h"
-#include "host.h"
 
 /* ---- to the ffi ------------------------------------------------------------------------------ */
 

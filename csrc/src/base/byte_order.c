@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/tensor_check.h"
-#include "core/device/device.h"
 
 /* Bytes that are turned around together; 1 if there is nothing to turn. */
 static size_t turned(DLDataType dtype) {
