@@ -26,8 +26,9 @@ struct mb_profile {
   const char *elsewhere;               /* hints (mb_profile_hint) for keys and global functions that other profiles have; may be NULL */
 };
 
-/* The program's table; NULL before the first function of entry/ was called. */
-extern _Atomic(const struct mb_profile *) mb_profile_in_use;
+/* The program's table; NULL before the first function of entry/ was called. Hidden where it is declared, too: it is read without
+ * a detour through the GOT. */
+extern __attribute__((visibility("hidden"))) _Atomic(const struct mb_profile *) mb_profile_in_use;
 
 static inline const struct mb_profile *mb_profile_of_program(void) {
   return atomic_load_explicit(&mb_profile_in_use, memory_order_relaxed);

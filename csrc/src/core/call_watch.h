@@ -14,7 +14,7 @@ struct mb_call_watch {
 };
 
 /* Watches of all threads: one load tells whether there may be one. */
-extern atomic_int mb_call_watches;
+extern __attribute__((visibility("hidden"))) atomic_int mb_call_watches;
 
 /* Set this thread's watch; the one of before, to be given to mb_call_watch_end. */
 const struct mb_call_watch *mb_call_watch_begin(const struct mb_call_watch *watch);

@@ -57,8 +57,9 @@ static int add_global(const char *name, mblob_function *function, bool replace) 
   return status;
 }
 
-/* Takes the reference over. */
-static void register_one(const char *name, mblob_function *function) {
+/* One that was made with that status; its reference is taken over. */
+static void register_made(int status, const char *name, mblob_function *function) {
+  if (status) return;
   (void)add_global(name, function, false);
   mblob_function_release(function);
 }
@@ -66,21 +67,20 @@ static void register_one(const char *name, mblob_function *function) {
 static void register_all(void) {
   mblob_function *function = NULL;
   const struct mb_profile *profile = mb_profile_of_program();
-  for (const struct mb_global *g = profile->globals; g->call; g++) {
-    if (mblob_function_create(g->call, NULL, NULL, &function)) return;
-    register_one(g->name, function);
-  }
+  for (const struct mb_global *g = profile->globals; g->call; g++)
+    register_made(mblob_function_create(g->call, NULL, NULL, &function), g->name, function);
   for (const struct mb_method *const *table = profile->methods; *table; table++)
-    for (const struct mb_method *m = *table; m->call; m++) {
-      if (mb_method_bind(m, NULL, &function)) return;
-      register_one(m->name, function);
-    }
+    for (const struct mb_method *m = *table; m->call; m++)
+      register_made(mb_method_bind(m, NULL, &function), m->name, function);
 }
 
 /* Register what the program's table has, before the registry is first read or changed. */
 static void begin(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  if (mb_profile_of_program()) (void)pthread_once(&once, register_all);
+  static atomic_bool begun;
+  if (atomic_load_explicit(&begun, memory_order_acquire) || !mb_profile_of_program()) return;
+  (void)pthread_once(&once, register_all);
+  atomic_store_explicit(&begun, true, memory_order_release);
 }
 
 int mb_global_register(const char *name, mblob_function *function, bool replace) {

@@ -125,11 +125,8 @@ static enum mb_found carried(const mblob_module *module, mblob_loader *out) {
   return found;
 }
 
-static const struct mb_class *const *classes(void) {
-  static const struct mb_class *const none = NULL;
-  const struct mb_profile *profile = mb_profile_of_program();
-  return profile ? profile->classes : &none;
-}
+/* Nothing is opened before the program has its table. */
+static const struct mb_class *const *classes(void) { return mb_profile_of_program()->classes; }
 
 static enum mb_found builtin(const mblob_module *module, mblob_loader *out) {
   const struct mb_class *const *c = classes();

@@ -137,10 +137,15 @@ int TVMFuncListGlobalNames(int *out_size, const char ***out_array) {
 
 /* ---- arrays ------------------------------------------------------------------------------------------ */
 
+/* Only other devices than the host may have to be looked for. */
+static __attribute__((noinline)) DLDevice device_of(int device_type, int device_id) {
+  if (device_type != kDLCPU) mb_enter();
+  return (DLDevice){(DLDeviceType)device_type, device_id};
+}
+
 int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits, int dtype_lanes,
                   int device_type, int device_id, TVMArrayHandle *out) {
-  const DLDevice device = {(DLDeviceType)device_type, device_id};
-  mb_enter();
+  const DLDevice device = device_of(device_type, device_id);
   if (MB_IS_NULL(out)) return -1;
   *out = NULL;
   if (!mb_dtype_check(dtype_code, dtype_bits, dtype_lanes)) return mb_named_result(__func__, MBLOB_E_ARGUMENT);
@@ -210,12 +215,7 @@ void TVMDLManagedTensorCallDeleter(DLManagedTensor *tensor) {
 
 /* ---- devices: the host's streams are empty, its work is done when a call returns ----------------------- */
 
-static DLDevice device_of(int device_type, int device_id) {
-  return (DLDevice){(DLDeviceType)device_type, device_id};
-}
-
 int TVMStreamCreate(int device_type, int device_id, TVMStreamHandle *out) {
-  mb_enter();
   if (MB_IS_NULL(out)) return -1;
   return mb_named_result(__func__, mb_device_stream_create(device_of(device_type, device_id), out));
 }
@@ -225,17 +225,14 @@ int TVMStreamFree(int device_type, int device_id, TVMStreamHandle stream) {
 }
 
 int TVMSetStream(int device_type, int device_id, TVMStreamHandle handle) {
-  mb_enter();
   return mb_named_result(__func__, mb_device_set_stream(device_of(device_type, device_id), handle));
 }
 
 int TVMSynchronize(int device_type, int device_id, TVMStreamHandle stream) {
-  mb_enter();
   return mb_named_result(__func__, mb_device_synchronize(device_of(device_type, device_id), stream));
 }
 
 int TVMStreamStreamSynchronize(int device_type, int device_id, TVMStreamHandle src, TVMStreamHandle dst) {
-  mb_enter();
   return mb_named_result(__func__, mb_device_stream_wait(device_of(device_type, device_id), dst, src));
 }
 
@@ -249,9 +246,8 @@ int TVMDeviceAllocDataSpace(DLDevice dev, size_t nbytes, size_t alignment, DLDat
 
 void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes, int dtype_code_hint,
                                int dtype_bits_hint) {
-  if (device_type != kDLCPU) mb_enter();
   (void)dtype_code_hint, (void)dtype_bits_hint;
-  return mb_workspace_alloc((DLDevice){(DLDeviceType)device_type, device_id}, nbytes);
+  return mb_workspace_alloc(device_of(device_type, device_id), nbytes);
 }
 
 static int check_scope(DLDevice dev, const char *mem_scope) {

@@ -6,7 +6,7 @@
 #include "core/core.h"
 
 /* The program's table: profile_full.c or profile_core.c, whichever is linked. */
-extern const struct mb_profile mb_profile;
+extern __attribute__((visibility("hidden"))) const struct mb_profile mb_profile;
 
 /* Address of this runtime's function `name`, NULL if it is none of its names. */
 void *mb_host_symbol(const char *name);
