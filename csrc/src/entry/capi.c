@@ -148,8 +148,9 @@ int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_
   const DLDevice device = device_of(device_type, device_id);
   if (MB_IS_NULL(out)) return -1;
   *out = NULL;
-  if (!mb_dtype_check(dtype_code, dtype_bits, dtype_lanes)) return mb_named_result(__func__, MBLOB_E_ARGUMENT);
   const DLDataType dtype = {(uint8_t)dtype_code, (uint8_t)dtype_bits, (uint16_t)dtype_lanes};
+  const bool fits = dtype.code == dtype_code && dtype.bits == dtype_bits && dtype.lanes == dtype_lanes;
+  if (!fits && !mb_dtype_check(dtype_code, dtype_bits, dtype_lanes)) return mb_named_result(__func__, MBLOB_E_ARGUMENT);
   return mb_named_result(__func__, mb_array_new(device, ndim, shape, dtype, out));
 }
 

@@ -64,8 +64,7 @@ static int alloc_data(struct array *array) {
 int mb_array_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out) {
   struct array *array = NULL;
   *out = NULL;
-  int status = mb_device_check(device);
-  if (!status && !mb_dtype_check(dtype.code, dtype.bits, dtype.lanes)) status = MBLOB_E_ARGUMENT;
+  int status = mb_dtype_check(dtype.code, dtype.bits, dtype.lanes) ? mb_device_check(device) : MBLOB_E_ARGUMENT;
   if (!status) status = new_array(shape, ndim, dtype, device, &array);
   if (!status) status = alloc_data(array);
   if (status)
