@@ -198,7 +198,7 @@ FORWARD(int, TVMFFITensorToDLPackVersioned, (void *object, DLManagedTensorVersio
 
 /* What was announced where no runtime is, or none that can be seen from here: a linker with --as-needed drops libmblob, to which
  * nothing refers, and Python opens it for itself. A runtime that is asked for a system library comes and takes it
- * (csrc/src/system_library.c). */
+ * (csrc/src/core/system_library.c). */
 struct announced {
   struct announced *next;
   void *address;

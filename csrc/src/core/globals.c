@@ -57,9 +57,8 @@ static int add_global(const char *name, mblob_function *function, bool replace) 
   return status;
 }
 
-/* One that was made with that status; its reference is taken over. */
-static void register_made(int status, const char *name, mblob_function *function) {
-  if (status) return;
+/* One that was made; its reference is taken over. */
+static void register_made(const char *name, mblob_function *function) {
   (void)add_global(name, function, false);
   mblob_function_release(function);
 }
@@ -68,10 +67,10 @@ static void register_all(void) {
   mblob_function *function = NULL;
   const struct mb_profile *profile = mb_profile_of_program();
   for (const struct mb_global *g = profile->globals; g->call; g++)
-    register_made(mblob_function_create(g->call, NULL, NULL, &function), g->name, function);
+    if (!mblob_function_create(g->call, NULL, NULL, &function)) register_made(g->name, function);
   for (const struct mb_method *const *table = profile->methods; *table; table++)
     for (const struct mb_method *m = *table; m->call; m++)
-      register_made(mb_method_bind(m, NULL, &function), m->name, function);
+      if (!mb_method_bind(m, NULL, &function)) register_made(m->name, function);
 }
 
 /* Register what the program's table has, before the registry is first read or changed. */
