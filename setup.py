@@ -110,7 +110,9 @@ class BuildExt(build_ext):
         fresh.replace(target)
 
     def _build_runtime(self, folder: Path) -> None:
-        self._link(self._compile(sorted((CSRC / "src").rglob("*.c"))), folder / SONAME, FLAGS["LINK"])
+        of_programs = {CSRC / "src" / p for p in FLAGS["CORE_TABLE"]}
+        sources = sorted(set((CSRC / "src").rglob("*.c")) - of_programs)
+        self._link(self._compile(sources), folder / SONAME, FLAGS["LINK"])
 
     def _build_plugin(self, name: str, folder: Path) -> None:
         own = [p for part in ("common", name) for p in sorted((CSRC / "plugins" / part).glob("*.c"))]
@@ -155,9 +157,9 @@ setup(
         ),
         Extension(
             "mblob.bytes._copy",
-            ["mblob/bytes/_copy.c", "csrc/src/crc32.c"],
+            ["mblob/bytes/_copy.c", "csrc/src/base/crc32.c"],
             include_dirs=["csrc/src"],
-            depends=["mblob/bytes/_copy_loop.h", "mblob/bytes/_crc32_wide.h", "csrc/src/digest.h", "csrc/src/bytes.h"],
+            depends=["mblob/bytes/_copy_loop.h", "mblob/bytes/_crc32_wide.h", "csrc/src/base/digest.h", "csrc/src/base/bytes.h"],
             extra_compile_args=C_FLAGS,
             extra_link_args=["-pthread"],
         ),

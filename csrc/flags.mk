@@ -7,11 +7,15 @@ COMPILE := -std=gnu11 -D_FILE_OFFSET_BITS=64 -fPIC -fvisibility=hidden -pthread 
 # noseparate-code: two pages less of padding.
 LINK := -pthread -Wl,-soname,$(SONAME) -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,-z,noseparate-code
 # Files of src/ in which calls, runs and checksums spend their time; the others are compiled for size (-Os in place of -O2).
-FAST := function.c thread_pool.c crc32.c sha256.c workspace.c backend.c environment.c return_value.c map.c graph/run.c graph/parallel.c vm/interpreter.c bytes.c float16.c
+FAST := core/function.c core/threads/thread_pool.c base/crc32.c base/sha256.c core/device/workspace.c host_abi/backend.c core/environment.c core/return_value.c base/map.c exec/graph/run.c exec/graph/parallel.c exec/relay/interpreter.c base/bytes.c base/float16.c
 # Files of src/ that only read: no code of others ever runs below them (no kernel, plug-in, callback or release), so nothing unwinds
 # through them, and they have no tables for that. A C++ exception of a callback passes through all others.
-READERS := locks.c task_errors.c graph/ends.c argument.c bytes.c stream.c graph/text_place.c vm/locate.c link_copy.c link_origin.c map.c source_file.c byte_order.c executor/names.c device/names.c blob.c crc32.c dtype.c elf_dynamic.c elf_file.c elf_hash.c elf_notes.c elf_relocations.c elf_versions.c error.c float16.c index.c json.c json_text.c payload_grammar.c safetensors.c sha256.c thread_settings.c tree.c executor/parameter_bytes.c graph/graph.c graph/graph_text.c graph/schedule.c vm/code.c vm/listing.c vm/opcodes.c vm/reader.c vm/storage.c function_table.c host_symbols.c modules.c ndarray.c pages.c whole_file.c
+READERS := base/tensor_check.c base/profile.c base/locks.c core/threads/task_errors.c exec/graph/ends.c core/argument.c base/bytes.c format/stream_classic.c exec/graph/text_place.c exec/relay/locate.c core/link_copy.c core/link_origin.c base/map.c base/source_file.c base/byte_order.c exec/common/names.c core/device/names.c format/blob.c base/crc32.c base/dtype.c elf/dynamic.c elf/elf.c elf/hash.c elf/notes.c elf/relocations.c elf/versions.c base/error.c base/float16.c format/index.c base/json.c format/payload_grammar.c format/safetensors.c base/sha256.c core/threads/thread_settings.c format/tree.c exec/common/parameter_bytes.c exec/graph/checked_graph.c exec/graph/graph_text.c exec/graph/schedule.c exec/relay/code.c exec/relay/listing.c exec/relay/opcodes.c exec/relay/reader.c exec/relay/storage.c format/function_table.c entry/host_symbols.c elf/slots.c format/stream_ffi.c format/ndarray.c base/pages.c base/whole_file.c
 LDLIBS := -ldl
+# Two tables of what can be run, of which a library has one: libmblob.so and libmblob.a that of all files but CORE_TABLE, and
+# libmblob-core.a, for programs without executors, that of all but FULL_TABLE and what is below exec/.
+CORE_TABLE := entry/profile_core.c
+FULL_TABLE := entry/profile_full.c
 # Plug-ins: plugins/NAME/*.c, plugins/common/*.c and these files of src/ make libmblob-NAME.so. They link no libmblob.
-PLUGIN_SHARED := bytes.c json.c locks.c map.c sha256.c whole_file.c
+PLUGIN_SHARED := base/bytes.c base/json.c base/locks.c base/map.c base/sha256.c base/whole_file.c
 PLUGIN_LINK := -pthread -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack

@@ -1,6 +1,6 @@
 """Dynamic symbols and their hash tables, as the dynamic linker follows them.
 
-`verify` checks them. The C runtime checks the same before it opens a library (csrc/src/elf_dynamic.c, elf_hash.c).
+`verify` checks them. The C runtime checks the same before it opens a library (csrc/src/elf/dynamic.c, hash.c).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-/* _crc32_wide.h - the CRC-32 of csrc/src/crc32.c, 256 bytes a step where the processor multiplies four pairs at once.
+/* _crc32_wide.h - the CRC-32 of csrc/src/base/crc32.c, 256 bytes a step where the processor multiplies four pairs at once.
  *
  * It stands here and not there because libmblob is to stay small: a loader sums what it opens, a packer all it copies. */
 #ifndef MBLOB_CRC32_WIDE_H
 #define MBLOB_CRC32_WIDE_H
 
-#include "digest.h"
+#include "base/digest.h"
 
 #define WIDE_LEAST 1024 /* bytes from which it is worth its beginning and end */
 
@@ -17,7 +17,7 @@
 #define LANE_FOLD(x, k, next) \
   _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11)), next)
 
-/* The constants are x^(distance in bits - 32 and + 32) mod P, reflected, as those of csrc/src/crc32.c are. */
+/* The constants are x^(distance in bits - 32 and + 32) mod P, reflected, as those of csrc/src/base/crc32.c are. */
 __attribute__((target("avx512f,vpclmulqdq,pclmul"))) static uint32_t crc32_by_wide_folding(uint32_t crc, const uint8_t *p,
                                                                                             uint64_t size) {
   const __m128i lane = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);                                  /* 128 bits */

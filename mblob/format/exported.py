@@ -19,7 +19,7 @@ _MARKS_OF_0_21 = {"__tvm_ffi_library_bin", "__tvm_ffi_library_ctx"}
 OUR_PREFIXES = ("__tvm_", "__TVM", "__mblob_")
 NO_MODEL = "not a model library: it has no blob, and exports no name of TVM's or mblob's"
 
-# Exported by compilers and linkers into every library; no function of the user's. csrc/src/lookup.c has them too.
+# Exported by compilers and linkers into every library; no function of the user's. csrc/src/core/lookup.c has them too.
 HELPERS = ("_init", "_fini", "__extendhfsf2", "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee")
 
 

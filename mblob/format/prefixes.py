@@ -10,7 +10,7 @@ from mblob.format.exported import SYSTEM_LIB
 
 BLOBS = (classic.SYMBOL, *ffi_dialect.SYMBOLS)
 CONTEXTS = ("__tvm_module_ctx", "__tvm_ffi__library_ctx", "__tvm_ffi_library_ctx")
-SLOTS = (  # with the contexts: variables that a loader fills once the library is loaded (csrc/src/host_symbols.c)
+SLOTS = (  # with the contexts: variables that a loader fills once the library is loaded (csrc/src/elf/slots.c)
     "__TVMFuncCall", "__TVMAPISetLastError", "__TVMBackendGetFuncFromEnv", "__TVMBackendAllocWorkspace",
     "__TVMBackendFreeWorkspace", "__TVMBackendParallelLaunch", "__TVMBackendParallelBarrier", "__TVMFFIFunctionCall",
     "__TVMFFIErrorSetRaisedFromCStr", "__TVMFFIErrorSetRaisedFromCStrParts", "__TVMFFIEnvModLookupFromImports",

@@ -1,7 +1,7 @@
 """The one reader of safetensors headers: https://github.com/huggingface/safetensors, "Format".
 
 `u64 n`, n bytes of a JSON object `{name: {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__":
-{...}}`, data. `csrc/src/safetensors.c` reads the same files and refuses the same ones.
+{...}}`, data. `csrc/src/format/safetensors.c` reads the same files and refuses the same ones.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the dynamic linker follows in a library without asking: where damage would make it read, write or call anywhere.
 
-For every machine. The C runtime checks the same rules before it opens a library (csrc/src/elf_*.c): what `verify` calls
+For every machine. The C runtime checks the same rules before it opens a library (csrc/src/elf/*.c): what `verify` calls
 sound is what a loader takes. `mblob.binary.elf_symbols` and `mblob.inspect.elf_relocations` have the larger tables.
 """
 

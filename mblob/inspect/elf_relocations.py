@@ -1,6 +1,6 @@
 """Relocations: where the dynamic linker writes while it loads a library, and what.
 
-`verify` checks them. The C runtime checks the same before it opens a library (csrc/src/elf_relocations.c).
+`verify` checks them. The C runtime checks the same before it opens a library (csrc/src/elf/relocations.c).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What mblob's runtime gives to libraries that leave it undefined: the names that it binds by itself, without exporting
-each. They are read from a copy of it, whatever its version: `csrc/src/runtime_names.h`."""
+each. They are read from a copy of it, whatever its version: `csrc/src/base/runtime_names.h`."""
 
 from __future__ import annotations
 

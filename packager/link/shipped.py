@@ -10,7 +10,7 @@ from mblob.paths import include_dir
 
 COMMON = "common"  # the folder of what all of them share
 # Of the runtime's sources: PLUGIN_SHARED of csrc/flags.mk.
-SHARED = ("bytes.c", "json.c", "locks.c", "map.c", "sha256.c", "whole_file.c")
+SHARED = ("base/bytes.c", "base/json.c", "base/locks.c", "base/map.c", "base/sha256.c", "base/whole_file.c")
 # COMPILE of csrc/flags.mk.
 OPTIONS = ("-std=gnu11", "-D_FILE_OFFSET_BITS=64", "-fvisibility=hidden", "-pthread", "-DMBLOB_HOST")
 

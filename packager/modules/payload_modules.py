@@ -22,7 +22,7 @@ from mblob.packager.modules.factory_payload import FactoryPayload
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload
 from mblob.packager.path_arguments import check_key, existing_file
 
-# Functions that a graph's factory has itself (csrc/src/graph/factory.c): a model of such a name could never be made.
+# Functions that a graph's factory has itself (csrc/src/exec/graph/factory.c): no model of such a name could be made.
 FACTORY_FUNCTIONS = ("debug_create", "cuda_graph_create", "get_graph_json", "get_graph_params", "remove_params")
 
 

@@ -30,7 +30,7 @@ def test_the_program_packs_and_runs(blocks: Callable, cc: Callable[..., Path], r
         pytest.skip("no GPU toolkit: nvcc is not installed")
     (program,) = (b for b in blocks(root / "docs/devices.md") if b.file == "cuda_vadd.py")
     (tmp_path / "cuda_vadd.py").write_text(program.text)
-    include = f"-I{root / 'tests/c'}"
+    include = f"-I{root / 'tests/c/plugins'}"
     source = '#include "fake_cuda.c"\n#include "fake_cuda_memory.c"\n'
     driver = cc(f"{source}\n{KERNEL}", tmp_path / "fake.so", include, "-pthread").rename(tmp_path / "libcuda.so.1")
     environment = {**os.environ, "MBLOB_CUDA_LIBRARY": str(driver)}

@@ -133,17 +133,17 @@ def test_the_blob_of_the_c_tests_is_what_the_writer_writes() -> None:
     sink = BytesSink()
     entries = [OutEntry("library", None, (1,)), OutEntry("my_key", BytesPayload(b"hello"))]
     BlobPlan(entries, target="x86_64-linux-gnu", producer="mblob 0.1.0").write(sink)
-    assert bytes(sink.data) == (ROOT / "tests" / "c" / "keyed.bin").read_bytes()
+    assert bytes(sink.data) == (ROOT / "tests" / "c" / "format" / "keyed.bin").read_bytes()
 
 
 def test_the_programs_of_the_c_tests_are_what_the_assembler_writes() -> None:
-    assert vm_programs.seeds() == (ROOT / "tests" / "c" / "vm_programs.bin").read_bytes()
+    assert vm_programs.seeds() == (ROOT / "tests" / "c" / "exec" / "vm_programs.bin").read_bytes()
 
 
 # -- the runtime --------------------------------------------------------------------------------------------
 
 
-TESTS = sorted(p.stem for p in (ROOT / "tests" / "c").glob("test_*.c"))
+TESTS = sorted(p.stem for p in (ROOT / "tests" / "c").glob("*/test_*.c"))
 
 
 @pytest.mark.parametrize("program", TESTS)

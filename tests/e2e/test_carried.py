@@ -136,7 +136,7 @@ TRAP = "__attribute__((unused)) static int never(void) { abort(); }\n"
 def test_a_tvm_with_the_runtime_itself_opens_the_file(tmp_path: Path) -> None:
     """Read as TVM's library_module.cc reads it: the plug-in is bytes that it does not look at."""
     host = tmp_path / "tvm_host"
-    run("cc", *WARNINGS, "-Wno-pedantic", ROOT / "tests" / "c" / "tvm_host.c", "-ldl", "-o", host)
+    run("cc", *WARNINGS, "-Wno-pedantic", ROOT / "tests" / "c" / "hosts" / "tvm_host.c", "-ldl", "-o", host)
     module = mblob.csource_module(CALLER)
     module.import_module(mblob.json_module("toy_key", "twice", "{}", ["c0", "c1"]))
     carried = plugin(before=TRAP).replace("host = given;", "never();")

@@ -100,7 +100,7 @@ def test_the_face_works_with_other_compilers(
 def test_a_c_host_of_tvms_c_api_links_with_tvms_name(
     require: Require, built: Path, compat: Path, tmp_path: Path, program: str, mode: str
 ) -> None:
-    source = ROOT / "tests" / "c" / f"{program}.c"
+    source = ROOT / "tests" / "c" / "host_abi" / f"{program}.c"
     run(require("cc"), "-std=gnu11", mode, source, "-o", tmp_path / program, "-Wl,--as-needed", *flags(compat))
     run(tmp_path / program, built / "lib", env=in_prefix(compat))
 
@@ -160,7 +160,7 @@ def test_a_program_that_was_linked_with_tvm_finds_its_library(
     stub, program = tmp_path / "libtvm_runtime.so", tmp_path / "host"
     text = "".join(f"void {name}(void) {{}}\n" for name in symbols if name.startswith("TVM"))
     run(require("cc"), "-shared", "-fPIC", "-xc", "-", f"-Wl,-soname,{stub.name}", "-o", stub, input=text)
-    source = ROOT / "tests" / "c" / "test_tvm_api.c"
+    source = ROOT / "tests" / "c" / "host_abi" / "test_tvm_api.c"
     run(require("cc"), "-std=gnu11", source, "-o", program, f"-I{compat}/include", stub)
     assert "[libtvm_runtime.so]" in run("readelf", "-d", program).stdout
     run(program, built / "lib", env=in_prefix(compat))

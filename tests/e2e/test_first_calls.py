@@ -47,7 +47,7 @@ def test_each_function_of_libmblob_ffi_may_be_the_first_call(
 ) -> None:
     program, lib = tmp_path / "program", installed / "lib"
     linked = ["-Wl,--no-as-needed", "-lmblob"] if runtime == "linked" else []
-    source = ROOT / "tests" / "c" / "ffi_first_call.c"
+    source = ROOT / "tests" / "c" / "plugins" / "ffi_first_call.c"
     run("cc", *SANITY, f"-I{installed}/include", f"-I{ROOT}/csrc/plugins/ffi", source,
         f"-L{lib}", "-lmblob-ffi", *linked, f"-Wl,-rpath,{lib}", "-o", program)  # fmt: skip
     names = functions_of(lib / "libmblob-ffi.so", require)

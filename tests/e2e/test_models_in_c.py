@@ -17,7 +17,7 @@ from tests.loader.executors.test_graph_executor import FUNCTIONS, KERNELS, B, W,
 # Their operators are plain C functions, which mblob's executor can call.
 pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
 
-SOURCE = ROOT / "tests" / "c" / "run_model.c"
+SOURCE = ROOT / "tests" / "c" / "hosts" / "run_model.c"
 
 
 @pytest.fixture(scope="module", params=["c", "c++"])

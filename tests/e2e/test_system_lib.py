@@ -18,7 +18,7 @@ from tests.e2e.programs import ROOT, run
 from tests.loader.executors import test_graph_executor as models
 
 KERNELS = ROOT / "tests" / "c" / "kernels" / "system.c"
-HOST = ROOT / "tests" / "c" / "system_host.c"
+HOST = ROOT / "tests" / "c" / "hosts" / "system_host.c"
 SHIFT = "void shift(const float in[n], float out[n], int64_t n)"
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 LIBRARIES = {"one_": 0, "two_": 105}

@@ -15,7 +15,7 @@ FLAGS = ("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread")
 
 
 def host(folder: Path, *flags: str) -> Path:
-    run("cc", *FLAGS, *flags, ROOT / "tests" / "c" / "unload_host.c", "-o", folder / "host", "-ldl")
+    run("cc", *FLAGS, *flags, ROOT / "tests" / "c" / "hosts" / "unload_host.c", "-o", folder / "host", "-ldl")
     return folder / "host"
 
 

@@ -28,7 +28,7 @@ def shipped(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     shutil.copytree(root / "csrc" / "plugins" / "common", tree / "plugins" / "common")
     for name in ("one", "two"):
         (tree / "plugins" / name).mkdir()
-        text = plugin(name, f"{name}_key", before='#include "host.h"\n#include "json.h"\n').replace(
+        text = plugin(name, f"{name}_key", before='#include "host.h"\n#include "base/json.h"\n').replace(
             "host = given;", "host = given;\n  if (mb_plugin_start(given)) return MBLOB_E_INCOMPATIBLE;"
         )
         write(tree / "plugins" / name / "plugin.c", text)

@@ -7,7 +7,7 @@
 
 #include <mblob.h>
 
-#include "error.h"
+#include "base/base.h"
 
 /* For `start` of a plug-in: remember the table. MBLOB_E_INCOMPATIBLE if it is older than what is used here. */
 int mb_plugin_start(const mblob_host *host);

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compact.h"
-#include "error.h"
+#include "base/base.h"
 #include "kernel_list.h"
 
 static bool is_integer(int code) { return code == kTVMArgInt || code == kTVMArgBool; }

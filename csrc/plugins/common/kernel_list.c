@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "error.h"
+#include "base/base.h"
 
 const char *const mb_launch_tag_names[MB_LAUNCH_TAGS] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z",
                                                       "threadIdx.x", "threadIdx.y", "threadIdx.z",

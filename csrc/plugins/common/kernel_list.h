@@ -6,8 +6,7 @@
 #include <mblob.h>
 #include <string.h>
 
-#include "bytes.h"
-#include "map.h"
+#include "base/base.h"
 
 /* Where a launch argument goes: the six extents, in this order, and the bytes of dynamic shared memory. */
 enum mb_launch_tag { MB_GRID_X, MB_BLOCK_X = 3, MB_SHARED_BYTES = 6, MB_LAUNCH_TAGS = 7 };

@@ -2,9 +2,9 @@
 #ifndef MB_CUDA_CODE_H
 #define MB_CUDA_CODE_H
 
-#include "bytes.h"
+#include "base/base.h"
+#include "common.h"
 #include "context.h"
-#include "kernel_list.h"
 
 enum cuda_code_kind { CUDA_PTX, CUDA_CUBIN, CUDA_FATBIN };
 

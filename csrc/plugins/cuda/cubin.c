@@ -3,7 +3,7 @@
 
 #include <elf.h>
 
-#include "error.h"
+#include "base/base.h"
 
 enum { EM_CUDA_MACHINE = 190, STO_CUDA_ENTRY = 0x10, EIATTR_KPARAM_INFO = 0x17, EIATTR_KPARAM_INFO_V2 = 0x45, EIFMT_SVAL = 4 };
 

@@ -2,7 +2,7 @@
 #ifndef MB_CUDA_CUBIN_H
 #define MB_CUDA_CUBIN_H
 
-#include "bytes.h"
+#include "base/base.h"
 #include "entries.h"
 
 bool cubin_is(struct mb_slice code);

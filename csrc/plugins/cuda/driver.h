@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "host.h"
-#include "locks.h"
+#include "base/base.h"
+#include "common.h"
 
 typedef int CUresult;
 typedef int CUdevice;

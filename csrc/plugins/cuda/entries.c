@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "error.h"
+#include "base/base.h"
 
 bool cuda_lies_inside(uint64_t offset, uint64_t size, uint64_t all) { return offset <= all && size <= all - offset; }
 

@@ -3,7 +3,7 @@
 #ifndef MB_CUDA_ENTRIES_H
 #define MB_CUDA_ENTRIES_H
 
-#include "kernel_list.h"
+#include "common.h"
 
 enum cuda_class { CUDA_ANY, CUDA_WHOLE, CUDA_FLOAT }; /* not told; integers and addresses; floats */
 

@@ -3,7 +3,7 @@
 #define MB_CUDA_MODULE_H
 
 #include "code.h"
-#include "kernel_list.h"
+#include "common.h"
 
 /* A kernel on one device. */
 struct cuda_kernel {

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#include "error.h"
+#include "base/base.h"
 
 /* ---- what every PTX begins with ---------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 #ifndef MB_CUDA_PTX_H
 #define MB_CUDA_PTX_H
 
-#include "bytes.h"
+#include "base/base.h"
 #include "entries.h"
 
 /* MBLOB_E_FORMAT: no PTX. */

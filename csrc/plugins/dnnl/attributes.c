@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common.h"
 #include "graph.h"
-#include "host.h"
 
 int dn_fail_node(const struct dn_graph *graph, const struct dn_node *node, int status, const char *format, ...) {
   char *text = NULL;

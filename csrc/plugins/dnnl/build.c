@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host.h"
+#include "common.h"
 #include "steps.h"
 #include "threads.h"
 #include "view.h"

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common.h"
 #include "graph_json.h"
-#include "host.h"
 
 const char *dn_type_name(enum dn_type type) {
   static const char *const names[] = {"", "float16", "bfloat16", "float32", "int32", "int8", "uint8"};

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bytes.h"
+#include "base/base.h"
 #include "onednn.h"
 #include "pool.h"
 

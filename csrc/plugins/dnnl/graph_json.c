@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host.h"
-#include "json.h"
+#include "base/base.h"
+#include "common.h"
 
 struct reader {
   struct mb_json j;

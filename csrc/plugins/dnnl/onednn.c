@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host.h"
-#include "locks.h"
+#include "base/base.h"
+#include "common.h"
 #include "onednn_abi.h"
 
 static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2"};

@@ -110,7 +110,7 @@ static int describe(const struct dn_problem *p, void *desc) {
       return api.pooling(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->strides, p->kernel, p->dilates,
                          p->pad_before, p->pad_after);
     case DN_ELTWISE:
-      return api.eltwise(desc, DN_FORWARD_INFERENCE, dn_eltwise_number(2, p->algorithm), p->src, p->alpha, p->beta);
+      return api.eltwise(desc, DN_FORWARD_INFERENCE, dn_eltwise_number(2, (enum dn_eltwise)p->algorithm), p->src, p->alpha, p->beta);
     case DN_SOFTMAX:
       return api.softmax(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->axis);
     case DN_BINARY:

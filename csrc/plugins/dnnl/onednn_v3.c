@@ -97,7 +97,7 @@ static int primitive_desc(const struct dn_problem *p, void *engine, void **out) 
       return api.pooling(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->strides, p->kernel,
                          p->dilates, p->pad_before, p->pad_after, p->attributes);
     case DN_ELTWISE:
-      return api.eltwise(out, engine, DN_FORWARD_INFERENCE, dn_eltwise_number(3, p->algorithm), p->src, p->dst, p->alpha,
+      return api.eltwise(out, engine, DN_FORWARD_INFERENCE, dn_eltwise_number(3, (enum dn_eltwise)p->algorithm), p->src, p->dst, p->alpha,
                          p->beta, p->attributes);
     case DN_SOFTMAX:
       return api.softmax(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->axis, p->attributes);

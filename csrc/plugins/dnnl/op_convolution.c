@@ -1,7 +1,7 @@
 /* op_convolution.c - convolutions and transposed convolutions of 1 to 3 spatial axes. */
 #include <string.h>
 
-#include "host.h"
+#include "common.h"
 #include "operators.h"
 #include "post_ops.h"
 

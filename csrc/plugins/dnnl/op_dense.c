@@ -1,7 +1,7 @@
 /* op_dense.c - dense (fully connected) and batch_matmul. */
 #include <string.h>
 
-#include "host.h"
+#include "common.h"
 #include "operators.h"
 #include "post_ops.h"
 

@@ -1,7 +1,7 @@
 /* op_pool.c - maximum and average over windows of 1 to 3 spatial axes, or over all of them (global). */
 #include <string.h>
 
-#include "host.h"
+#include "common.h"
 #include "operators.h"
 
 #define LETTERS "NCDHW"

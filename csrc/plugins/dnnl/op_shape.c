@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host.h"
+#include "common.h"
 #include "operators.h"
 
 int dn_get_axis(struct dn_build *build, int rank, int *out) {

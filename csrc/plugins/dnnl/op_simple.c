@@ -1,7 +1,7 @@
 /* op_simple.c - operators whose result has the shape of their data: element-wise, normalizations, sums and products. */
 #include <string.h>
 
-#include "host.h"
+#include "common.h"
 #include "operators.h"
 #include "post_ops.h"
 

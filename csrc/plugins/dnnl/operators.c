@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host.h"
+#include "common.h"
 #include "post_ops.h"
 #include "steps.h"
 

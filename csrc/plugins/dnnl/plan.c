@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host.h"
+#include "common.h"
 
 #define ALIGNMENT 64 /* a cache line, and the widest vector */
 

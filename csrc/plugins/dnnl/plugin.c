@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "build.h"
-#include "compact.h"
+#include "common.h"
 #include "graph.h"
-#include "host.h"
 #include "run.h"
 #include "threads.h"
 

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "host.h"
+#include "common.h"
 
 static const struct {
   const char *name;

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "host.h"
+#include "common.h"
 #include "threads.h"
 
 #define ALIGNMENT 64

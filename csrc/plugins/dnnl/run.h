@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "locks.h"
+#include "base/base.h"
 #include "plan.h"
 
 struct dn_prepared; /* a plan, and the contexts of its calls */

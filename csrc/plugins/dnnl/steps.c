@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host.h"
+#include "common.h"
 
 void dn_add_operand(struct dn_step_operands *list, int argument, const struct dn_operand *operand) {
   if (!operand->md || list->count == DN_STEP_OPERANDS) return;

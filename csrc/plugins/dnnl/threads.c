@@ -2,8 +2,8 @@
 
 #include <stdatomic.h>
 
-#include "host.h"
-#include "locks.h"
+#include "base/base.h"
+#include "common.h"
 
 /* As many as loops of kernels may have (runtime.NumThreads), 0 if nobody tells. */
 static int threads_of_host(void) {

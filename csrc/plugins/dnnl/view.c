@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "host.h"
+#include "common.h"
 
 struct dn_view dn_view_same(const struct dn_tensor *tensor) {
   struct dn_view view = {.rank = tensor->rank, .type = tensor->type, .how = DN_SAME};

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "calls.h"
+#include "common.h"
 #include "environment.h"
 #include "errors.h"
-#include "host.h"
-#include "runtime_names.h"
 #include "tensors.h"
 #include "values.h"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common.h"
 #include "errors.h"
-#include "host.h"
 #include "values.h"
 
 #define INLINE_ARGUMENTS 16

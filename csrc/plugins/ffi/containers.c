@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "host.h"
+#include "common.h"
 
 enum { STRING = 3, ARRAY = 4, SHAPE = 6 }; /* TVM's numbers up to 0.20 */
 #define DEPTH 64 /* arrays in arrays: they are converted, and freed, by recursion, on stacks of any thread */

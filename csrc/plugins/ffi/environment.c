@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
+#include "common.h"
 #include "errors.h"
-#include "host.h"
-#include "locks.h"
-#include "map.h"
 
 static int null_argument(const char *function) {
   (void)mb_fail(MBLOB_E_ARGUMENT, "%s: an argument is NULL", function);

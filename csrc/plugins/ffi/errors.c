@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host.h"
-#include "locks.h"
+#include "base/base.h"
+#include "common.h"
 
 /* Errors as objects are only of 0.22 and later: libraries of 0.21 know them by their texts. */
 #define ERA MB_ERA_0_22

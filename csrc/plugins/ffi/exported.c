@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "abi.h"
+#include "base/base.h"
 #include "c_api.h"
+#include "common.h"
 #include "errors.h"
-#include "host.h"
-#include "locks.h"
 
 #define FILE_NAME "/libmblob-ffi.so"
 #define RUNTIME "libmblob.so.0"
@@ -198,7 +198,7 @@ FORWARD(int, TVMFFITensorToDLPackVersioned, (void *object, DLManagedTensorVersio
 
 /* What was announced where no runtime is, or none that can be seen from here: a linker with --as-needed drops libmblob, to which
  * nothing refers, and Python opens it for itself. A runtime that is asked for a system library comes and takes it
- * (csrc/src/system_library.c). */
+ * (csrc/src/core/system_library.c). */
 struct announced {
   struct announced *next;
   void *address;

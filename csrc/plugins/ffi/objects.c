@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "calls.h"
-#include "host.h"
+#include "common.h"
 
 #define BOTH_ONE ((UINT64_C(1) << 32) | 1)
 #define ONE_WEAK (UINT64_C(1) << 32)

@@ -3,7 +3,7 @@
 
 #include "c_api.h"
 #include "calls.h"
-#include "host.h"
+#include "common.h"
 
 static int describe(char *text, size_t size) {
   (void)snprintf(text, size, "libraries of TVM 0.21 to 0.27 and of tvm_ffi 0.1");

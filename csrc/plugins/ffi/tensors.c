@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "compact.h"
+#include "base/base.h"
+#include "common.h"
 #include "errors.h"
-#include "host.h"
 #include "values.h"
 
 #define ERA MB_ERA_0_22 /* 0.21 has none of these functions for kernels */

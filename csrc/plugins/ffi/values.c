@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "calls.h"
-#include "compact.h"
+#include "common.h"
 #include "containers.h"
-#include "host.h"
 
 /* ---- to the ffi ------------------------------------------------------------------------------ */
 

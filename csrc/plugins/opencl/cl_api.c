@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "error.h"
+#include "base/base.h"
 
 struct mb_cl_api mb_cl;
 static const char *library_name;

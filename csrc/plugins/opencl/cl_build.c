@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "cl_cache.h"
 #include "cl_compile.h"
 #include "cl_signature.h"
-#include "digest.h"
 
 /* ---- the cache -------------------------------------------------------------------------------- */
 

@@ -10,9 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bytes.h"
-#include "digest.h"
-#include "whole_file.h"
+#include "base/base.h"
 
 /* A file: 8 bytes `mblobcl1`, the key, SHA-256 of the program, the program. */
 static const char magic[8] = {'m', 'b', 'l', 'o', 'b', 'c', 'l', '1'};

@@ -9,9 +9,8 @@
 
 #include <stdatomic.h>
 
+#include "base/base.h"
 #include "cl_api.h"
-#include "error.h"
-#include "locks.h"
 
 enum { MB_CL_DEVICES = 64 }; /* more are not numbered */
 

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#include "error.h"
+#include "base/base.h"
 
 static const char delimiter[] = "// Function: ";
 enum { DELIMITER = sizeof(delimiter) - 1 };

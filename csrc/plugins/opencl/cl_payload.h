@@ -8,7 +8,7 @@
 #ifndef MB_CL_PAYLOAD_H
 #define MB_CL_PAYLOAD_H
 
-#include "kernel_list.h"
+#include "common.h"
 
 enum mb_cl_form { MB_CL_SOURCE, MB_CL_BINARY, MB_CL_SPIRV };
 

@@ -4,7 +4,7 @@
 
 #include "cl_launch.h"
 #include "cl_memory.h"
-#include "host.h"
+#include "common.h"
 
 static void close_module(void *self) {
   struct mb_cl_module *m = self;

@@ -1,5 +1,5 @@
-"""CUDA modules packed, loaded and run: on the double of NVIDIA's driver (tests/c/fake_cuda.c) everywhere, on a GPU
-where there is one. Each program runs in a process of its own."""
+"""CUDA modules packed, loaded and run: on the double of NVIDIA's driver (tests/c/plugins/fake_cuda.c) everywhere, on a
+GPU where there is one. Each program runs in a process of its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gpu_is_missing() -> str:
 def double(cc: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fake")
     source = '#include "fake_cuda.c"\n#include "fake_cuda_memory.c"\n'
-    made = cc(source, folder / "fake.so", f"-I{ROOT / 'tests/c'}", "-pthread")
+    made = cc(source, folder / "fake.so", f"-I{ROOT / 'tests/c/plugins'}", "-pthread")
     return made.rename(folder / "libcuda.so.1")
 
 

@@ -13,7 +13,7 @@ import pytest
 import mblob
 from tests.e2e.programs import ROOT, run
 
-HOST = ROOT / "tests" / "c" / "ffi_system_host.c"
+HOST = ROOT / "tests" / "c" / "hosts" / "ffi_system_host.c"
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 SOURCE = "float half(float x) { return x / 2; }\nint odd(int x) { return x & 1; }\n"
 
@@ -188,7 +188,7 @@ def test_an_extension_without_the_runtime_does_not_open(packed: list[Path], tmp_
 
 def test_names_wait_for_a_runtime_in_order_and_none_is_lost(installed: Path, tmp_path: Path) -> None:
     alone = shutil.copy2(installed / "lib" / "libmblob-ffi.so", tmp_path)
-    source = ROOT / "tests" / "c" / "ffi_announcements.c"
+    source = ROOT / "tests" / "c" / "plugins" / "ffi_announcements.c"
     run("cc", "-std=c11", "-O1", *WARNINGS, source, "-rdynamic", "-o", tmp_path / "program", "-pthread", "-ldl")
     assert run(tmp_path / "program", alone, timeout=30).stdout == "fine\n"
 

@@ -1,7 +1,7 @@
 """Programs of the Relay virtual machine as TVM writes them, in the form of each release (docs/format.md,
 section 3): an assembler, and the programs that the tests run.
 
-`python -m tests.loader.executors.vm_programs tests/c/vm_programs.bin` writes them for the C tests.
+`python -m tests.loader.executors.vm_programs tests/c/exec/vm_programs.bin` writes them for the C tests.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ PROGRAMS = {"arithmetic": arithmetic, "choice": choice, "calls": calls, "shapes"
 
 
 def seeds() -> bytes:
-    """All programs as payloads, one behind the other: what tests/c/vm_programs.bin holds."""
+    """All programs as payloads, one behind the other: what tests/c/exec/vm_programs.bin holds."""
     releases = {"arithmetic": ("0.7.0", "0.8.0", "0.9.0", "0.14.0")}  # one of each form
     return b"".join(make().payload(v) for name, make in PROGRAMS.items() for v in releases.get(name, ("0.14.0",)))
 

@@ -1,7 +1,7 @@
 """Kernels and tensors on a real OpenCL device; PoCL's, which is the processor, where there is no other.
 
-What no driver does on demand (errors, lost devices, lack of memory) is in tests/c/test_opencl*.c, over a library of
-our own.
+What no driver does on demand (errors, lost devices, lack of memory) is in tests/c/plugins/test_opencl*.c, over a
+library of our own.
 """
 
 from __future__ import annotations

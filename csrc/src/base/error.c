@@ -1,0 +1,319 @@
+/* Errors of the calling thread. Texts live on the heap, because kernels may report long ones; a thread that
+ * never failed has none. */
+#define _GNU_SOURCE
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/locks.h"
+
+struct error_state {
+  mblob_error_info info; /* `message` is without place and code */
+  char *message;
+  char *full; /* message, place and code: what mblob_last_error gives */
+  char *type_key, *available, *hint;
+  uint64_t serial;
+};
+
+static __thread struct error_state state;
+static const char out_of_memory[] = "out of memory";
+
+static void free_texts(struct error_state *s) {
+  free(s->message);
+  free(s->full);
+  free(s->type_key);
+  free(s->available);
+  free(s->hint);
+  s->message = s->full = s->type_key = s->available = s->hint = NULL;
+}
+
+static void thread_exit(void *s) { free_texts(s); }
+
+static struct mb_thread_end at_end = MB_THREAD_END(thread_exit);
+
+/* Of the thread that unloads this, or ends the process. */
+__attribute__((destructor)) static void process_exit(void) { free_texts(&state); }
+
+static const char *or_empty(const char *text) { return text ? text : ""; }
+
+/* Forget the last failure and take `message` (heap, may be NULL for "out of memory"). */
+static void record(int status, char *message) {
+  mb_thread_end_set(&at_end, &state);
+  free_texts(&state);
+  state.message = message;
+  state.serial++;
+  state.info = (mblob_error_info){.status = status,
+                                  .message = message ? message : out_of_memory,
+                                  .code = "",
+                                  .offset = MB_UNKNOWN,
+                                  .entry = MB_UNKNOWN,
+                                  .type_key = "",
+                                  .available = "",
+                                  .hint = ""};
+}
+
+/* ---- one line ---------------------------------------------------------------------------------- */
+
+/* Bytes of a word that is shown whole, and what is shown of a longer one: no path needs more. */
+#define WORD_LIMIT 1024u
+#define WORD_HEAD 120u
+#define WORD_TAIL 40u
+
+/* The same of a line. */
+#define LINE_LIMIT 8192u
+#define LINE_HEAD 4096u
+#define LINE_TAIL 1024u
+
+/* Bytes of the UTF-8 character at `p`, of `left` bytes; 0 for what is none, or what terminals obey: controls, ends of lines and
+ * paragraphs, marks of direction. */
+static size_t printable(const unsigned char *p, size_t left) {
+  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (*p < 0x80) return *p >= 0x20 && *p != 0x7f;
+  size_t size = *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : 2;
+  uint32_t c = *p & (0x7fu >> size);
+  if (*p < 0xc2 || *p > 0xf4 || size > left) return 0;
+  for (size_t i = 1; i < size; i++) {
+    if ((p[i] & 0xc0) != 0x80) return 0;
+    c = c << 6 | (p[i] & 0x3fu);
+  }
+  bool obeyed = c < 0xa0 || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+  return obeyed || c < least[size] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : size;
+}
+
+static bool inside_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
+
+/* A word as it is shown, behind `out` as far as that has room; the bytes that it needs. */
+static size_t put_word(char *out, const unsigned char *word, size_t size) {
+  size_t at = 0;
+  for (size_t i = 0, step; i < size; i += step) {
+    char shown[8] = "";
+    if (size > WORD_LIMIT && i >= WORD_HEAD && i < size - WORD_TAIL) { /* the middle, up to a character's end */
+      (void)strcpy(shown, "...");
+      step = size - WORD_TAIL - i;
+      while (i + step < size && inside_character((char)word[i + step])) step++;
+    } else if ((step = printable(word + i, size - i))) {
+      (void)memcpy(shown, word + i, step);
+    } else {
+      char letter = word[i] == '\n' ? 'n' : word[i] == '\r' ? 'r' : word[i] == '\t' ? 't' : 'x';
+      (void)snprintf(shown, sizeof(shown), "\\%c%02x", letter, word[i]);
+      if (letter != 'x') shown[2] = 0;
+      step = 1;
+    }
+    if (out) (void)memcpy(out + at, shown, strlen(shown));
+    at += strlen(shown);
+  }
+  return at;
+}
+
+static size_t put_line(char *out, const char *text) {
+  size_t at = 0;
+  for (const char *word = text;; word++) {
+    size_t size = strcspn(word, " ");
+    at += put_word(out ? out + at : NULL, (const unsigned char *)word, size);
+    word += size;
+    if (out) out[at] = *word;
+    if (!*word) return at;
+    at++;
+  }
+}
+
+static void shorten(char *line) {
+  size_t size = strlen(line), head = LINE_HEAD, tail = size - LINE_TAIL;
+  if (size <= LINE_LIMIT) return;
+  while (inside_character(line[head])) head--;
+  while (inside_character(line[tail])) tail++;
+  (void)memcpy(line + head, "...", 3);
+  (void)memmove(line + head + 3, line + tail, size - tail + 1);
+}
+
+/* `text` (heap, or NULL) in one line that any terminal can show: names from files may hold anything. What is written as an escape
+ * stays as it is when this is done again. */
+static char *one_line(char *text) {
+  bool plain = text && strlen(text) <= WORD_LIMIT;
+  for (const char *p = text; plain && *p; p++) plain = *p >= 0x20 && *p < 0x7f;
+  if (!text || plain) return text;
+  char *made = malloc(put_line(NULL, text) + 1);
+  if (made) {
+    (void)put_line(made, text);
+    shorten(made);
+  }
+  free(text);
+  return made;
+}
+
+static char *copy_line(const char *text) { return one_line(strdup(text)); }
+
+static char *format_text(const char *format, va_list args) MB_PRINTF(1, 0);
+static char *format_text(const char *format, va_list args) {
+  char *text = NULL;
+  return vasprintf(&text, format, args) < 0 ? NULL : one_line(text);
+}
+
+#define RECORD(status, format)              \
+  do {                                      \
+    va_list args;                           \
+    va_start(args, format);                 \
+    char *text = format_text(format, args); \
+    va_end(args);                           \
+    record(status, text);                   \
+  } while (0)
+
+int mb_fail(int status, const char *format, ...) {
+  RECORD(status, format);
+  return status;
+}
+
+int mb_fail_format(const char *code, int64_t offset, int64_t entry, const char *format, ...) {
+  RECORD(MBLOB_E_FORMAT, format);
+  state.info.code = code;
+  state.info.offset = offset;
+  state.info.entry = entry;
+  return MBLOB_E_FORMAT;
+}
+
+int mb_fail_digest(int64_t entry, const char *format, ...) {
+  RECORD(MBLOB_E_DIGEST, format);
+  state.info.entry = entry;
+  return MBLOB_E_DIGEST;
+}
+
+int mb_fail_memory(size_t size) {
+  char *text = NULL;
+  /* A small text may still be had where much was asked for. */
+  if (size && asprintf(&text, "%s: %zu bytes", out_of_memory, size) < 0) text = NULL;
+  record(MBLOB_E_MEMORY, text);
+  return MBLOB_E_MEMORY;
+}
+
+int mb_fail_errno(int number, const char *format, ...) {
+  RECORD(MBLOB_E_IO, format);
+  char reason[128] = "";
+  char *text = NULL;
+  const char *name = strerror_r(number, reason, sizeof(reason)); /* GNU: may ignore the buffer */
+  if (asprintf(&text, "%s: %s", state.info.message, name) >= 0) {
+    free(state.message);
+    state.info.message = state.message = text;
+  }
+  return MBLOB_E_IO;
+}
+
+int mb_fail_loader(const char *type_key, int64_t entry, const char *available, const char *hint,
+                   const char *format, ...) {
+  RECORD(MBLOB_E_LOADER, format);
+  state.info.entry = entry;
+  state.info.type_key = or_empty(state.type_key = strdup(type_key));
+  state.info.available = or_empty(state.available = copy_line(available));
+  state.info.hint = or_empty(state.hint = copy_line(hint));
+  return MBLOB_E_LOADER;
+}
+
+void mb_set_kernel_error(const char *text) { record(MBLOB_E_KERNEL, strdup(text ? text : "")); }
+
+void mb_error_prefix(const char *context) {
+  char *text = NULL, *line = *context && state.info.message ? copy_line(context) : NULL;
+  if (!line) return;
+  int n = asprintf(&text, "%s: %s", line, state.info.message);
+  free(line);
+  if (n < 0) return;
+  free(state.message);
+  free(state.full);
+  state.full = NULL;
+  state.info.message = state.message = text;
+}
+
+int mb_error_restatus(int status) { return state.info.status = status; }
+
+static const char *name_of(int status) {
+  switch (status) {
+#define NAME(name) \
+  case name: return " (" #name ")";
+    NAME(MBLOB_E_ARGUMENT)
+    NAME(MBLOB_E_NOT_FOUND)
+    NAME(MBLOB_E_FORMAT)
+    NAME(MBLOB_E_DIGEST)
+    NAME(MBLOB_E_INCOMPATIBLE)
+    NAME(MBLOB_E_LOADER)
+    NAME(MBLOB_E_KERNEL)
+    NAME(MBLOB_E_IO)
+    NAME(MBLOB_E_MEMORY)
+#undef NAME
+    default: return "";
+  }
+}
+
+int mb_fail_returned(int returned, uint64_t before, int unknown, const char *what) {
+  if (state.serial != before) return state.info.status;
+  const char *name = name_of(returned);
+  return mb_fail(*name ? returned : unknown, "%s failed with status %d%s and gave no reason", what, returned, name);
+}
+
+int mb_fail_opening(int returned, uint64_t before, int unknown, const char *what) {
+  int status = mb_fail_returned(returned, before, unknown, what);
+  if (status == MBLOB_E_NOT_FOUND) status = state.info.status = unknown;
+  return status;
+}
+
+uint64_t mb_error_serial(void) { return state.serial; }
+
+uint32_t mblob_abi_version(void) { return MBLOB_ABI_VERSION; }
+
+const mblob_error_info *mblob_last_error_info(void) {
+  if (!state.info.message) record(MBLOB_OK, strdup("")), state.serial--;
+  return &state.info;
+}
+
+const char *mblob_last_error(void) {
+  const mblob_error_info *info = mblob_last_error_info();
+  if (!*info->code) return info->message;
+  if (!state.full) {
+    int n = info->offset >= 0 ? asprintf(&state.full, "%s (at byte %lld) [%s]", info->message,
+                                         (long long)info->offset, info->code)
+                              : asprintf(&state.full, "%s [%s]", info->message, info->code);
+    if (n < 0) state.full = NULL;
+  }
+  return state.full ? state.full : info->message;
+}
+
+int mblob_set_error(int status, const char *message) {
+  bool own = status == MBLOB_OK || status == MBLOB_E_KERNEL; /* a kernel's text stays as it is */
+  message = or_empty(message);
+  record(status == MBLOB_OK ? MBLOB_E_KERNEL : status, own ? strdup(message) : copy_line(message));
+  return state.info.status;
+}
+
+/* ---- keeping an error -------------------------------------------------------------------------- */
+
+void mb_error_save(struct mb_saved_error *out) {
+  const mblob_error_info *info = mblob_last_error_info();
+  *out = (struct mb_saved_error){.status = info->status,
+                                 .message = strdup(info->message),
+                                 .type_key = strdup(info->type_key),
+                                 .available = strdup(info->available),
+                                 .hint = strdup(info->hint),
+                                 .code = info->code,
+                                 .offset = info->offset,
+                                 .entry = info->entry};
+}
+
+int mb_error_restore(const struct mb_saved_error *saved) {
+  record(saved->status, saved->message ? strdup(saved->message) : NULL);
+  state.info.code = saved->code;
+  state.info.offset = saved->offset;
+  state.info.entry = saved->entry;
+  if (saved->type_key) state.info.type_key = or_empty(state.type_key = strdup(saved->type_key));
+  if (saved->available) state.info.available = or_empty(state.available = strdup(saved->available));
+  if (saved->hint) state.info.hint = or_empty(state.hint = strdup(saved->hint));
+  return saved->status;
+}
+
+void mb_saved_error_free(struct mb_saved_error *saved) {
+  free(saved->message);
+  free(saved->type_key);
+  free(saved->available);
+  free(saved->hint);
+  *saved = (struct mb_saved_error){0};
+}

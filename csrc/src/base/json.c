@@ -1,0 +1,218 @@
+#include "base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void mb_json_init(struct mb_json *j, const void *text, size_t size) {
+  *j = (struct mb_json){.start = text, .pos = text, .end = (const char *)text + size};
+}
+
+bool mb_json_fail(struct mb_json *j, const char *what) {
+  if (!j->error) j->error = what;
+  return false;
+}
+
+char mb_json_peek(struct mb_json *j) {
+  while (j->pos < j->end && (*j->pos == ' ' || *j->pos == '\n' || *j->pos == '\r' || *j->pos == '\t'))
+    ++j->pos;
+  return j->pos < j->end && !j->error ? *j->pos : 0;
+}
+
+static bool expect(struct mb_json *j, char c, const char *what) {
+  if (mb_json_peek(j) != c) return mb_json_fail(j, what);
+  ++j->pos;
+  return true;
+}
+
+static bool begin(struct mb_json *j, char open, const char *what) {
+  if (!expect(j, open, what)) return false;
+  if (j->depth == MB_JSON_DEPTH) return mb_json_fail(j, "nested too deep");
+  j->first[j->depth++] = true;
+  return true;
+}
+
+bool mb_json_begin_object(struct mb_json *j) { return begin(j, '{', "expected an object"); }
+bool mb_json_begin_array(struct mb_json *j) { return begin(j, '[', "expected an array"); }
+
+/* Whether another member follows in the innermost object or array; passes the comma, or the closing
+ * bracket. */
+static bool more(struct mb_json *j, char close) {
+  if (j->error) return false;
+  char c = mb_json_peek(j);
+  bool first = j->first[j->depth - 1];
+  if (c == close) {
+    ++j->pos;
+    --j->depth;
+    return false;
+  }
+  if (!first) {
+    if (c != ',') return mb_json_fail(j, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
+    ++j->pos;
+  }
+  j->first[j->depth - 1] = false;
+  return true;
+}
+
+bool mb_json_next_key(struct mb_json *j, struct mb_slice *key) {
+  return more(j, '}') && mb_json_string(j, key) && expect(j, ':', "expected ':'");
+}
+
+bool mb_json_next_element(struct mb_json *j) { return more(j, ']'); }
+
+bool mb_json_string(struct mb_json *j, struct mb_slice *out) {
+  if (!expect(j, '"', "expected a string")) return false;
+  const char *start = j->pos;
+  for (; j->pos < j->end && *j->pos != '"'; ++j->pos) {
+    if ((unsigned char)*j->pos < 0x20) return mb_json_fail(j, "a control character in a string");
+    if (*j->pos == '\\' && ++j->pos == j->end) break;
+  }
+  if (j->pos == j->end) return mb_json_fail(j, "a string without an end");
+  *out = (struct mb_slice){(const uint8_t *)start, (uint64_t)(j->pos - start)};
+  ++j->pos;
+  return true;
+}
+
+bool mb_json_uint(struct mb_json *j, uint64_t *out) {
+  char c = mb_json_peek(j);
+  if (c < '0' || c > '9') return mb_json_fail(j, "expected a whole number");
+  const char *start = j->pos;
+  uint64_t value = 0;
+  for (; j->pos < j->end && *j->pos >= '0' && *j->pos <= '9'; ++j->pos) {
+    unsigned digit = (unsigned)(*j->pos - '0');
+    if (value > (UINT64_MAX - digit) / 10) return mb_json_fail(j, "a number above 2^64");
+    value = value * 10 + digit;
+  }
+  if (j->pos < j->end && (*j->pos == '.' || *j->pos == 'e' || *j->pos == 'E')) {
+    j->pos = start;
+    return mb_json_fail(j, "expected a whole number");
+  }
+  *out = value;
+  return true;
+}
+
+/* A number or a literal; what it means does not matter here. */
+static bool skip_word(struct mb_json *j) {
+  const char *start = j->pos;
+  while (j->pos < j->end && strchr("+-.0123456789abcdefghijklmnopqrstuvwxyzE", *j->pos) && *j->pos) ++j->pos;
+  return j->pos > start || mb_json_fail(j, "expected a value");
+}
+
+bool mb_json_skip(struct mb_json *j) {
+  int outer = j->depth;
+  char open[MB_JSON_DEPTH];
+  do {
+    char c = mb_json_peek(j);
+    struct mb_slice ignored;
+    if (c == '{' || c == '[') {
+      if (!begin(j, c, "expected a value")) return false;
+      open[j->depth - 1] = c;
+    } else if (c == '"' ? !mb_json_string(j, &ignored) : !skip_word(j)) {
+      return false;
+    }
+    /* Go to the next member of the innermost open one; close those that are complete. */
+    while (j->depth > outer &&
+           !(open[j->depth - 1] == '{' ? mb_json_next_key(j, &ignored) : mb_json_next_element(j))) {
+      if (j->error) return false;
+    }
+  } while (j->depth > outer);
+  return true;
+}
+
+bool mb_json_end(struct mb_json *j) {
+  if (mb_json_peek(j) || j->pos != j->end) return mb_json_fail(j, "something follows the end");
+  return !j->error;
+}
+
+/* ---- strings ----------------------------------------------------------------------------------- */
+
+static int hex4(const uint8_t *p) {
+  int value = 0;
+  for (int i = 0; i < 4; ++i) {
+    int c = p[i], digit = c >= '0' && c <= '9'                 ? c - '0'
+                          : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                               : -1;
+    if (digit < 0) return -1;
+    value = value * 16 + digit;
+  }
+  return value;
+}
+
+static char *put_utf8(char *to, uint32_t c) {
+  if (c < 0x80) {
+    *to++ = (char)c;
+  } else if (c < 0x800) {
+    *to++ = (char)(0xC0 | c >> 6);
+    *to++ = (char)(0x80 | (c & 63));
+  } else if (c < 0x10000) {
+    *to++ = (char)(0xE0 | c >> 12);
+    *to++ = (char)(0x80 | (c >> 6 & 63));
+    *to++ = (char)(0x80 | (c & 63));
+  } else {
+    *to++ = (char)(0xF0 | c >> 18);
+    *to++ = (char)(0x80 | (c >> 12 & 63));
+    *to++ = (char)(0x80 | (c >> 6 & 63));
+    *to++ = (char)(0x80 | (c & 63));
+  }
+  return to;
+}
+
+/* Decode \uXXXX at s (behind the u), a surrogate pair included. Bytes used, 0 if it is wrong. */
+static size_t decode_unicode(const uint8_t *s, const uint8_t *end, uint32_t *out) {
+  int high = end - s < 4 ? -1 : hex4(s);
+  if (high <= 0 || (high >= 0xDC00 && high < 0xE000)) return 0; /* NUL would end the C string */
+  *out = (uint32_t)high;
+  if (high < 0xD800 || high >= 0xDC00) return 4;
+  int low = end - s < 10 || s[4] != '\\' || s[5] != 'u' ? -1 : hex4(s + 6);
+  if (low < 0xDC00 || low >= 0xE000) return 0;
+  *out = 0x10000 + (((uint32_t)high - 0xD800) << 10) + ((uint32_t)low - 0xDC00);
+  return 10;
+}
+
+char *mb_json_text(struct mb_slice escaped) {
+  static const char codes[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+  char *text = malloc((size_t)escaped.size + 1), *to = text;
+  const uint8_t *s = escaped.data, *end = s + escaped.size;
+  while (text && s < end) {
+    if (*s != '\\') {
+      *to++ = (char)*s++;
+      continue;
+    }
+    const char *code = s + 1 < end && s[1] ? strchr(codes, s[1]) : NULL;
+    uint32_t c;
+    size_t used;
+    if (code) {
+      *to++ = values[code - codes];
+      s += 2;
+    } else if (s + 1 < end && s[1] == 'u' && (used = decode_unicode(s + 2, end, &c)) != 0) {
+      to = put_utf8(to, c); /* six or twelve characters give at most four bytes */
+      s += 2 + used;
+    } else {
+      free(text);
+      return NULL;
+    }
+  }
+  if (text) *to = 0;
+  return text;
+}
+
+bool mb_json_is(struct mb_slice escaped, const char *text) {
+  if (!memchr(escaped.data, '\\', (size_t)escaped.size)) return mb_slice_is(escaped, text);
+  char *decoded = mb_json_text(escaped);
+  bool same = decoded && strcmp(decoded, text) == 0;
+  free(decoded);
+  return same;
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+void mb_json_put_text(FILE *out, const char *text) {
+  (void)fputc('"', out);
+  for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+    if (*p == '"' || *p == '\\') (void)fputc('\\', out);
+    if (*p < 0x20)
+      (void)fprintf(out, "\\u%04x", *p);
+    else
+      (void)fputc(*p, out);
+  }
+  (void)fputc('"', out);
+}

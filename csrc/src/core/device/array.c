@@ -1,0 +1,119 @@
+/* Counted tensors, in the memory of any device. */
+#define _GNU_SOURCE
+#include "core/device/array.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "core/device/device.h"
+
+struct array {
+  DLTensor view; /* first: a handle points here */
+  atomic_size_t references;
+  void (*release)(void *owner); /* gives back whose memory it is; NULL for own memory */
+  void *owner;
+  int64_t shape[];
+};
+
+static struct array *array_of(DLTensor *handle) { return (struct array *)(void *)handle; }
+
+void mb_array_retain(DLTensor *handle) {
+  atomic_fetch_add_explicit(&array_of(handle)->references, 1, memory_order_relaxed);
+}
+
+void mb_array_release(DLTensor *handle) {
+  struct array *array = array_of(handle);
+  if (atomic_fetch_sub_explicit(&array->references, 1, memory_order_acq_rel) != 1) return;
+  if (array->release)
+    array->release(array->owner);
+  else
+    (void)mb_device_free(array->view.device, array->view.data);
+  free(array);
+}
+
+size_t mb_array_references(const DLTensor *handle) {
+  return atomic_load(&((const struct array *)(const void *)handle)->references);
+}
+
+bool mb_array_is_view(const DLTensor *handle) {
+  return ((const struct array *)(const void *)handle)->release != NULL;
+}
+
+/* ---- making and freeing ---------------------------------------------------------------------- */
+
+static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice device, struct array **out) {
+  int status = mb_shape_check(shape, ndim);
+  if (status) return status;
+  struct array *array = calloc(1, sizeof(*array) + (size_t)ndim * sizeof(int64_t));
+  if (!array) return mb_fail_memory(sizeof(*array));
+  if (ndim) memcpy(array->shape, shape, (size_t)ndim * sizeof(int64_t));
+  array->view = (DLTensor){.device = device, .ndim = ndim, .dtype = dtype, .shape = array->shape};
+  atomic_init(&array->references, 1);
+  *out = array;
+  return MBLOB_OK;
+}
+
+static int alloc_data(struct array *array) {
+  size_t size = 0;
+  int status = mb_tensor_size(&array->view, &size);
+  return status ? status : mb_device_allocate(array->view.device, size, 0, &array->view.data);
+}
+
+int mb_array_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out) {
+  struct array *array = NULL;
+  *out = NULL;
+  int status = mb_dtype_check(dtype.code, dtype.bits, dtype.lanes) ? mb_device_check(device) : MBLOB_E_ARGUMENT;
+  if (!status) status = new_array(shape, ndim, dtype, device, &array);
+  if (!status) status = alloc_data(array);
+  if (status)
+    free(array);
+  else
+    *out = &array->view;
+  return status;
+}
+
+int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner), DLTensor **out) {
+  struct array *array = NULL;
+  *out = NULL;
+  int status = new_array(tensor->shape, tensor->ndim, tensor->dtype, tensor->device, &array);
+  if (status) return status;
+  array->view.data = tensor->data;
+  array->view.byte_offset = tensor->byte_offset;
+  array->owner = owner;
+  array->release = release;
+  *out = &array->view;
+  return MBLOB_OK;
+}
+
+int mb_tensor_check(const DLTensor *t, size_t *size) {
+  int status = mb_device_check(t->device);
+  if (!status && !mb_dtype_check(t->dtype.code, t->dtype.bits, t->dtype.lanes)) status = MBLOB_E_ARGUMENT;
+  if (!status) status = mb_tensor_size(t, size);
+  if (status || !*size) return status;
+  if (!mb_is_compact(t)) return mb_fail(MBLOB_E_ARGUMENT, "the strides are not those of compact rows");
+  return t->data ? MBLOB_OK : mb_fail(MBLOB_E_ARGUMENT, "data is NULL, expected %zu bytes", *size);
+}
+
+/* ---- copying --------------------------------------------------------------------------------- */
+
+int mb_array_copy_bytes(const DLTensor *t, size_t nbytes, const DLTensor *from, const DLTensor *to, void *stream) {
+  size_t size = 0;
+  int status = mb_tensor_check(t, &size);
+  if (status) return status;
+  if (size != nbytes) return mb_fail(MBLOB_E_ARGUMENT, "the array has %zu bytes, the copy %zu", size, nbytes);
+  return mb_device_copy_tensor(from, to, size, stream);
+}
+
+int mb_array_copy(const DLTensor *from, const DLTensor *to, void *stream) {
+  size_t size = 0;
+  int status = mb_tensor_check(from, &size);
+  if (status) {
+    mb_error_prefix("from");
+    return status;
+  }
+  status = mb_array_copy_bytes(to, size, from, to, stream);
+  if (status) mb_error_prefix("to");
+  return status;
+}

@@ -1,0 +1,312 @@
+/* How modules of other type keys come to life: the registry of loaders, and what they opened. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "core/argument.h"
+#include "core/native.h"
+#include "core/plugins.h"
+#include "core/runtime.h"
+
+static struct mb_lock registry_lock = MB_LOCK_INIT;
+
+/* Loaders of the process, in order of registration. */
+static struct registry {
+  mblob_loader *items;
+  size_t count;
+} first, last;
+
+/* Who provides a key that has no loader here: keys, and what is said of them, in turn. */
+static const char hints[] =
+    "cuda\0" "it needs the CUDA driver and a loader for its kernels\0"
+    "hip,hsaco\0" "it needs ROCm and a loader for its kernels\0"
+    "opencl\0" "it needs an OpenCL driver and a loader for its kernels\0"
+    "metal,coreml,bnns_json\0" "it runs on Apple systems only\0"
+    "vulkan,webgpu,opengl\0" "it needs a graphics driver and a loader for its shaders\0"
+    "dnnl_json\0" "it needs oneDNN and a loader for its graphs\0"
+    "tensorrt,msc_tensorrt,cublas_json,cudnn_json\0" "it needs libraries of NVIDIA and a loader for its graphs\0"
+    "arm_compute_lib,ethos-n,nnapi\0" "it needs libraries of the Arm or Android platform\0"
+    "relax.Executable,relax.VMExecutable\0" "it is run by an executor of TVM\0";
+
+/* ---- registry ---------------------------------------------------------------------------------------- */
+
+static size_t place_in(const struct registry *r, const char *key) {
+  size_t i = 0;
+  while (i < r->count && strcmp(r->items[i].type_key, key) != 0) i++;
+  return i;
+}
+
+static int add_to(struct registry *r, size_t at, const mblob_loader *loader) {
+  char *key = strdup(loader->type_key);
+  if (!key) return mb_fail_memory(0);
+  if (at == r->count) {
+    mblob_loader *grown = realloc(r->items, (r->count + 1) * sizeof(*grown));
+    if (!grown) {
+      free(key);
+      return mb_fail_memory((r->count + 1) * sizeof(*grown));
+    }
+    r->items = grown;
+    r->count++;
+  } else {
+    free((char *)(uintptr_t)r->items[at].type_key);
+  }
+  r->items[at] = *loader;
+  r->items[at].type_key = key;
+  return MBLOB_OK;
+}
+
+bool mb_no_loader(const char *function, const mblob_loader *loader) {
+  if (mb_is_null(function, "loader", loader)) return true;
+  if (loader->struct_size < sizeof(*loader)) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: loader->struct_size is %u, expected %zu", function, loader->struct_size,
+                  sizeof(*loader));
+    return true;
+  }
+  if (mb_is_null(function, "loader->type_key", loader->type_key)) return true;
+  if (!*loader->type_key) (void)mb_fail(MBLOB_E_ARGUMENT, "%s: loader->type_key is empty", function);
+  return !*loader->type_key;
+}
+
+static int set_in(struct registry *r, const char *function, const mblob_loader *loader) {
+  if (mb_no_loader(function, loader)) return MBLOB_E_ARGUMENT;
+  if (!loader->function && loader->open)
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: the loader of '%s' has no function callback", function, loader->type_key);
+  int status = MBLOB_OK;
+  mb_lock(&registry_lock);
+  size_t at = place_in(r, loader->type_key);
+  if (loader->function) {
+    status = add_to(r, at, loader);
+  } else if (at < r->count) {
+    free((char *)(uintptr_t)r->items[at].type_key);
+    r->count--;
+    memmove(r->items + at, r->items + at + 1, (r->count - at) * sizeof(*r->items));
+  }
+  mb_unlock(&registry_lock);
+  return status;
+}
+
+int mblob_register_loader(const mblob_loader *loader) { return set_in(&first, __func__, loader); }
+
+int mblob_register_last_loader(const mblob_loader *loader) { return set_in(&last, __func__, loader); }
+
+/* ---- whose loader ---------------------------------------------------------------------------- */
+
+/* Each source tells whether it has the key of a module. `out` NULL: no code that is not here yet may run for the
+ * answer. */
+
+static enum mb_found given(const mblob_module *module, mblob_loader *out) {
+  for (size_t i = 0; i < module->tree->loader_count; i++)
+    if (strcmp(module->tree->loaders[i].type_key, module->type_key) == 0) {
+      if (out) *out = module->tree->loaders[i];
+      return MB_PRESENT;
+    }
+  return MB_ABSENT;
+}
+
+static enum mb_found in_registry(const struct registry *r, const mblob_module *module, mblob_loader *out) {
+  mb_lock(&registry_lock);
+  size_t at = place_in(r, module->type_key);
+  bool found = at < r->count;
+  if (found && out) *out = r->items[at];
+  mb_unlock(&registry_lock);
+  if (found && out) out->type_key = module->type_key; /* the registry's copy may go */
+  return found ? MB_PRESENT : MB_ABSENT;
+}
+
+static enum mb_found registered(const mblob_module *module, mblob_loader *out) {
+  return in_registry(&first, module, out);
+}
+
+static enum mb_found carried(const mblob_module *module, mblob_loader *out) {
+  const mblob_runtime *runtime = NULL;
+  enum mb_found found = mb_plugin_carried(module->library, module->type_key, out ? &runtime : NULL);
+  if (runtime) *out = mb_plugin_loader(runtime);
+  return found;
+}
+
+/* Nothing is opened before the program has its table. */
+static const struct mb_class *const *classes(void) { return mb_profile_of_program()->classes; }
+
+static enum mb_found builtin(const mblob_module *module, mblob_loader *out) {
+  const struct mb_class *const *c = classes();
+  while (*c && strcmp((*c)->type_key, module->type_key) != 0) c++;
+  if (*c && out) *out = mb_native_loader(*c);
+  return *c ? MB_PRESENT : MB_ABSENT;
+}
+
+static enum mb_found in_files(const mblob_module *module, mblob_loader *out) {
+  const mblob_runtime *runtime = NULL;
+  enum mb_found found = mb_plugin_in_files(module->type_key, out ? &runtime : NULL);
+  if (runtime) *out = mb_plugin_loader(runtime);
+  return found;
+}
+
+/* In the order in which they count (mblob/plugin.h). */
+static enum mb_found find_loader(const mblob_module *module, mblob_loader *out) {
+  static enum mb_found (*const sources[])(const mblob_module *, mblob_loader *) = {given, registered, carried, builtin,
+                                                                                   in_files};
+  enum mb_found found = MB_ABSENT;
+  for (size_t i = 0; found == MB_ABSENT && i < sizeof(sources) / sizeof(*sources); i++) found = sources[i](module, out);
+  return found == MB_ABSENT ? in_registry(&last, module, out) : found;
+}
+
+static char *available(const mblob_module *module) {
+  char *text = NULL;
+  size_t size = 0, count = 0;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) return NULL;
+  for (size_t i = 0; i < module->tree->loader_count; i++)
+    (void)fprintf(out, "%s%s", count++ ? "," : "", module->tree->loaders[i].type_key);
+  mb_lock(&registry_lock);
+  for (size_t i = 0; i < first.count; i++) (void)fprintf(out, "%s%s", count++ ? "," : "", first.items[i].type_key);
+  mb_unlock(&registry_lock);
+  for (const struct mb_class *const *c = classes(); *c; c++) (void)fprintf(out, "%s%s", count++ ? "," : "", (*c)->type_key);
+  (void)fclose(out);
+  return text;
+}
+
+bool mb_module_needs_loader(const mblob_module *module) {
+  /* metadata_module only stands above the library of an AOT executor; it holds nothing. */
+  return !module->is_library && !module->is_data && strcmp(module->type_key, "metadata_module") != 0;
+}
+
+static int missing(const mblob_module *module) {
+  const char *who = "nothing in this process knows the key";
+  const char *known = mb_profile_hint(module->type_key, hints);
+  if (known) who = known;
+  char *list = available(module), *hint = NULL;
+  size_t size = 0;
+  FILE *text = open_memstream(&hint, &size);
+  if (text) {
+    (void)fprintf(text,
+                  "%s; register one with mblob_register_loader (Python: mblob.register_loader), let the library carry a "
+                  "plug-in for it, put one on MBLOB_PLUGIN_PATH (now %s), or open with missing=stub",
+                  who, getenv("MBLOB_PLUGIN_PATH") ? getenv("MBLOB_PLUGIN_PATH") : "not set");
+    mb_plugin_candidates(text);
+    (void)fclose(text);
+  }
+  int status = mb_fail_loader(module->type_key, (int64_t)mblob_module_index(module), list ? list : "", hint ? hint : who,
+                              "no loader for type key '%s' (entry %zu); loaders: %s; %s", module->type_key,
+                              mblob_module_index(module), list && *list ? list : "none", hint ? hint : who);
+  free(list);
+  free(hint);
+  return status;
+}
+
+int mb_loader_check(const mblob_module *module) {
+  enum mb_found found = find_loader(module, NULL);
+  return found == MB_PRESENT ? MBLOB_OK : found == MB_BROKEN ? mblob_last_error_info()->status : missing(module);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static int loader_failed(const mblob_module *module, int status, uint64_t before) {
+  char what[96];
+  (void)snprintf(what, sizeof(what), "the loader of '%.64s'", module->type_key);
+  return mb_fail_returned(status, before, MBLOB_E_LOADER, what);
+}
+
+static int run_open(mblob_module *module) {
+  enum mb_found found = find_loader(module, &module->use->loader);
+  if (found == MB_ABSENT) return missing(module);
+  if (found == MB_BROKEN) {
+    module->use->loader.function = NULL; /* tried again at the next use */
+    return mblob_last_error_info()->status;
+  }
+  mblob_module_info info = {.struct_size = sizeof(info),
+                            .type_key = module->type_key,
+                            .index = mblob_module_index(module),
+                            .path = module->library->source.path,
+                            .dialect = mblob_module_dialect(module),
+                            .payload = module->payload,
+                            .payload_size = module->payload_size,
+                            .module = module};
+  if (!module->use->loader.open) return MBLOB_OK;
+  uint64_t before = mb_error_serial();
+  int status = module->use->loader.open(module->use->loader.context, &info, &module->use->self);
+  return status ? loader_failed(module, status, before) : MBLOB_OK;
+}
+
+/* Open the module unless it is open. One call of the loader's `open` per module; others wait for it. A
+ * missing loader is not remembered: it may be registered later. */
+static int ensure_open(mblob_module *module) {
+  struct mb_library *library = module->library;
+  mb_lock(&library->lock);
+  struct mb_module_use *use = module->use;
+  while (use->opening == MB_OPENING && use->opener != mb_thread_id() && !mb_thread_is_gone(use->opener))
+    mb_wait(&library->opened, &library->lock);
+  enum mb_opening state = use->opening;
+  if (state == MB_OPENING && mb_thread_is_gone(use->opener)) state = MB_UNOPENED;
+  if (state == MB_UNOPENED) {
+    module->is_used = true;
+    use->opening = MB_OPENING;
+    use->opener = mb_thread_id();
+  }
+  mb_unlock(&library->lock);
+  if (state == MB_OPENED) return MBLOB_OK;
+  if (state == MB_FAILED) return mb_error_restore(&use->failure);
+  if (state == MB_OPENING)
+    return mb_fail(MBLOB_E_LOADER, "the loader of '%s' asks for a function of the module that it opens",
+                   module->type_key);
+  int status = run_open(module);
+  mb_lock(&library->lock);
+  bool absent = status && !use->loader.function;
+  use->opening = !status ? MB_OPENED : absent ? MB_UNOPENED : MB_FAILED;
+  if (status) use->name_count = 0;
+  if (use->opening == MB_FAILED) mb_error_save(&use->failure);
+  mb_wake(&library->opened);
+  mb_unlock(&library->lock);
+  return status;
+}
+
+/* Bind what the loader gave (a reference of ours) to the library, and keep it for the next lookup. */
+static int keep(mblob_module *module, const char *name, mblob_function *target, mblob_function **out) {
+  struct mb_library *library = module->library;
+  mblob_function *function = mb_function_new(MB_FORWARD, library, name);
+  if (!function) {
+    mblob_function_release(target);
+    return MBLOB_E_MEMORY;
+  }
+  function->u.target = target;
+  if (target->library == library) mblob_function_release(target); /* kept by the library itself */
+  mb_lock(&library->lock);
+  mblob_function *other = mb_map_get(&module->use->functions, name);
+  bool kept = other || mb_map_put(&module->use->functions, function->name, function);
+  mb_unlock(&library->lock);
+  if (other || !kept) mb_function_free(function);
+  *out = other ? other : kept ? function : NULL;
+  return kept ? MBLOB_OK : MBLOB_E_MEMORY;
+}
+
+/* Plain data may have a loader, or none. Files are searched once on its account: who passes by it to what is behind must
+ * not look into folders each time. */
+static bool may_have_functions(mblob_module *module) {
+  if (module->is_created || mb_module_needs_loader(module)) return true;
+  if (given(module, NULL) || registered(module, NULL) || carried(module, NULL) || builtin(module, NULL)) return true;
+  if (atomic_load_explicit(&module->no_plugin, memory_order_relaxed)) return false;
+  if (in_files(module, NULL) != MB_ABSENT) return true;
+  atomic_store_explicit(&module->no_plugin, true, memory_order_relaxed);
+  return false;
+}
+
+int mb_loader_find(mblob_module *module, const char *name, mblob_function **out, bool *closed) {
+  *out = NULL;
+  *closed = false;
+  if (!may_have_functions(module)) return MBLOB_OK;
+  int status = ensure_open(module);
+  *closed = status != MBLOB_OK;
+  if (status) return status;
+  mb_lock(&module->library->lock);
+  *out = mb_map_get(&module->use->functions, name);
+  mb_unlock(&module->library->lock);
+  if (*out) return MBLOB_OK;
+  mblob_function *target = NULL;
+  uint64_t before = mb_error_serial();
+  status = module->use->loader.function(module->use->self, name, &target);
+  if (status) {
+    *closed = status == MBLOB_E_LOADER && module->is_created; /* it has nothing to open; what it stands for cannot be */
+    return loader_failed(module, status, before);
+  }
+  return target ? keep(module, name, target, out) : MBLOB_OK;
+}

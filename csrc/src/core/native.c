@@ -1,0 +1,285 @@
+#define _GNU_SOURCE
+#include "core/native.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "core/argument.h"
+#include "core/runtime.h"
+
+/* What the loader's callbacks get: an object and what it is. */
+struct native {
+  const struct mb_class *class;
+  void *object;
+};
+
+/* What a bound method's callback gets. */
+struct bound {
+  const struct mb_method *method;
+  void *object;
+};
+
+/* ---- methods --------------------------------------------------------------------------------- */
+
+static int call_bound(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+  const struct bound *bound = resource;
+  struct mb_call call = {
+      .method = bound->method->name, .args = args, .codes = codes, .count = count, .result = ret};
+  int status = bound->method->call(bound->object, &call);
+  if (status) mb_error_prefix(bound->method->name);
+  return status;
+}
+
+/* Methods that write to the tensors they are given, all from argument 1 on; argument 0 says of what. */
+static bool writes_arguments(const char *method) {
+  static const char writers[][24] = {"get_input", "get_output", "debug_get_output", "set_outputs", "set_output_zero_copy"};
+  for (size_t i = 0; i < sizeof(writers) / sizeof(*writers); i++)
+    if (strcmp(writers[i], method) == 0) return true;
+  return false;
+}
+
+int mb_method_bind(const struct mb_method *method, void *object, mblob_function **out) {
+  struct bound *bound = malloc(sizeof(*bound));
+  *out = NULL;
+  if (!bound) return mb_fail_memory(sizeof(*bound));
+  *bound = (struct bound){method, object};
+  int status = mblob_function_create(call_bound, bound, free, out);
+  if (status)
+    free(bound);
+  else
+    (*out)->first_output = writes_arguments(method->name);
+  return status;
+}
+
+/* ---- classes --------------------------------------------------------------------------------- */
+
+static int new_native(const struct mb_class *class, void *object, struct native **out) {
+  *out = malloc(sizeof(**out));
+  if (!*out) return mb_fail_memory(sizeof(**out));
+  **out = (struct native){class, object};
+  return MBLOB_OK;
+}
+
+static int open_native(void *context, const mblob_module_info *info, void **self) {
+  const struct mb_class *class = context;
+  struct native *native = NULL;
+  int status = new_native(class, NULL, &native);
+  if (!status) status = class->open(info, &native->object);
+  if (status)
+    free(native);
+  else
+    *self = native;
+  return status;
+}
+
+static int find_native(void *self, const char *name, mblob_function **out) {
+  const struct native *native = self;
+  *out = NULL;
+  for (const struct mb_method *m = native->class->methods; m->call; m++)
+    if (strcmp(m->name, name) == 0) return mb_method_bind(m, native->object, out);
+  return native->class->function ? native->class->function(native->object, name, out) : MBLOB_OK;
+}
+
+static void close_native(void *self) {
+  struct native *native = self;
+  if (native->class->close) native->class->close(native->object);
+  free(native);
+}
+
+mblob_loader mb_native_loader(const struct mb_class *class) {
+  return (mblob_loader){.struct_size = sizeof(mblob_loader),
+                        .type_key = class->type_key,
+                        .context = (void *)(uintptr_t)class,
+                        .open = open_native,
+                        .function = find_native,
+                        .close = close_native};
+}
+
+int mb_native_create(const struct mb_class *class, void *object, mblob_module **out) {
+  const mblob_loader loader = mb_native_loader(class);
+  struct native *native = NULL;
+  *out = NULL;
+  int status = new_native(class, object, &native);
+  if (!status) status = mblob_module_create(&loader, native, out);
+  if (status) free(native);
+  return status;
+}
+
+void *mb_native_object(const mblob_module *module, const struct mb_class *class) {
+  /* One from a file may be just being opened by another thread. */
+  bool is_one =
+      module->is_created && module->use->loader.function == find_native && module->use->loader.context == class;
+  return is_one ? ((struct native *)module->use->self)->object : NULL;
+}
+
+void mb_known_names(const mblob_module *module, void (*visit)(void *context, const char *name), void *context) {
+  mb_lock(&module->library->lock);
+  const struct mb_module_use *use = module->use;
+  bool is_open = module->is_created || use->opening == MB_OPENED;
+  mb_unlock(&module->library->lock);
+  if (!is_open) return;
+  for (size_t i = 0; i < use->name_count; i++) visit(context, use->names[i]);
+  if (use->loader.function != find_native) return;
+  const struct native *native = use->self;
+  if (native->class->extra_name) visit(context, native->class->extra_name(native->object));
+  for (const struct mb_method *m = native->class->methods; m->call; m++) visit(context, m->name);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+static const char *code_name(int code) {
+  switch (code) {
+    case kTVMArgInt: return "an integer";
+    case kTVMArgFloat: return "a float";
+    case kTVMOpaqueHandle: return "a handle";
+    case kTVMNullptr: return "nothing";
+    case kTVMDataType: return "a data type";
+    case kDLDevice: return "a device";
+    case kTVMDLTensorHandle: return "a tensor";
+    case kTVMNDArrayHandle: return "an array";
+    case kTVMModuleHandle: return "a module";
+    case kTVMPackedFuncHandle: return "a function";
+    case kTVMStr: return "a string";
+    case kTVMBytes: return "bytes";
+    case kTVMArgBool: return "a bool";
+    default: return "an object";
+  }
+}
+
+static bool is_pointer(int code) {
+  return code == kTVMDLTensorHandle || code == kTVMNDArrayHandle || code == kTVMModuleHandle ||
+         code == kTVMPackedFuncHandle || code == kTVMObjectHandle || code == kTVMStr || code == kTVMBytes;
+}
+
+static int wrong(const struct mb_call *call, int i, const char *expected) {
+  if (i >= call->count)
+    return mb_fail(MBLOB_E_ARGUMENT, "argument %d is missing: expected %s", i, expected);
+  const int code = call->codes[i];
+  const bool null = is_pointer(code) && !call->args[i].v_handle;
+  return mb_fail(MBLOB_E_ARGUMENT, "argument %d: expected %s, found %s%s (type code %d)", i, expected,
+                 code_name(code), null ? " that is NULL" : "", code);
+}
+
+/* The type code of an argument; -1 when there is none. */
+static int code_of(const struct mb_call *call, int i) { return i < call->count ? call->codes[i] : -1; }
+
+int mb_call_expect(const struct mb_call *call, int at_least, int at_most) {
+  if (call->count >= at_least && call->count <= at_most) return MBLOB_OK;
+  if (at_least == at_most)
+    return mb_fail(MBLOB_E_ARGUMENT, "expected %d arguments, found %d", at_least, call->count);
+  return mb_fail(MBLOB_E_ARGUMENT, "expected %d to %d arguments, found %d", at_least, at_most, call->count);
+}
+
+int mb_call_int(const struct mb_call *call, int i, int64_t *out) {
+  int code = code_of(call, i);
+  if (code != kTVMArgInt && code != kTVMArgBool) return wrong(call, i, "an integer");
+  *out = call->args[i].v_int64;
+  return MBLOB_OK;
+}
+
+bool mb_call_is_text(const struct mb_call *call, int i) { return code_of(call, i) == kTVMStr; }
+
+int mb_call_text(const struct mb_call *call, int i, const char **out) {
+  if (!mb_call_is_text(call, i) || !call->args[i].v_str) return wrong(call, i, "a string");
+  *out = call->args[i].v_str;
+  return MBLOB_OK;
+}
+
+int mb_call_bytes(const struct mb_call *call, int i, const void **data, size_t *size) {
+  int code = code_of(call, i);
+  if ((code != kTVMStr && code != kTVMBytes) || !call->args[i].v_handle)
+    return wrong(call, i, "bytes or a string");
+  if (code == kTVMStr) {
+    *data = call->args[i].v_str;
+    *size = strlen(call->args[i].v_str);
+  } else {
+    const TVMByteArray *bytes = call->args[i].v_handle;
+    if (!bytes->data && bytes->size)
+      return mb_fail(MBLOB_E_ARGUMENT, "argument %d: %zu bytes whose data is NULL", i, bytes->size);
+    *data = bytes->data;
+    *size = bytes->size;
+  }
+  return MBLOB_OK;
+}
+
+int mb_call_tensor(const struct mb_call *call, int i, DLTensor **out) {
+  int code = code_of(call, i);
+  if ((code != kTVMDLTensorHandle && code != kTVMNDArrayHandle) || !call->args[i].v_handle)
+    return wrong(call, i, "a tensor");
+  *out = call->args[i].v_handle;
+  return MBLOB_OK;
+}
+
+int mb_call_module(const struct mb_call *call, int i, mblob_module **out) {
+  if (code_of(call, i) != kTVMModuleHandle || !call->args[i].v_handle) return wrong(call, i, "a module");
+  if (!mb_handle_is_module(call->args[i].v_handle))
+    return mb_fail(MBLOB_E_ARGUMENT, "argument %d: expected a module, found %s", i,
+                   mb_handle_kind(call->args[i].v_handle));
+  *out = call->args[i].v_handle;
+  return MBLOB_OK;
+}
+
+/* One device from argument *i on, which is moved behind it. */
+static int next_device(const struct mb_call *call, int *i, DLDevice *out) {
+  if (code_of(call, *i) == kDLDevice) {
+    *out = call->args[(*i)++].v_device;
+    return MBLOB_OK;
+  }
+  int64_t type = 0, id = 0;
+  int status = mb_call_int(call, *i, &type);
+  if (!status) status = mb_call_int(call, *i + 1, &id);
+  if (status) return status;
+  if (type < 1 || type > INT32_MAX || id < 0 || id > INT32_MAX)
+    return mb_fail(MBLOB_E_ARGUMENT, "argument %d: (%lld, %lld) is no device", *i, (long long)type,
+                   (long long)id);
+  *out = (DLDevice){(DLDeviceType)type, (int32_t)id};
+  *i += 2;
+  return MBLOB_OK;
+}
+
+int mb_call_devices(const struct mb_call *call, int i, DLDevice *out, size_t limit, size_t *count) {
+  for (*count = 0; i < call->count; (*count)++) {
+    if (*count == limit) return mb_fail(MBLOB_E_ARGUMENT, "more than %zu devices", limit);
+    int status = next_device(call, &i, &out[*count]);
+    if (status) return status;
+  }
+  return *count ? MBLOB_OK : wrong(call, i, "a device");
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static void put(struct mb_call *call, TVMValue value, int code) {
+  mb_return_drop(call->result);
+  call->result->value = value;
+  call->result->code = code;
+}
+
+void mb_call_return_int(struct mb_call *call, int64_t value) {
+  put(call, (TVMValue){.v_int64 = value}, kTVMArgInt);
+}
+
+int mb_call_return_text(struct mb_call *call, const char *text) {
+  return mb_return_set(call->result, (TVMValue){.v_str = text}, kTVMStr);
+}
+
+int mb_call_return_stream(struct mb_call *call, FILE *out, char **text, const size_t *size) {
+  bool failed = ferror(out) != 0;
+  failed |= fclose(out) != 0;
+  int status = failed || !*text ? mb_fail_memory(*size) : mb_call_return_text(call, *text);
+  free(*text);
+  *text = NULL;
+  return status;
+}
+
+void mb_call_return_module(struct mb_call *call, mblob_module *module) {
+  put(call, (TVMValue){.v_handle = module}, kTVMModuleHandle);
+}
+
+void mb_call_return_array(struct mb_call *call, DLTensor *array) {
+  put(call, (TVMValue){.v_handle = array}, kTVMNDArrayHandle);
+}
+
+void mb_call_return_function(struct mb_call *call, mblob_function *function) {
+  put(call, (TVMValue){.v_handle = function}, kTVMPackedFuncHandle);
+}

@@ -1,0 +1,58 @@
+/* plugins.h - plug-ins (mblob/plugin.h): where they come from, and how they come to life.
+ *
+ * plugin/           their tables, and files that bring them
+ * plugin_carried.c  those that a library carries itself
+ * plugin_module.c   modules and functions made of what they give
+ * plugins.c         by type key, by device, all of them */
+#ifndef MB_PLUGINS_H
+#define MB_PLUGINS_H
+
+#include <mblob.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "core/plugin/plugin.h"
+#include "core/runtime.h"
+
+/* ---- where they come from -------------------------------------------------------------------- */
+
+/* Note which tables the file under the library has, before it is loaded; free the notes. */
+int mb_carried_read(struct mb_library *library);
+/* Note one whose table is in memory, of which `room` bytes may be read. `symbol` is without a prefix. */
+int mb_carried_add(struct mb_library *library, const char *symbol, const void *table, uint64_t room);
+void mb_carried_free(struct mb_library *library);
+/* Whether it carries a plug-in of that name, NULL for any, that brings the device, -1 for any or none. */
+bool mb_carried_has(const struct mb_library *library, const char *name, int device_type);
+/* The table of a carried plug-in, started; the library must be held as long as it is used. */
+int mb_carried_start(struct mb_library *library, const char *name, const mblob_plugin **out);
+/* An open library that has it (mb_carried_has), held for the caller; NULL if there is none. */
+struct mb_library *mb_plugin_carrier(const char *name, int device_type);
+
+/* `out` NULL: only whether there is one, and no code runs. */
+enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key, const mblob_runtime **out);
+/* Start those carried plug-ins that bring the device, 0 for any, and that no copy of theirs has: its memory may outlive the
+ * library, which stays for good. The last failure. */
+int mb_plugin_carried_devices(struct mb_library *library, int device_type);
+
+/* The tables of one library; mb_plugin_carried_visit: of all that are open. */
+int mb_carried_visit(const struct mb_library *library, mb_plugin_visitor visit, void *context);
+int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context);
+
+/* The calling convention of TVM 0.21 and later, from the plug-in "ffi"; MBLOB_E_INCOMPATIBLE if it is not there. */
+int mb_plugin_convention(const mblob_convention **out);
+
+/* ---- using them ------------------------------------------------------------------------------ */
+
+/* Look for a kind of device, in files and then in open libraries: what profiles have as find_device. */
+int mb_plugin_find_device(int device_type);
+/* The loader of a runtime: modules made of what it gives. */
+mblob_loader mb_plugin_loader(const mblob_runtime *runtime);
+/* Whether a plug-in's table is behind the function. */
+bool mb_plugin_has_function(const mblob_function *function);
+/* As mblob_register_plugin and mblob_plugin_describe. */
+int mb_plugin_register(const mblob_plugin *plugin);
+int mb_plugin_describe(const char *name, char *text, size_t size);
+/* For errors about a key that nobody loads: plug-ins that cannot be used, of which one may be the one that was meant. */
+void mb_plugin_candidates(FILE *out);
+
+#endif

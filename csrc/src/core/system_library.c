@@ -1,0 +1,429 @@
+#define _GNU_SOURCE
+#include "core/system_library.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tvm/runtime/c_backend_api.h>
+
+#include "core/argument.h"
+#include "core/ffi_library.h"
+#include "core/plugins.h"
+#include "core/return_value.h"
+#include "core/runtime.h"
+
+struct symbol {
+  void *address;
+  char name[];
+};
+
+static struct mb_map symbols; /* name -> struct symbol, for the life of the process */
+static struct mb_lock symbols_lock = MB_LOCK_INIT;
+
+/* With the lock. A name that is announced again gets the new address, as in TVM. */
+static int announce(const char *name, void *address) {
+  struct symbol *symbol = mb_map_get(&symbols, name);
+  if (symbol) {
+    symbol->address = address;
+    return 0;
+  }
+  size_t size = strlen(name) + 1;
+  symbol = malloc(sizeof(*symbol) + size);
+  if (!symbol) {
+    (void)mb_fail_memory(sizeof(*symbol) + size);
+    return -1;
+  }
+  symbol->address = address;
+  memcpy(symbol->name, name, size);
+  if (mb_map_put(&symbols, symbol->name, symbol)) return 0;
+  free(symbol);
+  return -1;
+}
+
+int TVMBackendRegisterSystemLibSymbol(const char *name, void *ptr) {
+  if (MB_IS_NULL(name) || MB_IS_NULL(ptr)) return -1;
+  mb_lock(&symbols_lock);
+  int rc = announce(name, ptr);
+  mb_unlock(&symbols_lock);
+  return rc;
+}
+
+/* The files of libmblob-ffi in this process: several programs and libraries may be linked with their own. */
+struct found_files {
+  size_t count;
+  char *paths[8];
+};
+
+static int find_file(struct dl_phdr_info *info, size_t size, void *argument) {
+  struct found_files *found = argument;
+  const char *name = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+  (void)size;
+  if (found->count == sizeof(found->paths) / sizeof(*found->paths)) return 1;
+  if (name && strcmp(name, "/libmblob-ffi.so") == 0 && (found->paths[found->count] = strdup(info->dlpi_name))) found->count++;
+  return 0;
+}
+
+/* Names that were announced to libmblob-ffi where it saw no runtime: --as-needed had dropped libmblob, or it is open for others
+ * only, as in Python. */
+static int take_announced(void) {
+  int rc = 0;
+  struct found_files found = {0};
+  (void)dl_iterate_phdr(find_file, &found);
+  while (found.count) {
+    char *path = found.paths[--found.count];
+    void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    union {
+      void *address;
+      int (*call)(int (*take)(const char *name, void *address));
+    } give = {library ? dlsym(library, "mblob_ffi_take_announced") : NULL};
+    if (give.address && !rc) rc = give.call(TVMBackendRegisterSystemLibSymbol);
+    if (library) (void)dlclose(library);
+    free(path);
+  }
+  return rc ? mblob_last_error_info()->status : MBLOB_OK;
+}
+
+/* What a library announces of itself, behind its prefix; in the ffi dialect under names of its own. */
+enum { BLOB, CONTEXT, TABLE, RECORD, FFI_BLOB, FFI_CONTEXT, PARTS };
+enum { PART_NAME_SIZE = 24 /* of the longest, with its end */ };
+static const char part_names[PARTS][PART_NAME_SIZE] = {[BLOB] = "__tvm_dev_mblob",
+                                              [CONTEXT] = "__tvm_module_ctx",
+                                              [TABLE] = MB_FUNCTION_TABLE_SYMBOL,
+                                              [RECORD] = "__mblob_system_lib",
+                                              [FFI_BLOB] = "__tvm_ffi__library_bin",
+                                              [FFI_CONTEXT] = "__tvm_ffi__library_ctx"};
+
+/* A name without what the ffi dialect puts before the prefix of a function. */
+static const char *without_ffi(const char *name) {
+  const char *rest = mb_ffi_function_name(name);
+  return rest ? rest : name;
+}
+
+static bool has_part(char *prefix, size_t length) {
+  for (size_t i = 0; i < PARTS; i++) {
+    memcpy(prefix + length, part_names[i], strlen(part_names[i]) + 1);
+    if (mb_map_get(&symbols, prefix)) return true;
+  }
+  return false;
+}
+
+/* Whether `name` is of a library whose prefix is longer than the first `own` characters of the name. With the
+ * lock. */
+static bool is_of_longer_prefix(const char *name, size_t own) {
+  name = without_ffi(name);
+  size_t length = strlen(name);
+  char *prefix = malloc(length + PART_NAME_SIZE);
+  bool found = false;
+  for (size_t end = length; prefix && !found && end > own; end--) {
+    memcpy(prefix, name, end);
+    found = has_part(prefix, end);
+  }
+  free(prefix);
+  return found;
+}
+
+static void *address_of(const char *name, size_t own, enum mb_system_names names) {
+  mb_lock(&symbols_lock);
+  const struct symbol *symbol = mb_map_get(&symbols, name);
+  if (symbol && names == MB_NAMES_OF_PREFIX && is_of_longer_prefix(name, own)) symbol = NULL;
+  void *address = symbol ? symbol->address : NULL;
+  mb_unlock(&symbols_lock);
+  return address;
+}
+
+/* `before`: what stands in front of the prefix. */
+static void *prefixed(const char *before, const char *prefix, const char *name, size_t own, enum mb_system_names names) {
+  char *text = NULL;
+  if (asprintf(&text, "%s%s%s", before, prefix, name) < 0) return NULL;
+  void *address = address_of(text, own, names);
+  free(text);
+  return address;
+}
+
+void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_names names, unsigned char *form) {
+  const size_t own = strlen(prefix);
+  const bool has_prefix = strncmp(name, prefix, own) == 0;
+  void *address = NULL;
+  for (int ffi = 0; !address && ffi < 2; ffi++) {
+    const char *before = ffi ? MB_FFI_PREFIX : "";
+    *form = ffi ? MB_FFI : MB_CLASSIC;
+    address = prefixed(before, prefix, name, own, names);
+    /* TVM's libraries of the ffi dialect have functions without the prefix, too. */
+    if (!address && own && (ffi || has_prefix || names == MB_NAMES_AS_TVM))
+      address = prefixed(before, "", name, has_prefix ? own : 0, names);
+  }
+  return address;
+}
+
+/* Whether any name is the prefix's own. Where no library is of just this prefix, a name that starts with it may be
+ * of one with a shorter prefix: `a__f` is `_f` of the library `a_`. */
+static bool is_announced(const char *prefix) {
+  const struct mb_map_item *item = NULL;
+  size_t length = strlen(prefix);
+  mb_lock(&symbols_lock);
+  bool found = length && is_of_longer_prefix(prefix, length - 1);
+  for (size_t i = 0; !found && (item = mb_map_next(&symbols, &i));)
+    found = strncmp(without_ffi(item->key), prefix, length) == 0 && !is_of_longer_prefix(item->key, 0);
+  mb_unlock(&symbols_lock);
+  return found;
+}
+
+/* Names that start with `prefix`, with their addresses, to an array that the caller frees: borrowed, for good. */
+struct announced {
+  const char *name;
+  const void *address;
+};
+
+static int all_announced(const char *prefix, struct announced **out, size_t *count) {
+  const struct mb_map_item *item = NULL;
+  size_t length = strlen(prefix), at = 0;
+  *count = 0;
+  mb_lock(&symbols_lock);
+  *out = calloc(symbols.count + 1, sizeof(**out));
+  while (*out && (item = mb_map_next(&symbols, &at)))
+    if (strncmp(item->key, prefix, length) == 0)
+      (*out)[(*count)++] = (struct announced){item->key, ((struct symbol *)item->value)->address};
+  mb_unlock(&symbols_lock);
+  return *out ? MBLOB_OK : mb_fail_memory(sizeof(**out));
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------ */
+
+struct span {
+  uintptr_t address;
+  uint64_t left; /* bytes from there to the end of its segment */
+};
+
+static int find_segment(struct dl_phdr_info *info, size_t size, void *argument) {
+  struct span *span = argument;
+  (void)size;
+  for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+    if (segment->p_type != PT_LOAD || span->address < start || span->address - start >= segment->p_memsz)
+      continue;
+    span->left = segment->p_memsz - (span->address - start);
+    return 1;
+  }
+  return 0;
+}
+
+/* How many bytes may be read at an announced address: to the end of the segment of the program or library that
+ * it lies in. Elsewhere (a JIT's memory) nothing tells where it ends. */
+static uint64_t room_at(const void *address) {
+  struct span span = {(uintptr_t)address, UINT64_MAX - (uintptr_t)address};
+  (void)dl_iterate_phdr(find_segment, &span);
+  return span.left;
+}
+
+/* ---- modules ------------------------------------------------------------------------------------------- */
+
+/* What the packager says about a library, in the announced object `__mblob_system_lib` (docs/format.md,
+ * section 10), in the byte order of the machine. TVM's libraries have none. */
+struct record {
+  uint32_t version;   /* 1; later ones append fields */
+  uint32_t flags;     /* of the note, such as MB_NOTE_HAS_INDEX */
+  uint64_t blob_size; /* bytes of the blob, length prefix included; 0: not known */
+};
+
+/* The announced objects that make a library what it is. */
+struct parts {
+  const uint8_t *blob;
+  const uint8_t *table;
+  const uint8_t *record;
+  struct mb_context **context, **ffi_context;
+  enum mb_form form; /* of the blob */
+};
+
+struct system_library {
+  struct system_library *before; /* what the prefix stood for until its code was loaded again elsewhere */
+  struct parts parts;
+  struct mb_library *library;
+  mblob_module *root;
+  char prefix[];
+};
+
+/* prefix -> struct system_library, for the life of the process; one map for each way to look names up */
+static struct mb_map libraries[2];
+static struct mb_lock libraries_lock = MB_LOCK_INIT;
+
+/* These carry the prefix and are not shared with other libraries. */
+static struct parts parts_of(const char *prefix) {
+  void *found[PARTS];
+  for (size_t i = 0; i < PARTS; i++) found[i] = prefixed("", prefix, part_names[i], 0, MB_NAMES_AS_TVM);
+  return (struct parts){
+      .blob = found[found[BLOB] ? BLOB : FFI_BLOB],
+      .table = found[TABLE],
+      .record = found[RECORD],
+      .context = found[CONTEXT],
+      .ffi_context = found[FFI_CONTEXT],
+      .form = found[BLOB] || !found[FFI_BLOB] ? MB_CLASSIC : MB_FFI,
+  };
+}
+
+static int read_record(const struct parts *parts, struct record *out) {
+  *out = (struct record){0};
+  if (!parts->record) return MBLOB_OK;
+  if (room_at(parts->record) < sizeof(*out))
+    return mb_fail_format("system_library", MB_UNKNOWN, MB_UNKNOWN,
+                          "__mblob_system_lib: its segment ends within it");
+  memcpy(out, parts->record, sizeof(*out));
+  if (out->version < 1)
+    return mb_fail_format("system_library", MB_UNKNOWN, MB_UNKNOWN,
+                          "__mblob_system_lib: version %u, expected at least 1", out->version);
+  return MBLOB_OK;
+}
+
+/* Where the blob of `library` is and ends. Without a record its length prefix tells; the segment bounds both. */
+static int find_blob(const struct parts *parts, const struct record *record, struct mb_library *library) {
+  library->index_expected = record->flags & MB_NOTE_HAS_INDEX;
+  library->has_blob = parts->blob != NULL;
+  library->blob = parts->blob;
+  library->blob_form = parts->form;
+  if (!library->has_blob)
+    return library->index_expected
+               ? mb_fail_format("index_footer", MB_UNKNOWN, MB_UNKNOWN,
+                                "its record announces a blob with an index, but nobody announced the blob")
+               : MBLOB_OK;
+  uint64_t room = room_at(parts->blob);
+  if (room < 8)
+    return mb_fail_format("truncated", 0, MB_UNKNOWN, "blob: its segment ends %llu bytes behind its start",
+                          (unsigned long long)room);
+  uint64_t follow = mb_u64_at(parts->blob);
+  if (record->blob_size > room || (!record->blob_size && follow > room - 8))
+    return mb_fail_format("size", 0, MB_UNKNOWN,
+                          "blob: %llu bytes according to its %s, its segment has %llu more",
+                          (unsigned long long)(record->blob_size ? record->blob_size : follow),
+                          record->blob_size ? "record" : "length prefix", (unsigned long long)room);
+  library->blob_size = record->blob_size ? record->blob_size : 8 + follow;
+  return MBLOB_OK;
+}
+
+static int read_parts(struct system_library *system, struct mb_library *library) {
+  struct record record;
+  const struct parts *parts = &system->parts;
+  int status = read_record(parts, &record);
+  if (!status) status = find_blob(parts, &record, library);
+  if (!status && parts->table)
+    status = mb_function_table_read((struct mb_slice){parts->table, room_at(parts->table)}, NULL,
+                                    &library->table);
+  else if (!status && record.flags & MB_NOTE_HAS_TABLE)
+    status = mb_function_table_missing("record");
+  return status;
+}
+
+/* The plug-ins that the library carries. */
+static int add_plugins(const char *prefix, struct mb_library *library) {
+  char *start = NULL;
+  struct announced *found = NULL;
+  size_t count = 0;
+  if (asprintf(&start, "%s" MBLOB_PLUGIN_SYMBOL, prefix) < 0) return mb_fail_memory(strlen(prefix));
+  int status = all_announced(start, &found, &count);
+  for (size_t i = 0; !status && i < count; i++)
+    status = mb_carried_add(library, found[i].name + strlen(prefix), found[i].address, room_at(found[i].address));
+  free(found);
+  free(start);
+  if (!status) (void)mb_plugin_carried_devices(library, 0);
+  return status;
+}
+
+static int make_root(struct system_library *system, enum mb_system_names names) {
+  static const mblob_open_options options = {.struct_size = sizeof(options), .missing = MBLOB_MISSING_STUB};
+  struct mb_library *library = NULL;
+  int status = mb_library_new_system(system->prefix, names, &library);
+  if (!status) status = read_parts(system, library);
+  if (!status) status = add_plugins(system->prefix, library);
+  if (!status) status = mb_library_add_tree(library, &options, &system->root);
+  if (status) {
+    if (library) mb_library_release(library);
+    return status;
+  }
+  system->library = library;
+  return MBLOB_OK;
+}
+
+static bool is_same(const struct parts *a, const struct parts *b) {
+  return a->blob == b->blob && a->table == b->table && a->record == b->record && a->context == b->context &&
+         a->ffi_context == b->ffi_context;
+}
+
+/* Kernels ask the context that was made first; it leads to the imports of the other one's modules too. */
+static void set_context(struct system_library *system, const struct system_library *other) {
+  if (other && is_same(&other->parts, &system->parts)) {
+    mb_library_join(other->library, system->library);
+  } else {
+    if (system->parts.context) *system->parts.context = &system->library->context;
+    if (system->parts.ffi_context) *system->parts.ffi_context = &system->library->context;
+  }
+}
+
+/* With the lock. A shared library that was unloaded and loaded again announces other addresses: then the prefix
+ * stands for a new library, and the old one stays for those who hold it. */
+static int find_or_make(const char *prefix, enum mb_system_names names, mblob_module **out) {
+  struct system_library *known = mb_map_get(&libraries[names], prefix);
+  const struct parts parts = parts_of(prefix);
+  if (known && is_same(&known->parts, &parts)) {
+    *out = known->root;
+    return MBLOB_OK;
+  }
+  size_t size = strlen(prefix) + 1;
+  struct system_library *system = calloc(1, sizeof(*system) + size);
+  if (!system) return mb_fail_memory(sizeof(*system) + size);
+  memcpy(system->prefix, prefix, size);
+  system->parts = parts;
+  system->before = known;
+  int status = make_root(system, names);
+  if (!status && !mb_map_put(&libraries[names], system->prefix, system)) {
+    mb_library_release(system->library);
+    status = MBLOB_E_MEMORY;
+  }
+  if (status) {
+    free(system);
+    return status;
+  }
+  set_context(system, mb_map_get(&libraries[!names], prefix));
+  *out = system->root;
+  return MBLOB_OK;
+}
+
+#define ARCHIVES \
+  " with -lmblob (of the ffi dialect: -lmblob-ffi -lmblob), an archive (.a) with MBLOB_SYSTEM_LIB(prefix) or --whole-archive"
+
+/* The root, not counted. */
+static int get(const char *prefix, enum mb_system_names names, mblob_module **out) {
+  mb_lock(&libraries_lock);
+  int status = find_or_make(prefix, names, out);
+  mb_unlock(&libraries_lock);
+  if (status) mb_error_prefix(*prefix ? prefix : "the system library");
+  return status;
+}
+
+int mb_system_library_open(const char *prefix, mblob_module **out) {
+  int status = take_announced();
+  if (status) return status;
+  if (!is_announced(prefix))
+    return *prefix
+               ? mb_fail(MBLOB_E_NOT_FOUND,
+                         "no system library has the prefix '%s': nothing announced itself with it; link it "
+                         "in" ARCHIVES,
+                         prefix)
+               : mb_fail(MBLOB_E_NOT_FOUND,
+                         "no system library without a prefix: nothing announced itself; link one in" ARCHIVES);
+  status = get(prefix, MB_NAMES_OF_PREFIX, out);
+  if (!status) (void)mblob_module_retain(*out);
+  return status;
+}
+
+int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+  (void)resource;
+  mblob_module *module = NULL;
+  bool given = count > 0 && codes[0] != kTVMNullptr;
+  if (count > 1 || (given && (codes[0] != kTVMStr || !args[0].v_str)))
+    return mb_fail(MBLOB_E_ARGUMENT, "runtime.SystemLib: expected at most one argument, the prefix, a string");
+  int status = take_announced();
+  if (!status) status = get(given ? args[0].v_str : "", MB_NAMES_AS_TVM, &module);
+  if (status) return status;
+  return mb_return_set(ret, (TVMValue){.v_handle = module}, kTVMModuleHandle);
+}

@@ -1,0 +1,267 @@
+/* A launch takes workers that are idle now and never waits for busy ones, so launches from several threads
+ * run side by side and cannot block each other. Workers spin for some microseconds before they sleep: kernels
+ * launch one loop right after the other. */
+#define _GNU_SOURCE
+#include "core/threads/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "core/threads/spin.h"
+#include "core/threads/task_errors.h"
+#include "core/threads/thread_settings.h"
+
+enum {
+  COUNTER_STRIDE = 16 /* int32 per task in sync_handle: one per cache line of 64 bytes */
+};
+
+struct job {
+  FTVMParallelLambda task;
+  void *cdata;
+  TVMParallelGroupEnv env;
+  char **errors; /* one per task, NULL where it went well */
+};
+
+struct worker {
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t wake, done;
+  atomic_bool busy; /* set under the lock by the launcher, cleared under it by the worker */
+  atomic_bool stop;
+  struct job *job;
+  int task_id;
+  struct worker *next_idle;
+  struct worker *next;
+};
+
+static struct mb_lock pool_lock = MB_LOCK_INIT;
+static struct worker *idle, *all;
+static int worker_count;
+static __thread bool in_task;
+static unsigned pool_forks;            /* mb_forks() of the process that the workers are of */
+static __thread unsigned forks_before; /* mb_forks() when the task of this thread began */
+
+/* Until `*flag` is `wanted`, or for as long as spinning is worth it. */
+static void spin_until(const atomic_bool *flag, bool wanted) {
+  struct mb_spin spin = {0};
+  while (atomic_load_explicit(flag, memory_order_acquire) != wanted && mb_spin_more(&spin, MB_SPIN_TIME)) {
+  }
+}
+
+/* ---- workers ----------------------------------------------------------------------------------- */
+
+static void run_task(struct job *job, int task_id) {
+  uint64_t before = mb_error_serial();
+  unsigned outer = forks_before;
+  forks_before = mb_forks();
+  in_task = true;
+  int rc = job->task(task_id, &job->env, job->cdata);
+  in_task = false;
+  forks_before = outer;
+  if (rc != 0) {
+    const char *text = mb_error_serial() != before ? mblob_last_error_info()->message : "";
+    job->errors[task_id] = strndup(*text ? text : "it gave no reason", MB_TASK_ERRORS_SIZE + 4);
+  }
+  /* Tasks that wait for this one at a barrier go on: it will not come. */
+  atomic_int *counters = job->env.sync_handle;
+  atomic_store_explicit(&counters[task_id * COUNTER_STRIDE], INT32_MAX, memory_order_release);
+}
+
+static void *worker_main(void *argument) {
+  struct worker *w = argument;
+  for (;;) {
+    spin_until(&w->busy, true);
+    pthread_mutex_lock(&w->lock);
+    while (!atomic_load(&w->busy) && !atomic_load(&w->stop)) pthread_cond_wait(&w->wake, &w->lock);
+    pthread_mutex_unlock(&w->lock);
+    if (atomic_load(&w->stop)) return NULL;
+    run_task(w->job, w->task_id);
+    pthread_mutex_lock(&w->lock);
+    atomic_store(&w->busy, false);
+    pthread_cond_signal(&w->done);
+    pthread_mutex_unlock(&w->lock);
+  }
+}
+
+/* A child of fork() has none of the threads. Their structures may be in any state and are never touched
+ * again; they stay reachable, so that leak checkers do not report them. */
+static struct worker *left_by_fork;
+
+static void lock_pool(void) {
+  mb_lock(&pool_lock);
+  if (pool_forks == mb_forks()) return;
+  pool_forks = mb_forks();
+  struct worker **end = &left_by_fork;
+  while (*end) end = &(*end)->next;
+  *end = all;
+  idle = all = NULL;
+  worker_count = 0;
+}
+
+/* With pool_lock held. NULL when no thread can be had. */
+static struct worker *start_worker(void) {
+  if (worker_count >= MB_WORKER_LIMIT) return NULL;
+  struct worker *w = calloc(1, sizeof(*w));
+  if (!w) return NULL;
+  pthread_mutex_init(&w->lock, NULL);
+  pthread_cond_init(&w->wake, NULL);
+  pthread_cond_init(&w->done, NULL);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  mb_thread_bind(&attributes, worker_count + 1); /* number 0 is the caller */
+  bool started = pthread_create(&w->thread, &attributes, worker_main, w) == 0;
+  pthread_attr_destroy(&attributes);
+  if (!started) {
+    free(w);
+    return NULL;
+  }
+  w->next = all;
+  all = w;
+  worker_count++;
+  return w;
+}
+
+/* Up to `wanted` workers as a list linked by next_idle; `grow`: start threads where too few are idle. */
+static struct worker *take_workers(int wanted, bool grow, int *taken) {
+  struct worker *list = NULL;
+  lock_pool();
+  for (*taken = 0; *taken < wanted; ++*taken) {
+    struct worker *w = idle;
+    if (w) {
+      idle = w->next_idle;
+    } else if ((grow || worker_count < mb_parallel_width() - 1) && (w = start_worker())) {
+    } else {
+      break;
+    }
+    w->next_idle = list;
+    list = w;
+  }
+  mb_unlock(&pool_lock);
+  return list;
+}
+
+static void give_back(struct worker *list) {
+  lock_pool();
+  while (list) {
+    struct worker *next = list->next_idle;
+    list->next_idle = idle;
+    idle = list;
+    list = next;
+  }
+  mb_unlock(&pool_lock);
+}
+
+static void start_task(struct worker *w, struct job *job, int task_id) {
+  pthread_mutex_lock(&w->lock);
+  w->job = job;
+  w->task_id = task_id;
+  atomic_store_explicit(&w->busy, true, memory_order_release);
+  pthread_cond_signal(&w->wake);
+  pthread_mutex_unlock(&w->lock);
+}
+
+static void wait_for(struct worker *w) {
+  spin_until(&w->busy, false);
+  pthread_mutex_lock(&w->lock);
+  while (atomic_load(&w->busy)) pthread_cond_wait(&w->done, &w->lock);
+  pthread_mutex_unlock(&w->lock);
+}
+
+/* The code of this library may be unmapped after this, so no thread may stay in it. */
+__attribute__((destructor)) static void stop_idle_workers(void) {
+  lock_pool();
+  while (idle) {
+    struct worker *w = idle;
+    idle = w->next_idle;
+    pthread_mutex_lock(&w->lock);
+    atomic_store(&w->stop, true);
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+    (void)pthread_join(w->thread, NULL);
+    struct worker **link = &all;
+    while (*link != w) link = &(*link)->next;
+    *link = w->next;
+    pthread_mutex_destroy(&w->lock);
+    pthread_cond_destroy(&w->wake);
+    pthread_cond_destroy(&w->done);
+    free(w);
+    worker_count--;
+  }
+  mb_unlock(&pool_lock);
+}
+
+/* ---- launch ------------------------------------------------------------------------------------ */
+
+static bool was_forked_since(unsigned before) {
+  return mb_forks() != before;
+}
+
+static int run_job(FTVMParallelLambda task, void *cdata, struct worker *workers, int tasks) {
+  size_t counters_size = (size_t)tasks * COUNTER_STRIDE * sizeof(atomic_int);
+  /* As aligned as a cache line, so that no two tasks share one. */
+  atomic_int *counters = aligned_alloc(64, counters_size);
+  char **errors = calloc((size_t)tasks, sizeof(*errors));
+  if (!counters || !errors) {
+    free(counters);
+    free(errors);
+    mb_fail_memory(counters_size);
+    return -1;
+  }
+  for (int i = 0; i < tasks; ++i) atomic_init(&counters[i * COUNTER_STRIDE], 0);
+  struct job job = {.task = task, .cdata = cdata, .env = {counters, tasks}, .errors = errors};
+  int id = 1;
+  unsigned before = mb_forks();
+  for (struct worker *w = workers; w; w = w->next_idle) start_task(w, &job, id++);
+  run_task(&job, 0);
+  int rc = -1;
+  if (workers && was_forked_since(before)) {
+    /* This is the child of a fork in task 0, and the threads of the other tasks are the parent's. */
+    mb_fail(MBLOB_E_KERNEL,
+            "parallel loop: the process was forked inside, and the child has but one of %d tasks", tasks);
+  } else {
+    for (struct worker *w = workers; w; w = w->next_idle) wait_for(w);
+    rc = mb_task_errors_report(errors, tasks);
+  }
+  free(errors);
+  free(counters);
+  return rc;
+}
+
+int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task) {
+  bool nested = in_task;
+  int wanted = num_task > 0 ? num_task : mb_parallel_width();
+  int taken = 0;
+  struct worker *workers =
+      nested || wanted > MB_WORKER_LIMIT ? NULL : take_workers(wanted - 1, num_task > 0, &taken);
+  if (!nested && num_task > 0 && taken < num_task - 1) {
+    give_back(workers);
+    mb_fail(MBLOB_E_KERNEL, "parallel launch: no threads for %d tasks at the same time, the limit is %d",
+            num_task, MB_WORKER_LIMIT);
+    return -1;
+  }
+  unsigned before = mb_forks();
+  int rc = run_job(task, cdata, workers, taken + 1);
+  in_task = nested;
+  if (!was_forked_since(before)) give_back(workers);
+  return rc;
+}
+
+int mb_parallel_barrier(int task_id, TVMParallelGroupEnv *env) {
+  atomic_int *counters = env->sync_handle;
+  int old = atomic_fetch_add_explicit(&counters[task_id * COUNTER_STRIDE], 1, memory_order_release);
+  for (int i = 0; i < env->num_task; ++i) {
+    if (i == task_id) continue;
+    struct mb_spin spin = {0};
+    while (atomic_load_explicit(&counters[i * COUNTER_STRIDE], memory_order_acquire) <= old) {
+      if (mb_spin_more(&spin, MB_SPIN_TIME)) continue;
+      if (was_forked_since(forks_before)) return -1; /* the other tasks are in another process */
+      sched_yield();
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,9 @@
+/* aot.h - modules of the key AotExecutorFactory. */
+#ifndef MB_AOT_H
+#define MB_AOT_H
+
+#include "core/core.h"
+
+extern const struct mb_class mb_aot_factory_class;
+
+#endif

@@ -1,0 +1,127 @@
+/* Modules of the key AotExecutorFactory: parameters, and a function of the model's name that makes executors.
+ */
+#define _GNU_SOURCE
+#include "exec/aot/aot.h"
+
+#include <stdlib.h>
+
+#include "core/core.h"
+#include "exec/aot/executor.h"
+
+struct factory {
+  mblob_module *module; /* itself, not counted: its imports have the kernels */
+  char *name;
+  struct mb_stored_arrays params;
+};
+
+static bool read_payload(struct mb_cursor *c, struct factory *factory) {
+  uint64_t start = c->pos, count = 0;
+  struct mb_slice name;
+  if (!mb_read_u64(c, &count, "params.count") || !mb_stored_arrays_names(c, &factory->params)) return false;
+  if (count != factory->params.count) {
+    (void)mb_fail_format("payload", (int64_t)start, c->entry, "params: counts of arrays and of names differ");
+    return false;
+  }
+  if (!mb_stored_arrays_data(c, &factory->params) || !mb_read_string(c, &name, "module_name")) return false;
+  if (mb_left(c)) {
+    (void)mb_fail_format("payload", (int64_t)c->pos, c->entry, "bytes follow the module name");
+    return false;
+  }
+  factory->name = strndup((const char *)name.data, name.size);
+  if (!factory->name) (void)mb_fail_memory(name.size);
+  return factory->name != NULL;
+}
+
+static void close_factory(void *object) {
+  struct factory *factory = object;
+  mb_stored_arrays_free(&factory->params);
+  free(factory->name);
+  free(factory);
+}
+
+static int open_factory(const mblob_module_info *info, void **object) {
+  struct factory *factory = calloc(1, sizeof(*factory));
+  if (!factory) return mb_fail_memory(sizeof(*factory));
+  factory->module = info->module;
+  struct mb_cursor c = {info->payload, 0, info->payload_size, (int64_t)info->index};
+  if (read_payload(&c, factory)) {
+    *object = factory;
+    return MBLOB_OK;
+  }
+  mb_error_prefix(info->type_key);
+  close_factory(factory);
+  return mblob_last_error_info()->status;
+}
+
+static int check_imports(const struct factory *factory) {
+  return factory->module->import_count ? MBLOB_OK
+                                       : mb_fail(MBLOB_E_FORMAT, "the factory imports no library of kernels");
+}
+
+static int create_executor(void *object, struct mb_call *call) {
+  struct factory *factory = object;
+  DLDevice device = {kDLCPU, 0};
+  mblob_module *executor = NULL;
+  size_t count = 0;
+  int status = mb_call_devices(call, 0, &device, 1, &count);
+  if (!status && (device.device_type != kDLCPU || device.device_id != 0))
+    status =
+        mb_fail(MBLOB_E_INCOMPATIBLE, "device (%d, %d): models compiled ahead of time run on cpu(0) here",
+                (int)device.device_type, device.device_id);
+  if (!status) status = check_imports(factory);
+  if (!status) status = mb_aot_executor_create(factory->module, &factory->params, &executor);
+  if (!status) mb_call_return_module(call, executor);
+  return status;
+}
+
+/* The same factory without parameters; it keeps the kernels. */
+static int remove_params(void *object, struct mb_call *call) {
+  const struct factory *factory = object;
+  mblob_module *made = NULL;
+  int status = mb_call_expect(call, 0, 0);
+  if (!status) status = check_imports(factory);
+  if (status) return status;
+  struct factory *bare = calloc(1, sizeof(*bare));
+  if (!bare) return mb_fail_memory(sizeof(*bare));
+  bare->name = strdup(factory->name);
+  status = bare->name ? mb_native_create(&mb_aot_factory_class, bare, &made) : mb_fail_memory(0);
+  if (status) {
+    close_factory(bare);
+    return status;
+  }
+  bare->module = made;
+  status = mb_module_import_all(made, factory->module);
+  if (status)
+    mblob_module_release(made);
+  else
+    mb_call_return_module(call, made);
+  return status;
+}
+
+static int list_module_names(void *object, struct mb_call *call) {
+  const struct factory *factory = object;
+  int status = mb_call_expect(call, 0, 0);
+  return status ? status : mb_call_return_text(call, factory->name);
+}
+
+static const struct mb_method create_method = {"AotExecutorFactory", create_executor};
+
+static const struct mb_method methods[] = {
+    {"remove_params", remove_params}, {"list_module_names", list_module_names}, {"", NULL}};
+
+static const char *extra_name(void *object) {
+  const struct factory *f = object;
+  return f->name;
+}
+
+static int find_function(void *object, const char *name, mblob_function **out) {
+  struct factory *factory = object;
+  return strcmp(name, factory->name) == 0 ? mb_method_bind(&create_method, factory, out) : MBLOB_OK;
+}
+
+const struct mb_class mb_aot_factory_class = {.type_key = "AotExecutorFactory",
+                                              .methods = methods,
+                                              .open = open_factory,
+                                              .function = find_function,
+                                              .extra_name = extra_name,
+                                              .close = close_factory};

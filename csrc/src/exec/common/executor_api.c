@@ -1,0 +1,110 @@
+/* mblob_executor_*: what every program does with a model, over the functions that executors have. */
+#define _GNU_SOURCE
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "core/core.h"
+
+/* A type that describes exactly one argument and takes nothing else from the arguments of mblob_call. */
+static int check_type(const char *who, const char *type) {
+  int depth = 0;
+  for (const char *p = type; *p; p++) {
+    depth += (*p == '[') - (*p == ']');
+    if (*p == '*' || (*p == ',' && depth == 0))
+      return mb_fail(MBLOB_E_ARGUMENT, "%s: type \"%s\": expected one type, without *", who, type);
+  }
+  if (strcmp(type, "tensor") != 0 && !strchr(type, '['))
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: type \"%s\": expected DTYPE[dimensions] or tensor", who, type);
+  return MBLOB_OK;
+}
+
+/* "str,TYPE" or "int,TYPE" on the heap. */
+static int join_types(const char *who, const char *first, const char *type, char **out) {
+  int status = check_type(who, type);
+  if (!status && asprintf(out, "%s,%s", first, type) < 0) status = mb_fail_memory(strlen(type));
+  return status;
+}
+
+/* ---- kinds of executors ------------------------------------------------------------------------------ */
+
+/* Relay's virtual machine has several functions, each with its inputs; a model is "main". */
+static bool is_machine(const mblob_module *module) {
+  return strcmp(mblob_module_type_key(module), "VirtualMachine") == 0;
+}
+
+/* Call a function that gives a module. */
+static int make_module(mblob_module *from, const char *name, TVMValue *args, int count, mblob_module **out) {
+  const int codes[2] = {kTVMArgInt, kTVMArgInt};
+  mblob_function *make = NULL;
+  TVMValue made = {.v_handle = NULL};
+  int code = kTVMNullptr;
+  int status = mblob_module_function(from, name, 0, &make);
+  if (!status) status = mblob_function_call(make, args, codes, count, &made, &code);
+  mblob_function_release(make);
+  if (status) return status;
+  if (code == kTVMModuleHandle) {
+    *out = made.v_handle;
+    return MBLOB_OK;
+  }
+  mb_value_release(made, code);
+  return mb_fail(MBLOB_E_ARGUMENT,
+                 "mblob_executor_create: '%s' of module '%s' makes no executor (type code %d)", name,
+                 mblob_module_type_key(from), code);
+}
+
+static int make_machine(mblob_module *executable, int device_type, int device_id, mblob_module **out) {
+  enum { POOLED = 2 }; /* memory is used again */
+  int status = make_module(executable, "vm_load_executable", NULL, 0, out);
+  if (!status)
+    status = mblob_call(*out, "init", "int,int,int", device_type, device_id, (int)POOLED);
+  if (status) {
+    mblob_module_release(*out);
+    *out = NULL;
+  }
+  return status;
+}
+
+/* ---- the public functions ------------------------------------------------------------------------------------------ */
+
+int mblob_executor_create(mblob_module *factory, const char *name, int device_type, int device_id,
+                          mblob_module **out) {
+  if (out) *out = NULL;
+  if (!factory || !out)
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_executor_create: %s is NULL", factory ? "out" : "factory");
+  if (strcmp(mblob_module_type_key(factory), "VMExecutable") == 0)
+    return make_machine(factory, device_type, device_id, out);
+  TVMValue args[2] = {{.v_int64 = device_type}, {.v_int64 = device_id}};
+  return make_module(factory, name ? name : "default", args, 2, out);
+}
+
+int mblob_executor_set_input(mblob_module *executor, const char *name, const char *type, const void *data) {
+  char *types = NULL;
+  if (!executor || !name || !type || !data)
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_executor_set_input: an argument is NULL");
+  bool machine = is_machine(executor);
+  int status = join_types("mblob_executor_set_input", machine ? "str,str" : "str", type, &types);
+  if (!status)
+    status = machine ? mblob_call(executor, "set_one_input", types, "main", name, data)
+                     : mblob_call(executor, "set_input", types, name, data);
+  free(types);
+  return status;
+}
+
+int mblob_executor_run(mblob_module *executor) {
+  if (!executor) return mb_fail(MBLOB_E_ARGUMENT, "mblob_executor_run: executor is NULL");
+  return is_machine(executor) ? mblob_call(executor, "invoke_stateful", "str", "main")
+                              : mblob_call(executor, "run", "");
+}
+
+int mblob_executor_get_output(mblob_module *executor, int64_t index, const char *type, void *data) {
+  char *types = NULL;
+  if (!executor || !type || !data)
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_executor_get_output: an argument is NULL");
+  int status = join_types("mblob_executor_get_output", "int", type, &types);
+  if (!status) status = mblob_call(executor, "get_output", types, index, data);
+  free(types);
+  return status;
+}

@@ -1,0 +1,73 @@
+#define _GNU_SOURCE
+#include "exec/graph/ends.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "exec/common/common.h"
+
+static uint32_t count_of(const struct mb_graph *g, enum mb_graph_end end) {
+  return end == MB_OUTPUTS ? g->output_count : g->input_count;
+}
+
+static const char *name_of(const struct mb_graph *g, enum mb_graph_end end, uint32_t i) {
+  uint32_t entry = end == MB_OUTPUTS ? g->outputs[i] : g->inputs[i];
+  return g->nodes[g->entries[entry].node].name;
+}
+
+/* ---- which one ---- */
+
+static int unknown(const struct mb_graph *g, enum mb_graph_end end, const struct mb_name *given) {
+  uint32_t count = count_of(g, end);
+  const char **names = calloc(count ? count : 1, sizeof(*names));
+  if (!names) return mb_fail_memory(count * sizeof(*names));
+  for (uint32_t i = 0; i < count; i++) names[i] = name_of(g, end, i);
+  const struct mb_names list = {end == MB_OUTPUTS ? "output" : "input", names, count};
+  int status = mb_names_unknown(&list, given);
+  free(names);
+  return status;
+}
+
+int mb_graph_end_argument(const struct mb_graph *g, const struct mb_call *call, enum mb_graph_end end,
+                          uint32_t *out) {
+  struct mb_name given;
+  int status = mb_name_argument(call, 0, &given);
+  if (status) return status;
+  int64_t at = given.index;
+  if (given.text)
+    at = end == MB_OUTPUTS ? mb_graph_find_output(g, given.text) : mb_graph_find_input(g, given.text);
+  if (at < 0 || at >= count_of(g, end)) return unknown(g, end, &given);
+  *out = (uint32_t)at;
+  return MBLOB_OK;
+}
+
+/* ---- what they are ---- */
+
+/* `NODE:POSITION` on the heap; NULL when memory is out. */
+static char *output_name(const struct mb_graph *g, uint32_t i) {
+  char *name = NULL;
+  return asprintf(&name, "%s:%u", name_of(g, MB_OUTPUTS, i), i) < 0 ? NULL : name;
+}
+
+int mb_graph_return_info(const struct mb_graph_executor *x, enum mb_graph_end end, struct mb_call *call) {
+  const struct mb_graph *g = &x->graph;
+  uint32_t count = count_of(g, end);
+  size_t shown = 0;
+  struct mb_named_tensor *items = calloc(count ? count : 1, sizeof(*items));
+  char **owned = calloc(count ? count : 1, sizeof(*owned));
+  int status = items && owned ? MBLOB_OK : mb_fail_memory(count * sizeof(*items));
+  for (uint32_t i = 0; !status && i < count; i++) {
+    if (end == MB_INPUTS && x->is_parameter[i]) continue;
+    if (end == MB_OUTPUTS && !(owned[i] = output_name(g, i)))
+      status = mb_fail_memory(strlen(name_of(g, end, i)));
+    const DLTensor *tensor = &x->views[end == MB_OUTPUTS ? g->outputs[i] : g->inputs[i]];
+    items[shown++] = (struct mb_named_tensor){owned[i] ? owned[i] : name_of(g, end, i), tensor};
+  }
+  if (!status) status = mb_names_return_info(items, shown, call);
+  for (uint32_t i = 0; owned && i < count; i++) free(owned[i]);
+  free(owned);
+  free(items);
+  return status;
+}

@@ -1,0 +1,309 @@
+/* Where the bytes of values are. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "core/core.h"
+#include "core/device/device.h"
+#include "exec/common/common.h"
+#include "exec/graph/executor.h"
+#include "exec/graph/pool.h"
+
+const char *mb_graph_label(const struct mb_graph *g, const char *what, uint32_t entry,
+                           char text[MB_GRAPH_LABEL]) {
+  (void)snprintf(text, MB_GRAPH_LABEL, "%s '%.64s'", what, g->nodes[g->entries[entry].node].name);
+  return text;
+}
+
+static uint32_t root_of(const struct mb_graph_executor *x, uint32_t entry) {
+  return x->graph.entries[entry].root;
+}
+
+static bool is_input(const struct mb_graph_executor *x, uint32_t root) {
+  return x->graph.nodes[x->graph.entries[root].node].op == MB_GRAPH_INPUT;
+}
+
+/* ---- moving a root ---- */
+
+/* Let all views with this root point to `data`; the reference in `array` (may be NULL) is taken over. */
+static void move(struct mb_graph_executor *x, uint32_t root, enum mb_memory_kind kind, void *data,
+                 DLTensor *array) {
+  struct mb_graph_memory *memory = &x->memory[root];
+  if (memory->array) mb_array_release(memory->array);
+  memory->kind = kind;
+  memory->array = array;
+  memory->output = -1;
+  uint32_t i = root;
+  do {
+    x->views[i].data = data;
+    if (x->flat) x->flat[i].data = data;
+    i = x->next[i];
+  } while (i != root);
+  mb_schedule_free(x->schedule);
+  x->schedule = NULL;
+}
+
+/* What failed says of which value it was. */
+static int told(const struct mb_graph_executor *x, const char *what, uint32_t entry, int status) {
+  char label[MB_GRAPH_LABEL];
+  if (status) mb_error_prefix(mb_graph_label(&x->graph, what, entry, label));
+  return status;
+}
+
+static int copy_of(const struct mb_graph_executor *x, const char *what, uint32_t entry, const DLTensor *from,
+                   const DLTensor *to) {
+  return told(x, what, entry, mb_device_copy_tensor(from, to, x->graph.entries[entry].size, NULL));
+}
+
+/* Move a root to the pool of its storage; what it holds is kept if `keep`. */
+static int make_own(struct mb_graph_executor *x, uint32_t root, bool keep) {
+  const struct mb_graph_entry *e = &x->graph.entries[root];
+  if (x->memory[root].kind == MB_OWN && x->views[root].data) return MBLOB_OK;
+  DLTensor **pool = &x->pools[e->storage];
+  const DLDevice device = x->views[root].device;
+  int status = *pool ? MBLOB_OK : mb_graph_pool_new(device, x->pool_sizes[e->storage], pool);
+  if (status) return told(x, "graph: memory of", root, status);
+  if (keep && x->views[root].data) status = mb_device_copy_tensor(&x->views[root], *pool, e->size, NULL);
+  if (!status) move(x, root, MB_OWN, (*pool)->data, NULL);
+  return status;
+}
+
+/* Where the elements of a tensor begin; what devices allocate has no addresses, and is used from its beginning. */
+static void *start_of(const DLTensor *t) {
+  return mb_device_is_host((int)t->device.device_type) ? (char *)t->data + t->byte_offset : t->data;
+}
+
+static bool is_aligned(const struct mb_graph_executor *x, uint32_t root, const void *data) {
+  uint32_t needed = x->memory[root].alignment;
+  if (!mb_device_is_host((int)x->views[root].device.device_type)) return true;
+  return needed < 2 || (uintptr_t)data % needed == 0;
+}
+
+/* Whether the functions of the graph can use the array where it is. */
+static bool is_there(const struct mb_graph_executor *x, uint32_t root, const DLTensor *array) {
+  DLDevice wanted = x->views[root].device, found = array->device;
+  if (mb_device_is_host((int)wanted.device_type)) return mb_device_is_host((int)found.device_type);
+  return wanted.device_type == found.device_type && wanted.device_id == found.device_id && !array->byte_offset;
+}
+
+/* Use `array` read-only if that is possible, else copy it. The reference is taken over. */
+static int place_parameter(struct mb_graph_executor *x, uint32_t root, DLTensor *array) {
+  void *data = start_of(array);
+  if (is_input(x, root) && x->memory[root].is_alone && is_there(x, root, array) && is_aligned(x, root, data)) {
+    move(x, root, MB_SHARED, data, array);
+    return MBLOB_OK;
+  }
+  int status = make_own(x, root, false);
+  if (!status) status = copy_of(x, "graph: parameter", root, array, &x->views[root]);
+  mb_array_release(array);
+  return status;
+}
+
+/* ---- at the beginning ---- */
+
+static int place_parameters(struct mb_graph_executor *x, const struct mb_graph_source *source) {
+  for (uint32_t i = 0; source->parameters && i < x->graph.input_count; i++) {
+    uint32_t entry = x->graph.inputs[i];
+    const char *name = x->graph.nodes[x->graph.entries[entry].node].name;
+    const struct mb_stored_array *stored = mb_stored_arrays_find(source->parameters, name);
+    char label[MB_GRAPH_LABEL];
+    if (!stored) continue;
+    DLTensor *array = NULL;
+    int status = mb_tensor_match(mb_graph_label(&x->graph, "graph: parameter", entry, label),
+                                 &x->views[entry], &stored->view);
+    if (!status) status = mb_stored_array_share(stored, source->parameters_module, &array);
+    if (!status) status = place_parameter(x, entry, array);
+    if (status) return status;
+    x->is_parameter[i] = true;
+  }
+  return MBLOB_OK;
+}
+
+static void release_module(void *module) { mblob_module_release(module); }
+
+/* What `_lookup_linked_param(storage id)` gave: data in the library, or nothing. `*is_found`: it gave something. */
+static int place_linked(struct mb_graph_executor *x, uint32_t entry, mblob_function *lookup, bool *is_found) {
+  TVMValue id = {.v_int64 = (int64_t)x->graph.storage_ids[x->graph.entries[entry].storage]}, found;
+  int code = kTVMArgInt, found_code = kTVMNullptr;
+  int status = mblob_function_call(lookup, &id, &code, 1, &found, &found_code);
+  if (status || found_code == kTVMNullptr || !found.v_handle) return status;
+  if (found_code != kTVMOpaqueHandle)
+    return mb_fail(MBLOB_E_KERNEL, "_lookup_linked_param: expected a handle, found type code %d", found_code);
+  DLTensor view = x->views[entry], *array = NULL;
+  view.data = found.v_handle;
+  view.device = (DLDevice){kDLCPU, 0};
+  status = mb_array_view(&view, x->kernels, release_module, &array);
+  if (status) return status;
+  (void)mblob_module_retain(x->kernels);
+  *is_found = true;
+  return place_parameter(x, entry, array);
+}
+
+/* The caller's lookup: (module, storage id, tensor of that shape, device) -> array, or nothing. */
+static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_function *lookup, bool *is_found) {
+  uint64_t id = x->graph.storage_ids[x->graph.entries[entry].storage];
+  TVMValue args[] = {{.v_handle = x->kernels},
+                     {.v_int64 = (int64_t)id},
+                     {.v_handle = &x->views[entry]},
+                     {.v_device = x->views[entry].device}};
+  const int codes[] = {kTVMModuleHandle, kTVMArgInt, kTVMDLTensorHandle, kDLDevice};
+  TVMValue found;
+  int found_code = kTVMNullptr;
+  char label[MB_GRAPH_LABEL];
+  int status = mblob_function_call(lookup, args, codes, 4, &found, &found_code);
+  if (status || found_code == kTVMNullptr || !found.v_handle) return status;
+  if (found_code != kTVMNDArrayHandle) {
+    mb_value_release(found, found_code);
+    return mb_fail(MBLOB_E_ARGUMENT, "graph: the lookup function: expected an array, found type code %d",
+                   found_code);
+  }
+  size_t size = 0;
+  status = mb_tensor_check(found.v_handle, &size);
+  if (!status)
+    status = mb_tensor_match(mb_graph_label(&x->graph, "graph: parameter", entry, label), &x->views[entry],
+                             found.v_handle);
+  *is_found = !status;
+  if (!status) return place_parameter(x, entry, found.v_handle);
+  mb_array_release(found.v_handle);
+  return status;
+}
+
+static int place_linked_parameters(struct mb_graph_executor *x, const struct mb_graph_source *source) {
+  mblob_function *own = NULL;
+  int status = source->lookup ? MBLOB_OK : mb_module_find_if_open(x->kernels, "_lookup_linked_param", source->kernels_scope, &own);
+  for (uint32_t i = 0; !status && (own || source->lookup) && i < x->graph.input_count; i++) {
+    uint32_t entry = x->graph.inputs[i];
+    if (x->is_parameter[i]) continue;
+    status = source->lookup ? place_looked_up(x, entry, source->lookup, &x->is_parameter[i])
+                            : place_linked(x, entry, own, &x->is_parameter[i]);
+  }
+  return status;
+}
+
+int mb_graph_memory_new(struct mb_graph_executor *x, const struct mb_graph_source *source) {
+  const struct mb_graph *g = &x->graph;
+  uint32_t *roots = calloc(g->storage_count ? g->storage_count : 1, sizeof(*roots));
+  if (!roots) return mb_fail_memory(g->storage_count * sizeof(*roots));
+  for (uint32_t i = 0; i < g->entry_count; i++) roots[g->entries[i].storage] += g->entries[i].root == i;
+  for (uint32_t i = 0; i < g->entry_count; i++) {
+    x->memory[i].output = -1;
+    x->memory[i].is_alone = roots[g->entries[i].storage] == 1;
+  }
+  free(roots);
+  int status = place_parameters(x, source);
+  if (!status) status = place_linked_parameters(x, source);
+  for (uint32_t i = 0; !status && i < g->entry_count; i++)
+    if (g->entries[i].root == i) status = x->memory[i].kind == MB_OWN ? make_own(x, i, false) : MBLOB_OK;
+  return status;
+}
+
+/* ---- inputs and outputs ---- */
+
+/* Dtype, shape and layout of a caller's tensor. */
+static int check_value(const struct mb_graph_executor *x, const char *what, uint32_t entry,
+                       const DLTensor *value, size_t *size) {
+  char label[MB_GRAPH_LABEL];
+  (void)mb_graph_label(&x->graph, what, entry, label);
+  int status = mb_tensor_check(value, size);
+  if (status) {
+    mb_error_prefix(label);
+    return status;
+  }
+  return mb_tensor_match(label, &x->views[entry], value);
+}
+
+int mb_graph_check_input(const struct mb_graph_executor *x, uint32_t input, const DLTensor *value) {
+  size_t size = 0;
+  return check_value(x, "input", x->graph.inputs[input], value, &size);
+}
+
+int mb_graph_set_input(struct mb_graph_executor *x, uint32_t input, const DLTensor *value) {
+  uint32_t entry = x->graph.inputs[input];
+  size_t size = 0;
+  int status = check_value(x, "input", entry, value, &size);
+  if (!status) status = make_own(x, entry, false);
+  return status ? status : copy_of(x, "graph: input", entry, value, &x->views[entry]);
+}
+
+int mb_graph_copy_out(const struct mb_graph_executor *x, const char *what, uint32_t entry, DLTensor *to) {
+  size_t size = 0;
+  int status = check_value(x, what, entry, to, &size);
+  return status ? status : copy_of(x, what, entry, &x->views[entry], to);
+}
+
+static int bind(struct mb_graph_executor *x, const char *what, uint32_t entry, DLTensor *value,
+                bool is_counted) {
+  uint32_t root = root_of(x, entry);
+  size_t size = 0;
+  char label[MB_GRAPH_LABEL];
+  int status = check_value(x, what, entry, value, &size);
+  if (!status) status = mb_tensor_is_on(mb_graph_label(&x->graph, what, entry, label), x->views[entry].device, value);
+  if (status) return status;
+  void *data = start_of(value);
+  if (size && !is_aligned(x, root, data))
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: its data is at %p, expected an address aligned to %u bytes",
+                   mb_graph_label(&x->graph, what, entry, label), data, x->memory[root].alignment);
+  if (is_counted) mb_array_retain(value);
+  move(x, root, MB_BOUND, data, is_counted ? value : NULL);
+  return MBLOB_OK;
+}
+
+int mb_graph_bind_input(struct mb_graph_executor *x, uint32_t input, DLTensor *value, bool is_counted) {
+  return bind(x, "input", x->graph.inputs[input], value, is_counted);
+}
+
+int mb_graph_bind_output(struct mb_graph_executor *x, uint32_t output, DLTensor *value, bool is_counted) {
+  uint32_t entry = x->graph.outputs[output], root = root_of(x, entry);
+  const struct mb_graph_memory *memory = &x->memory[root];
+  char label[MB_GRAPH_LABEL];
+  (void)mb_graph_label(&x->graph, "output", entry, label);
+  if (is_input(x, root))
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "%s is input '%s': no function writes it; bind it with set_input_zero_copy", label,
+                   x->graph.nodes[x->graph.entries[root].node].name);
+  if (memory->kind == MB_BOUND && memory->output != (int64_t)output &&
+      x->views[root].data != start_of(value))
+    return mb_fail(MBLOB_E_ARGUMENT, "%s has the same bytes as output %lld, which is bound to other memory",
+                   label, (long long)memory->output);
+  int status = bind(x, "output", entry, value, is_counted);
+  if (!status) x->memory[root].output = (int64_t)output;
+  return status;
+}
+
+static void release_array(void *array) { mb_array_release(array); }
+static void keep_nothing(void *nothing) { (void)nothing; }
+
+int mb_graph_expose(struct mb_graph_executor *x, uint32_t entry, DLTensor **out) {
+  uint32_t root = root_of(x, entry);
+  const struct mb_graph_memory *memory = &x->memory[root];
+  int status = memory->kind == MB_SHARED ? make_own(x, root, true) : MBLOB_OK;
+  if (status) return status;
+  DLTensor *keeper = memory->kind == MB_OWN ? x->pools[x->graph.entries[root].storage] : memory->array;
+  status = mb_array_view(&x->views[entry], keeper, keeper ? release_array : keep_nothing, out);
+  if (!status && keeper) mb_array_retain(keeper);
+  return status;
+}
+
+int mb_graph_share_input(struct mb_graph_executor *x, uint32_t input, struct mb_graph_executor *other,
+                         uint32_t other_input) {
+  uint32_t entry = x->graph.inputs[input], from = other->graph.inputs[other_input];
+  struct mb_graph_memory *memory = &other->memory[from];
+  DLTensor **pool = &other->pools[other->graph.entries[from].storage];
+  char label[MB_GRAPH_LABEL];
+  int status = mb_tensor_match(mb_graph_label(&x->graph, "parameter", entry, label), &x->views[entry],
+                               &other->views[from]);
+  if (status) return status;
+  if (memory->kind == MB_BOUND || !memory->is_alone) return mb_graph_set_input(x, input, &other->views[from]);
+  if (memory->kind == MB_OWN) { /* the pool is from now on what both share */
+    DLTensor *array = *pool;
+    *pool = NULL;
+    move(other, from, MB_SHARED, array->data, array);
+  }
+  DLTensor *array = NULL;
+  status = mb_array_view(&other->views[from], memory->array, release_array, &array);
+  if (status) return status;
+  mb_array_retain(memory->array);
+  return place_parameter(x, entry, array);
+}

@@ -1,0 +1,84 @@
+/* blob.h - what a blob says: the reader of docs/format.md, over a pointer and a size.
+ *
+ * Nothing here opens files, and nothing is copied but the tables that modules are made from. Memory is
+ * bounded by a constant times the size of the blob. */
+#ifndef MB_BLOB_H
+#define MB_BLOB_H
+
+#include <mblob.h>
+
+#include "base/base.h"
+
+/* How a blob is laid out, and how functions of a library are called. */
+enum mb_form {
+  MB_CLASSIC,     /* TVM up to 0.20 */
+  MB_FFI_OF_0_21, /* the stream of before, with other payloads */
+  MB_FFI          /* TVM 0.22 and later */
+};
+
+enum { MB_DIGEST_NONE = 0, MB_DIGEST_CRC32 = 1, MB_DIGEST_SHA256 = 2 };
+
+struct mb_entry {
+  struct mb_slice key;   /* in the blob; "library" for the library */
+  uint64_t offset;       /* of the payload; 0 for a library */
+  uint64_t size;         /* of the payload */
+  uint64_t item_offset;  /* where its item starts in the stream, 0 if it has none */
+  const uint8_t *digest; /* in the index, NULL without one */
+  uint32_t alignment;
+  bool library, data;
+  bool bulk; /* the payload lies behind the stream, which holds only its key */
+};
+
+struct mb_blob {
+  const uint8_t *bytes;
+  uint64_t size; /* of the blob, length prefix included; at most the size of the symbol */
+  enum mb_form form;
+  uint64_t stream_size;
+  uint64_t entry_count; /* see mb_blob_entry */
+  struct mb_entry *entries; /* from the stream; NULL with an index, whose records are read where they are */
+  uint64_t entry_capacity;
+  const uint8_t *records, *names; /* of the index */
+  /* entry_count + 1: imports of entry i are child[row_ptr[i]] .. child[row_ptr[i + 1] - 1] */
+  const uint64_t *row_ptr, *child;
+  uint64_t *row_memory, *child_memory; /* owned, where these two are not in the blob itself */
+  uint64_t child_count;
+  bool has_index;
+  bool has_tree; /* the stream has an import tree (with an index) */
+  uint64_t index_offset;
+  uint32_t structure_crc;
+  int digest_algorithm;
+};
+
+/* Read the blob in `size` bytes at `bytes` (the symbol's st_size). `index_expected`: the library's note says
+ * that there is an index. `verify` is a mblob_verify. On failure `out` is empty. `known_part`: a type key that nobody
+ * knows, in a blob without an index, ends it: what stands before is given, with the first module importing all others,
+ * because the tree is behind what cannot be read. */
+int mb_blob_read_form(const uint8_t *bytes, uint64_t size, enum mb_form form, bool index_expected, int verify, bool known_part,
+                      struct mb_blob *out);
+void mb_blob_free(struct mb_blob *blob);
+/* Entry i of a blob that was read. */
+struct mb_entry mb_blob_entry(const struct mb_blob *blob, uint64_t i);
+
+/* Parts of the reader. */
+int mb_stream_read(struct mb_blob *blob, bool known_part);
+int mb_stream_compare(const struct mb_blob *blob);
+/* The same two of MB_FFI. */
+int mb_modules_read(struct mb_blob *blob);
+int mb_modules_compare(const struct mb_blob *blob);
+/* Hold each payload of MB_FFI against the grammar of its kind. */
+int mb_modules_check(const struct mb_blob *blob);
+int mb_index_find(struct mb_blob *blob, bool expected, bool check);
+struct mb_entry mb_index_entry(const struct mb_blob *blob, uint64_t i);
+int mb_index_check_payloads(const struct mb_blob *blob);
+int mb_index_check_structure(const struct mb_blob *blob);
+bool mb_index_is_small(const struct mb_blob *blob);
+/* Move the cursor behind the payload of `key`. */
+int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_form form);
+bool mb_payload_is_known(struct mb_slice key, enum mb_form form);
+/* A u64 count and that many u64, copied to the heap. The numbers are in the blob, so what is allocated is no larger. */
+bool mb_read_u64s(struct mb_cursor *c, uint64_t **out, uint64_t *count, const char *what);
+int mb_tree_check(const uint64_t *row_ptr, uint64_t row_count, const uint64_t *child, uint64_t child_count,
+                  uint64_t modules, int64_t offset);
+struct mb_entry *mb_blob_add(struct mb_blob *blob);
+
+#endif

@@ -1,0 +1,108 @@
+#include "format/function_table.h"
+
+#include <stdlib.h>
+
+#include "base/base.h"
+
+#define FIRST_LINE "mblob functions 1"
+#define FIELDS 5
+#define ALIGNMENT_LIMIT (1ul << 20) /* bytes */
+
+static int bad(const char *what, size_t line) {
+  return mb_fail_format("function_table", MB_UNKNOWN, MB_UNKNOWN, "%s: line %zu %s", MB_FUNCTION_TABLE_SYMBOL,
+                        line, what);
+}
+
+/* Split `line` at its TABs into exactly FIELDS fields, in place. */
+static bool split(char *line, char *fields[FIELDS]) {
+  for (int i = 0; i < FIELDS; i++) {
+    fields[i] = line;
+    line += strcspn(line, "\t");
+    if ((*line == 0) != (i == FIELDS - 1)) return false;
+    if (*line) *line++ = 0;
+  }
+  return true;
+}
+
+static int read_row(char *line, size_t number, struct mb_function_row *row) {
+  char *fields[FIELDS], *end;
+  if (!split(line, fields)) return bad("has not five fields", number);
+  row->name = fields[0];
+  row->symbol = fields[1];
+  row->packed = strcmp(fields[2], "packed") == 0;
+  row->types = fields[4];
+  if (!*row->name || !*row->symbol) return bad("has no name or no symbol", number);
+  if (!row->packed && strcmp(fields[2], "plain") != 0) return bad("is neither plain nor packed", number);
+  if (fields[3][0] < '0' || fields[3][0] > '9') return bad("has no alignment", number);
+  unsigned long alignment = strtoul(fields[3], &end, 10);
+  if (*end || alignment > ALIGNMENT_LIMIT || (alignment & (alignment - 1)))
+    return bad("has an alignment that is no power of two up to 2^20", number);
+  row->alignment = (uint32_t)alignment;
+  return 0;
+}
+
+static int read_rows(struct mb_function_table *table, size_t lines) {
+  char *line = table->text, *next;
+  table->rows = calloc(lines ? lines : 1, sizeof(*table->rows));
+  if (!table->rows) return mb_fail_memory(lines * sizeof(*table->rows));
+  for (size_t number = 1; line && *line; number++, line = next) {
+    next = strchr(line, '\n');
+    if (next) *next++ = 0;
+    int status = number > 1                      ? read_row(line, number, &table->rows[table->count++])
+                 : strcmp(line, FIRST_LINE) != 0 ? bad("is not '" FIRST_LINE "'", number)
+                                                 : 0;
+    if (status) return status;
+  }
+  return table->text[0] ? 0 : bad("is not '" FIRST_LINE "'", 1);
+}
+
+int mb_function_table_missing(const char *who) {
+  return mb_fail_format("function_table_missing", MB_UNKNOWN, MB_UNKNOWN,
+                        "its %s announces a table of functions, but " MB_FUNCTION_TABLE_SYMBOL
+                        " is missing: the library is damaged, or its symbols were edited",
+                        who);
+}
+
+static int check_crc(const uint8_t *data, size_t size, const uint32_t *expected) {
+  uint32_t crc = expected ? mb_crc32(0, data, size) : 0;
+  if (!expected || crc == *expected) return MBLOB_OK;
+  return mb_fail_digest(MB_UNKNOWN, "%s: CRC-32 %08x, its note says %08x: the table of functions is damaged",
+                        MB_FUNCTION_TABLE_SYMBOL, crc, *expected);
+}
+
+int mb_function_table_read(struct mb_slice bytes, const uint32_t *crc, struct mb_function_table *out) {
+  *out = (struct mb_function_table){0};
+  const uint8_t *end = bytes.size ? memchr(bytes.data, 0, bytes.size) : NULL;
+  if (!end) return bad("goes on without a terminating NUL", 1);
+  size_t size = (size_t)(end - bytes.data), lines = 1;
+  int status = check_crc(bytes.data, size + 1, crc);
+  if (status) return status;
+  if (!mb_is_utf8(bytes.data, size)) return bad("or a later one is not UTF-8", 1);
+  for (size_t i = 0; i < size; i++) lines += bytes.data[i] == '\n';
+  out->text = malloc(size + 1);
+  if (!out->text) return mb_fail_memory(size + 1);
+  memcpy(out->text, bytes.data, size + 1);
+  status = read_rows(out, lines);
+  if (status) mb_function_table_free(out);
+  return status;
+}
+
+void mb_function_table_free(struct mb_function_table *table) {
+  free(table->text);
+  free(table->rows);
+  *table = (struct mb_function_table){0};
+}
+
+const struct mb_function_row *mb_function_table_find(const struct mb_function_table *table, const char *name,
+                                                     bool packed) {
+  for (size_t i = 0; i < table->count; i++)
+    if (table->rows[i].packed == packed && strcmp(table->rows[i].name, name) == 0) return &table->rows[i];
+  return NULL;
+}
+
+const struct mb_function_row *mb_function_table_symbol(const struct mb_function_table *table,
+                                                       const char *symbol) {
+  for (size_t i = 0; i < table->count; i++)
+    if (strcmp(table->rows[i].symbol, symbol) == 0) return &table->rows[i];
+  return NULL;
+}

@@ -1,0 +1,19 @@
+/* ndarray.h - stored arrays and parameter dictionaries (docs/format.md, section 3.2), read as views. */
+#ifndef MB_NDARRAY_H
+#define MB_NDARRAY_H
+
+#include <stdbool.h>
+
+#include "base/base.h"
+#include "format/safetensors.h"
+
+/* One NDArray record; the cursor ends behind it. `out` (may be NULL) gets a view: its data is in the record,
+ * its shape on the heap. */
+bool mb_array_read(struct mb_cursor *c, DLTensor *out);
+
+/* Whether the bytes start like a dictionary of TVM's save_param_dict. */
+bool mb_params_is(const uint8_t *bytes, uint64_t size);
+/* Its arrays, by name. MBLOB_E_FORMAT "payload" or "truncated"; offsets count from `bytes`. */
+int mb_params_read(const uint8_t *bytes, uint64_t size, int64_t entry, struct mb_tensors *out);
+
+#endif

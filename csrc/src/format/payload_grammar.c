@@ -1,0 +1,227 @@
+/* What the payload of each type key looks like (docs/format.md, section 3), declared as data.
+ *
+ * Payloads carry no length; without an index they are walked to find where they end. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "format/blob.h"
+#include "format/ndarray.h"
+
+enum field {
+  STRING = 's',
+  STRINGS = 'v', /* vector<string> */
+  I32 = 'i',
+  FUNCTIONS = 'f',        /* unordered_map<string, {string name, vector<DLDataType>, vector<string> tags}> */
+  STRING_PAIRS = 'm',     /* map<string, string> */
+  SHADERS = 'h',          /* map<string, {u32 flag, vector<u32> words}> */
+  NAMED_ARRAYS = 'n',     /* u64 n, vector<string> names, n NDArray */
+  CONSTANTS = 'c',        /* vector<string> names, u64 n, n NDArray */
+  SYMBOL_CONSTANTS = 'y', /* vector<string> symbols, u64 n, n vector<string> */
+  ETHOS_NETWORKS = 'e'
+};
+
+/* Texts of words: type keys, and the fields of their payload, a letter each. TVM releases wrote two forms under some keys: then the
+ * first strings that have these fields, and the fields that any other has. */
+static const char of_both_dialects[] =
+    "cuda,hip,hsaco,hexagon sfs\0"
+    "webgpu sfs wgsl,webgpu fm\0"
+    "dnnl_json,tensorrt,arm_compute_lib,bnns_json,clml,cublas_json,cudnn_json,hipblas_json,nnapi,msc_tensorrt ssv\0"
+    "const_loader cy\0"
+    "relax.VMExecutable s\0"
+    "coreml ss\0"
+    "c ssvv\0"
+    "static_library sv\0";
+
+static const char of_classic[] =
+    "opengl sfs\0"
+    "opencl sfs cl,clbin,xclbin,awsxclbin,aocx fh\0"
+    "metal sfs metal,metallib smfs\0"
+    "vulkan sfh vulkan sfs\0"
+    "metadata cy\0"
+    "metadata_module \0" /* nothing */
+    "GraphExecutorFactory,GraphRuntimeFactory sns\0"
+    "AotExecutorFactory ns\0"
+    "VMExecutable,relax.Executable,examplejson s\0"
+    "torch ss\0"
+    "VitisAIRuntime sssv\0"
+    "mrvl_sim sss\0"
+    "mrvl_hw sssiii\0"
+    "ethos-n e\0";
+
+static const char of_ffi[] =
+    "opencl sfs\0"
+    "metal sfm metal,metallib smfs\0"
+    "vulkan sfm\0";
+
+/* ---- fields ------------------------------------------------------------------------------------- */
+
+static bool skip_string(struct mb_cursor *c, const char *what) {
+  struct mb_slice ignored;
+  return mb_read_string(c, &ignored, what);
+}
+
+/* A count and that many items of `item_size` bytes. */
+static bool skip_items(struct mb_cursor *c, uint64_t item_size, const char *what) {
+  uint64_t count = 0;
+  return mb_read_count(c, &count, item_size, what) && mb_skip(c, count * item_size, what);
+}
+
+static bool skip_strings(struct mb_cursor *c, const char *what, uint64_t *count) {
+  if (!mb_read_count(c, count, 8, what)) return false;
+  for (uint64_t i = 0; i < *count; i++)
+    if (!skip_string(c, what)) return false;
+  return true;
+}
+
+/* The ffi dialect has a number for each parameter behind the launch tags. */
+static bool skip_functions(struct mb_cursor *c, enum mb_form form) {
+  uint64_t count = 0, tags = 0;
+  if (!mb_read_count(c, &count, form == MB_CLASSIC ? 32 : 40, "functions")) return false;
+  for (uint64_t i = 0; i < count; i++)
+    if (!skip_string(c, "functions.name") || !skip_string(c, "functions.name") ||
+        !skip_items(c, 4, "functions.arg_types") || !skip_strings(c, "functions.launch_param_tags", &tags) ||
+        (form != MB_CLASSIC && !skip_items(c, 4, "functions.arg_extra_tags")))
+      return false;
+  return true;
+}
+
+static bool skip_string_pairs(struct mb_cursor *c) {
+  uint64_t count = 0;
+  if (!mb_read_count(c, &count, 16, "sources")) return false;
+  for (uint64_t i = 0; i < count; i++)
+    if (!skip_string(c, "sources") || !skip_string(c, "sources")) return false;
+  return true;
+}
+
+static bool skip_shaders(struct mb_cursor *c) {
+  uint64_t count = 0;
+  if (!mb_read_count(c, &count, 20, "shaders")) return false;
+  for (uint64_t i = 0; i < count; i++)
+    if (!skip_string(c, "shaders") || !mb_skip(c, 4, "shaders.flag") || !skip_items(c, 4, "shaders.words"))
+      return false;
+  return true;
+}
+
+static bool payload_error(const struct mb_cursor *c, uint64_t at, const char *text) {
+  (void)mb_fail_format("payload", (int64_t)at, c->entry, "%s", text);
+  return false;
+}
+
+static bool skip_arrays(struct mb_cursor *c, uint64_t count) {
+  for (uint64_t i = 0; i < count; i++)
+    if (!mb_array_read(c, NULL)) return false;
+  return true;
+}
+
+static bool skip_named_arrays(struct mb_cursor *c) {
+  uint64_t start = c->pos, count = 0, names = 0;
+  if (!mb_read_u64(c, &count, "params.count") || !skip_strings(c, "params.names", &names)) return false;
+  if (count != names) return payload_error(c, start, "params: counts of arrays and of names differ");
+  return skip_arrays(c, count);
+}
+
+static bool skip_constants(struct mb_cursor *c) {
+  uint64_t names = 0, count = 0;
+  if (!skip_strings(c, "constants.names", &names)) return false;
+  uint64_t start = c->pos;
+  if (!mb_read_u64(c, &count, "constants.count")) return false;
+  if (count != names) return payload_error(c, start, "constants: counts of names and of arrays differ");
+  return skip_arrays(c, count);
+}
+
+static bool skip_symbol_constants(struct mb_cursor *c) {
+  uint64_t symbols = 0, count = 0, ignored = 0;
+  if (!skip_strings(c, "symbols", &symbols)) return false;
+  uint64_t start = c->pos;
+  if (!mb_read_u64(c, &count, "symbols.count")) return false;
+  if (count != symbols) return payload_error(c, start, "symbols: counts of symbols and of lists differ");
+  for (uint64_t i = 0; i < count; i++)
+    if (!skip_strings(c, "symbols.constants", &ignored)) return false;
+  return true;
+}
+
+/* u64 n, n * {name, command stream, then twice (inputs, outputs): u64 k, k u32 orders, k u32 sizes}. */
+static bool skip_ethos_networks(struct mb_cursor *c) {
+  uint64_t count = 0;
+  if (!mb_read_count(c, &count, 32, "networks")) return false;
+  for (uint64_t i = 0; i < count; i++)
+    if (!skip_string(c, "networks.name") || !skip_string(c, "networks.command_stream") ||
+        !skip_items(c, 8, "networks.inputs") || !skip_items(c, 8, "networks.outputs"))
+      return false;
+  return true;
+}
+
+static bool skip_field(struct mb_cursor *c, enum field field, enum mb_form form) {
+  uint64_t ignored = 0;
+  switch (field) {
+    case STRING: return skip_string(c, "string");
+    case STRINGS: return skip_strings(c, "strings", &ignored);
+    case I32: return mb_skip(c, 4, "i32");
+    case FUNCTIONS: return skip_functions(c, form);
+    case STRING_PAIRS: return skip_string_pairs(c);
+    case SHADERS: return skip_shaders(c);
+    case NAMED_ARRAYS: return skip_named_arrays(c);
+    case CONSTANTS: return skip_constants(c);
+    case SYMBOL_CONSTANTS: return skip_symbol_constants(c);
+    case ETHOS_NETWORKS: return skip_ethos_networks(c);
+  }
+  return true;
+}
+
+/* ---- keys --------------------------------------------------------------------------------------- */
+
+static bool in_list(struct mb_slice s, const char *list) {
+  for (;; list++) {
+    size_t size = strcspn(list, ", ");
+    if (s.size == size && memcmp(s.data, list, size) == 0) return true;
+    if (*(list += size) != ',') return false;
+  }
+}
+
+/* The first string of a payload, without an error if there is none. */
+static struct mb_slice first_string(const struct mb_cursor *c) {
+  struct mb_slice s = {c->data, 0};
+  if (mb_left(c) < 8) return s;
+  uint64_t size = mb_u64_at(c->data + c->pos);
+  if (size <= mb_left(c) - 8) s = (struct mb_slice){c->data + c->pos + 8, size};
+  return s;
+}
+
+/* What stands behind the key in such a text, NULL if it is not there. */
+static const char *grammar_in(const char *text, struct mb_slice key) {
+  for (; *text; text += strlen(text) + 1)
+    if (in_list(key, text)) return strchr(text, ' ') + 1;
+  return NULL;
+}
+
+static const char *grammar_of(struct mb_slice key, enum mb_form form) {
+  const char *own = grammar_in(form == MB_CLASSIC ? of_classic : of_ffi, key);
+  return own ? own : grammar_in(of_both_dialects, key);
+}
+
+bool mb_payload_is_known(struct mb_slice key, enum mb_form form) { return grammar_of(key, form) != NULL; }
+
+/* The key as an error says it. */
+static const char *shown(struct mb_slice key, char text[65]) {
+  (void)snprintf(text, 65, "%.*s", (int)(key.size < 64 ? key.size : 64), (const char *)key.data);
+  return text;
+}
+
+int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_form form) {
+  const char *fields = grammar_of(key, form);
+  char text[65];
+  if (!fields)
+    return mb_fail_format("unknown_key", (int64_t)c->pos, c->entry,
+                          "type key '%s' has no known payload grammar and there is no index: "
+                          "what follows cannot be read",
+                          shown(key, text));
+  const char *formats = strchr(fields, ' ');
+  if (formats && !in_list(first_string(c), formats + 1)) fields = strchr(formats + 1, ' ') + 1;
+  for (; *fields && *fields != ' '; fields++)
+    if (!skip_field(c, (enum field)*fields, form)) {
+      mb_error_prefix(shown(key, text));
+      return mblob_last_error_info()->status;
+    }
+  return MBLOB_OK;
+}

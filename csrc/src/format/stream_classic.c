@@ -1,0 +1,173 @@
+/* The stream: what TVM's readers read (docs/format.md, section 2). */
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "format/blob.h"
+
+static const struct mb_slice library_key = {(const uint8_t *)"library", 7};
+
+bool mb_read_u64s(struct mb_cursor *c, uint64_t **out, uint64_t *count, const char *what) {
+  *out = NULL;
+  if (!mb_read_count(c, count, 8, what)) return false;
+  *out = malloc(*count ? *count * sizeof(uint64_t) : 1);
+  if (!*out) {
+    (void)mb_fail_memory(*count * sizeof(uint64_t));
+    return false;
+  }
+  for (uint64_t i = 0; i < *count; i++, c->pos += 8) (*out)[i] = mb_u64_at(c->data + c->pos);
+  return true;
+}
+
+static int check_libraries(const struct mb_blob *blob) {
+  const struct mb_entry *first = NULL;
+  for (uint64_t i = 0; i < blob->entry_count; i++) {
+    const struct mb_entry *e = &blob->entries[i];
+    if (!e->library) continue;
+    if (first)
+      return mb_fail_format("two_libraries", (int64_t)e->item_offset, (int64_t)i,
+                            "entries %llu and %llu both stand for the library, expected at most one",
+                            (unsigned long long)(first - blob->entries), (unsigned long long)i);
+    first = e;
+  }
+  return MBLOB_OK;
+}
+
+static int read_tree(struct mb_blob *blob, struct mb_cursor *c) {
+  int64_t start = (int64_t)c->pos;
+  uint64_t row_count = 0;
+  c->entry = MB_UNKNOWN;
+  if (!mb_read_u64s(c, &blob->row_memory, &row_count, "import tree: row_ptr") ||
+      !mb_read_u64s(c, &blob->child_memory, &blob->child_count, "import tree: child"))
+    return mblob_last_error_info()->status;
+  blob->row_ptr = blob->row_memory;
+  blob->child = blob->child_memory;
+  int status =
+      mb_tree_check(blob->row_ptr, row_count, blob->child, blob->child_count, blob->entry_count, start);
+  return status ? status : check_libraries(blob);
+}
+
+/* The first module imports all others in order. */
+static int imply_tree(struct mb_blob *blob) {
+  uint64_t items = blob->entry_count - 1;
+  uint64_t *row_ptr = blob->row_memory = malloc((items + 2) * sizeof(uint64_t));
+  uint64_t *child = blob->child_memory = malloc((items + 1) * sizeof(uint64_t));
+  if (!row_ptr || !child) return mb_fail_memory(items * 16);
+  blob->row_ptr = row_ptr;
+  blob->child = child;
+  blob->child_count = items;
+  row_ptr[0] = 0;
+  for (uint64_t i = 0; i <= items; i++) {
+    row_ptr[i + 1] = items;
+    child[i] = i + 1; /* one more than is used, never read */
+  }
+  return MBLOB_OK;
+}
+
+/* TVM up to 0.6, or nothing packed: the library is the root and imports all items in order. */
+static int imply_library(struct mb_blob *blob) {
+  if (!mb_blob_add(blob)) return MBLOB_E_MEMORY;
+  memmove(blob->entries + 1, blob->entries, (blob->entry_count - 1) * sizeof(*blob->entries));
+  blob->entries[0] = (struct mb_entry){.key = library_key, .library = true, .alignment = 1};
+  return imply_tree(blob);
+}
+
+/* Leave the last entry out, and with it all behind. */
+static int end_before_last(struct mb_blob *blob) {
+  blob->stream_size = blob->entries[--blob->entry_count].item_offset;
+  return blob->entry_count ? imply_tree(blob) : imply_library(blob);
+}
+
+static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice key, uint64_t item) {
+  struct mb_entry *entry = mb_blob_add(blob);
+  if (!entry) return MBLOB_E_MEMORY;
+  entry->item_offset = item;
+  if (mb_slice_is(key, "_lib")) {
+    entry->key = library_key;
+    entry->library = true;
+    return MBLOB_OK;
+  }
+  entry->key = key;
+  entry->offset = c->pos;
+  int status = mb_payload_walk(key, c, blob->form);
+  entry->size = c->pos - entry->offset;
+  return status;
+}
+
+int mb_stream_read(struct mb_blob *blob, bool known_part) {
+  struct mb_cursor c = {blob->bytes, 8, blob->size, MB_UNKNOWN};
+  uint64_t count = 0;
+  if (!mb_read_count(&c, &count, 8, "blob.count")) return MBLOB_E_FORMAT;
+  for (uint64_t i = 0; i < count; i++) {
+    uint64_t item = c.pos;
+    struct mb_slice key;
+    c.entry = (int64_t)i;
+    if (!mb_read_key(&c, &key, "key")) return MBLOB_E_FORMAT;
+    if (blob->row_ptr)
+      return mb_fail_format("tree_last", (int64_t)item, (int64_t)i,
+                            "item %llu ('%.*s') follows the import tree, which must be last",
+                            (unsigned long long)i, (int)(key.size < 64 ? key.size : 64),
+                            (const char *)key.data);
+    int status = mb_slice_is(key, "_import_tree") ? read_tree(blob, &c) : read_item(blob, &c, key, item);
+    if (status == MBLOB_E_FORMAT && known_part && strcmp(mblob_last_error_info()->code, "unknown_key") == 0)
+      return end_before_last(blob);
+    if (status) return status;
+  }
+  blob->stream_size = c.pos;
+  return blob->row_ptr ? MBLOB_OK : imply_library(blob);
+}
+
+/* ---- stream against index ---------------------------------------------------------------------- */
+
+static int differs(const struct mb_cursor *c, const char *what) {
+  return mb_fail_format("index_damaged", (int64_t)c->pos, c->entry,
+                        "the stream has %s, the index says otherwise", what);
+}
+
+static int compare_tree(const struct mb_blob *blob, struct mb_cursor *c, uint64_t listed) {
+  uint64_t *row_ptr = NULL, *child = NULL, row_count = 0, child_count = 0;
+  struct mb_slice key;
+  int status = MBLOB_OK;
+  if (!mb_read_key(c, &key, "key")) return MBLOB_E_FORMAT;
+  if (!mb_slice_is(key, "_import_tree")) return differs(c, "no import tree");
+  if (!mb_read_u64s(c, &row_ptr, &row_count, "row_ptr") || !mb_read_u64s(c, &child, &child_count, "child"))
+    status = mblob_last_error_info()->status;
+  if (!status) status = mb_tree_check(row_ptr, row_count, child, child_count, listed, (int64_t)c->pos);
+  if (!status && (listed != blob->entry_count || child_count != blob->child_count ||
+                  memcmp(row_ptr, blob->row_ptr, row_count * sizeof(uint64_t)) != 0 ||
+                  memcmp(child, blob->child, child_count * sizeof(uint64_t)) != 0))
+    status = differs(c, "another import tree");
+  free(row_ptr);
+  free(child);
+  return status;
+}
+
+/* Check that the stream, which TVM reads, says what the index says. */
+int mb_stream_compare(const struct mb_blob *blob) {
+  struct mb_cursor c = {blob->bytes, 8, blob->stream_size, MB_UNKNOWN};
+  uint64_t count = 0, listed = 0;
+  for (uint64_t i = 0; i < blob->entry_count; i++) listed += mb_blob_entry(blob, i).item_offset != 0;
+  if (!mb_read_u64(&c, &count, "blob.count")) return MBLOB_E_FORMAT;
+  if (count != listed && count != listed + 1) return differs(&c, "another number of items");
+  for (uint64_t i = 0; i < blob->entry_count; i++) {
+    const struct mb_entry entry = mb_blob_entry(blob, i), *e = &entry;
+    struct mb_slice key;
+    if (!e->item_offset) continue;
+    c.entry = (int64_t)i;
+    if (e->item_offset != c.pos) return differs(&c, "this item elsewhere");
+    if (!mb_read_key(&c, &key, "key")) return MBLOB_E_FORMAT;
+    bool same = e->library ? mb_slice_is(key, "_lib")
+                           : key.size == e->key.size && memcmp(key.data, e->key.data, key.size) == 0;
+    if (!same) return differs(&c, "another key");
+    if (e->bulk && e->offset < blob->stream_size)
+      return differs(&c, "a payload that the index places behind it");
+    if (e->bulk || e->library) continue;
+    if (e->offset != c.pos) return differs(&c, "its payload here");
+    if (!mb_skip(&c, e->size, "payload")) return MBLOB_E_FORMAT;
+  }
+  c.entry = MB_UNKNOWN;
+  if ((count > listed) != blob->has_tree)
+    return differs(&c, count > listed ? "an import tree" : "no import tree");
+  int status = count > listed ? compare_tree(blob, &c, listed) : MBLOB_OK;
+  if (!status && mb_left(&c)) status = differs(&c, "bytes after its last item");
+  return status;
+}

@@ -1,0 +1,157 @@
+"""The rooms of csrc: which folder may need which, by the symbols of the objects and by the includes of the sources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.programs import ROOT, run
+
+SRC, PLUGINS = ROOT / "csrc" / "src", ROOT / "csrc" / "plugins"
+
+# Every arrow that there is. A new one belongs here, if it goes downwards.
+NEEDS = {
+    "base": set[str](),
+    "format": {"base"},
+    "elf": {"base"},
+    "core/threads": {"base"},
+    "core/device": {"base"},
+    "core/plugin": {"base", "elf", "core/device"},
+    "core": {"base", "format", "elf", "core/device", "core/plugin"},
+    "host_abi": {"base", "core", "core/device", "core/threads"},
+    "exec/common": {"base", "format", "core", "core/device"},
+    "exec/graph": {"base", "format", "core", "core/device", "core/threads", "exec/common"},
+    "exec/aot": {"base", "format", "elf", "core", "core/device", "exec/common"},
+    "exec/relay": {"base", "format", "core", "core/device", "exec/common"},
+    "entry": {"base", "core", "core/device", "host_abi", "exec/common", "exec/graph", "exec/aot", "exec/relay"},
+}
+EXECUTORS = {room for room in NEEDS if room.startswith("exec/")}
+LARGEST = 40  # files
+
+
+def room_of(source: Path) -> str:
+    return source.parent.relative_to(SRC).as_posix()
+
+
+def sources(folder: Path, *suffixes: str) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.suffix in suffixes)
+
+
+def of_archive(archive: Path, members: list[Path]) -> Mapping[Path, tuple[set[str], set[str]]]:
+    """The names that each source defines, and those that it needs. Objects lie in the order of the sources."""
+    text = run("nm", archive).stdout
+    objects = re.split(r"^(\S+\.o):$", text, flags=re.MULTILINE)[1:]
+    assert objects[::2] == [f"{p.stem}.o" for p in members]
+    found = {}
+    for source, lines in zip(members, objects[1::2]):
+        words = [line.split() for line in lines.splitlines() if line.strip()]
+        defined = {w[-1] for w in words if w[-2].isupper() and w[-2] != "U"}
+        found[source] = (defined, {w[-1] for w in words if w[-2] in "Uwv"})
+    return found
+
+
+@pytest.fixture(scope="module")
+def symbols(installed: Path) -> Mapping[Path, tuple[set[str], set[str]]]:
+    members = [p for p in sources(SRC, ".c") if p.name != "profile_core.c"]
+    return of_archive(installed / "lib" / "libmblob.a", members)
+
+
+def arrows(symbols: Mapping[Path, tuple[set[str], set[str]]]) -> Iterator[tuple[Path, Path, str]]:
+    """(source, source whose symbol it needs, the symbol)."""
+    home = {name: source for source, (defined, _) in symbols.items() for name in defined}
+    for source, (_, needed) in symbols.items():
+        yield from ((source, home[name], name) for name in sorted(needed) if name in home)
+
+
+def test_every_folder_with_sources_is_a_room_that_is_known() -> None:
+    assert {room_of(p) for p in sources(SRC, ".c", ".h")} == set(NEEDS)
+
+
+def test_the_design_notes_show_the_rooms_as_they_are() -> None:
+    text = (ROOT / "docs" / "design.md").read_text().partition("## Rooms of csrc")[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
+    shown = {row[1].strip(" `"): set(re.findall(r"`([^`]+)`", row[3])) for row in rows}
+    assert list(shown) == list(NEEDS)
+    assert shown == NEEDS
+
+
+def test_the_objects_of_a_room_need_only_what_is_below(symbols: Mapping[Path, tuple[set[str], set[str]]]) -> None:
+    wrong = [
+        f"{a.relative_to(SRC)} needs {name} of {b.relative_to(SRC)}"
+        for a, b, name in arrows(symbols)
+        if room_of(a) != room_of(b) and room_of(b) not in NEEDS[room_of(a)]
+    ]
+    assert wrong == []
+
+
+def test_every_arrow_that_is_allowed_is_there(symbols: Mapping[Path, tuple[set[str], set[str]]]) -> None:
+    found = {(room_of(a), room_of(b)) for a, b, _ in arrows(symbols)}
+    assert {(a, b) for a, below in NEEDS.items() for b in below} - found == set()
+
+
+def test_no_rooms_stand_in_a_circle() -> None:
+    left = {room: set(below) for room, below in NEEDS.items()}
+    while lowest := {room for room, below in left.items() if not below & set(left)}:
+        left = {room: below for room, below in left.items() if room not in lowest}
+    assert left == {}
+
+
+def test_only_the_full_table_knows_executors(symbols: Mapping[Path, tuple[set[str], set[str]]]) -> None:
+    knowing = {a for a, b, _ in arrows(symbols) if room_of(b) in EXECUTORS and room_of(a) not in EXECUTORS}
+    assert knowing == {SRC / "entry" / "profile_full.c"}
+
+
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+
+
+def header_of(room: str) -> str:
+    """The one header of a room that others include."""
+    return f"{room}/{room.rpartition('/')[2]}.h"
+
+
+def test_a_source_includes_of_another_room_its_one_header_alone() -> None:
+    wrong = []
+    for source in sources(SRC, ".c", ".h"):
+        own = room_of(source)
+        for name in INCLUDE.findall(source.read_text()):
+            other = name.rpartition("/")[0]
+            if other != own and not (other in NEEDS[own] and name == header_of(other)):
+                wrong.append(f"{source.relative_to(SRC)} includes {name}")
+    assert wrong == []
+
+
+def test_the_header_of_a_room_needs_no_other_include_before_it(tmp_path: Path) -> None:
+    rooms = [room for room in NEEDS if (SRC / header_of(room)).is_file()]
+    assert rooms == list(NEEDS)
+    text = "".join(f'#include "{header_of(room)}"\n' for room in reversed(rooms))
+    (tmp_path / "all.c").write_text(text)
+    flags = ("-std=gnu11", "-DMBLOB_HOST", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")
+    run("cc", *flags, f"-I{SRC}", f"-I{SRC.parent / 'include'}", tmp_path / "all.c")
+
+
+@pytest.mark.parametrize("plugin", sorted(p.name for p in PLUGINS.iterdir() if p.is_dir()))
+def test_a_plug_in_includes_its_own_headers_and_one_of_each_room(plugin: str) -> None:
+    own = {p.name for p in (PLUGINS / plugin).glob("*.h")}
+    others = {header_of("base")} | ({"common.h"} if plugin != "common" else set())
+    included = {n for p in sources(PLUGINS / plugin, ".c", ".h") for n in INCLUDE.findall(p.read_text())}
+    assert included - own <= others
+
+
+@pytest.mark.parametrize("plugin", sorted(p.name for p in PLUGINS.iterdir() if p.is_dir() and p.name != "common"))
+def test_a_plug_in_needs_no_symbol_of_the_runtime(
+    installed: Path, plugin: str, symbols: Mapping[Path, tuple[set[str], set[str]]]
+) -> None:
+    ours = {name for defined, _ in symbols.values() for name in defined}
+    lines = run("nm", "-D", "--undefined-only", installed / "lib" / f"libmblob-{plugin}.so").stdout.splitlines()
+    undefined = {line.split()[-1] for line in lines if " U " in line}
+    assert "malloc" in {name.partition("@")[0] for name in undefined}
+    assert ours & undefined == set()
+
+
+def test_a_folder_has_no_more_files_than_a_reader_takes_in() -> None:
+    folders = [p for top in (SRC, PLUGINS, ROOT / "tests" / "c") for p in (top, *top.rglob("*")) if p.is_dir()]
+    counts = {str(p.relative_to(ROOT)): sum(f.is_file() and f.suffix != ".pyc" for f in p.iterdir()) for p in folders}
+    assert {name: count for name, count in counts.items() if count > LARGEST} == {}
