@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from mblob.devices import Device
+from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.functions import get_global_func
 from mblob.loader.tensor import CPU, Tensor, as_tensor, empty, load_param_dict
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-KEY, ADT_KEY = "VMExecutable", "runtime.ADT"
+ADT_KEY = "runtime.ADT"
 NUMBERS = {bool: "bool", int: "int32", float: "float32"}  # what numbers of Python become, as in TVM
 
 
@@ -59,8 +60,8 @@ class Executable:
     """
 
     def __init__(self, mod: Module) -> None:
-        if mod.type_key != KEY:
-            raise TypeError(f"Executable: expected a module of the key {KEY!r}, found {mod.type_key!r}")
+        if mod.type_key != RELAY_EXECUTABLE:
+            raise TypeError(f"Executable: expected a module of the key {RELAY_EXECUTABLE!r}, found {mod.type_key!r}")
         self.mod = self.module = mod
 
     @staticmethod

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from mblob.format import grammar, safetensors
 from mblob.format.ndarray import PARAMS_MAGIC, read_param_dict
+from mblob.format.type_keys import SAFETENSORS
 from mblob.loader import _call
 from mblob.loader.tensor import Tensor, records_as_tensors
 
@@ -24,7 +25,7 @@ def tensors_of(
     Raises:
         FormatError: it breaks its format.
     """
-    if key == safetensors.TYPE_KEY:
+    if key == SAFETENSORS:
         return tensors_of_safetensors(payload)
     if payload.nbytes >= 8 and int.from_bytes(payload[:8], "little") == PARAMS_MAGIC:
         return records_as_tensors(read_param_dict(payload))

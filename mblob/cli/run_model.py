@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mblob.cli.arrays import copied, devices_of, read_value, split_label, write_outputs
 from mblob.cli.report import UsageError, one_line
+from mblob.format.type_keys import AOT_FACTORY, GRAPHS, RELAY_EXECUTABLE
 
 if TYPE_CHECKING:
     from mblob.devices import Device
@@ -161,12 +162,12 @@ def open_model(module: Module, file: str, name: str, profiled: bool, devices: li
     """
     import mblob
 
-    if module.type_key == "VMExecutable":
+    if module.type_key == RELAY_EXECUTABLE:
         try:
             return Machine(module, "main" if name == DEFAULT else name, devices)
         except ValueError as error:
             raise UsageError(f"{file}: {error}", hint="--name FUNCTION names another one than main") from None
-    if module.type_key not in ("GraphExecutorFactory", "GraphRuntimeFactory", "AotExecutorFactory"):
+    if module.type_key not in (*GRAPHS, AOT_FACTORY):
         raise UsageError(
             f"{file}: its root is a module of type {module.type_key!r}, no model with inputs; name a function to call",
             hint="mblob-pack inspect FILE --functions lists the functions",
@@ -175,7 +176,7 @@ def open_model(module: Module, file: str, name: str, profiled: bool, devices: li
         create = module.get_function(name)
     except AttributeError as error:
         raise UsageError(f"{file}: {error}", hint="--name NAME, as the model was called when it was built") from None
-    if module.type_key == "AotExecutorFactory":
+    if module.type_key == AOT_FACTORY:
         return Ahead(mblob.aot_executor.AotModule(create(*devices)))
     if profiled:
         return Graph(mblob.graph_executor.GraphModuleDebug(module["debug_create"](name, *devices)))

@@ -1,15 +1,14 @@
 """What the payload of each type key looks like in the ffi dialect (TVM 0.21 and later): docs/format.md, section 11.
 
-Where nothing changed, the grammar is the one of `mblob.format.grammar`.
+What the columns of `mblob.format.type_keys` mean here; most fields are those of `mblob.format.grammar`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from mblob.bytes.wire import Cursor
 from mblob.format import grammar
-from mblob.format.grammar import Grammar, Grammars, function_info, string, string_map
+from mblob.format.grammar import Grammars, function_info
+from mblob.format.type_keys import NONE, RELAX_EXECUTABLE, TABLE
 
 
 def function_map(c: Cursor, what: str) -> dict[str, grammar.FunctionInfo]:
@@ -23,37 +22,8 @@ def function_map(c: Cursor, what: str) -> dict[str, grammar.FunctionInfo]:
     return functions
 
 
-def rest(c: Cursor, what: str) -> memoryview:
-    """All that is left: a payload with a grammar of its own, which is not read here."""
-    return c.take(c.left, what)
-
-
-SOURCE: Grammar = (("fmt", string), ("functions", function_map), ("data", string))
-SHADERS: Grammar = (("fmt", string), ("functions", function_map), ("sources", string_map))
-METAL_OF_0_21: Grammar = (("version", string), ("sources", string_map), ("functions", function_map), ("fmt", string))
-WEBGPU: Grammar = (("functions", function_map), ("sources", string_map))
-
-
-def _metal(c: Cursor) -> Grammar:
-    return SHADERS if grammar.first_string(c) in (b"metal", b"metallib") else METAL_OF_0_21
-
-
-def _webgpu(c: Cursor) -> Grammar:
-    return SOURCE if grammar.first_string(c) in (b"wgsl", b"webgpu") else WEBGPU
-
-
-_DEVICES: dict[str, Any] = {
-    **dict.fromkeys(("cuda", "hip", "hsaco", "opencl", "hexagon"), SOURCE),
-    "metal": _metal,
-    "vulkan": SHADERS,
-    "webgpu": _webgpu,
-}
-_SAME = ("const_loader", "coreml", "c", "static_library", *grammar.JSON_KEYS)
+FIELDS = {**grammar.FIELDS, "f": function_map}
 
 # From 0.22 on every payload has its length; 0.21 wrote the executable as one string.
-GRAMMARS: Grammars = {
-    **{key: grammar.GRAMMARS[key] for key in _SAME},
-    **_DEVICES,
-    "relax.VMExecutable": (("code", rest),),
-}
-GRAMMARS_OF_0_21: Grammars = {**GRAMMARS, "relax.VMExecutable": grammar.EXECUTABLE}
+GRAMMARS: Grammars = {row.key: grammar.grammar_of(row.ffi, FIELDS) for row in TABLE if row.ffi != NONE}
+GRAMMARS_OF_0_21: Grammars = {**GRAMMARS, RELAX_EXECUTABLE: grammar.GRAMMARS[RELAX_EXECUTABLE]}

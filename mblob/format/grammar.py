@@ -1,8 +1,8 @@
 """What the payload of each type key looks like: docs/format.md, section 3.
 
 Classic payloads carry no length; a reader without an index must walk them. Each key has a grammar, declared as
-data: a sequence of named fields. Where two releases wrote two layouts under one key, a function picks the
-grammar by the payload's first string.
+data in `mblob.format.type_keys`: a sequence of named fields. Where two releases wrote two layouts under one key, the
+payload's first string tells.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from mblob.bytes.wire import Cursor, encode_string, encode_strings, encode_u64
 from mblob.dtype import DataType
 from mblob.format.ndarray import ArrayRecord, read_ndarray
+from mblob.format.type_keys import TABLE
 
 Read = Callable[[Cursor, str], Any]
 Grammar = Sequence[tuple[str, Read]]
@@ -123,22 +124,17 @@ def ethos_n(c: Cursor, what: str) -> None:
             c.skip(8 * c.count(f"{what}.{side}", 8), f"{what}.{side}")
 
 
+def rest(c: Cursor, what: str) -> memoryview:
+    """All that is left: a payload with a grammar of its own, which is not read here."""
+    return c.take(c.left, what)
+
+
 # -- grammars -------------------------------------------------------------------------------------------
 
-SOURCE: Grammar = (("fmt", string), ("functions", function_map), ("data", string))
-METAL_KERNELS: Grammar = (("version", string), ("sources", string_map), ("functions", function_map), ("fmt", string))
-SPIRV: Grammar = (("functions", function_map), ("shaders", shader_map))
-VULKAN: Grammar = (("fmt", string), ("functions", function_map), ("shaders", shader_map))
-WEBGPU: Grammar = (("functions", function_map), ("sources", string_map))
-JSON: Grammar = (("symbol", string), ("graph_json", string), ("const_names", strings))
-CONSTANTS: Grammar = (("constants", constants), ("symbols", symbol_constants))
-GRAPH: Grammar = (("graph_json", string), ("params", named_arrays), ("module_name", string))
-AOT: Grammar = (("params", named_arrays), ("module_name", string))
-EXECUTABLE: Grammar = (("code", string),)
-PAIR: Grammar = (("symbol", string), ("data", string))
-MRVL_SIM: Grammar = (("symbol", string), ("nodes_json", string), ("data", string))
-
-OPENCL_FORMATS = {b"cl", b"clbin", b"xclbin", b"awsxclbin", b"aocx"}
+FIELDS: Mapping[str, Read] = {
+    "s": string, "v": strings, "i": i32, "f": function_map, "m": string_map, "h": shader_map, "n": named_arrays,
+    "c": constants, "y": symbol_constants, "e": ethos_n, "r": rest,
+}  # fmt: skip
 
 
 def first_string(c: Cursor) -> bytes:
@@ -149,50 +145,25 @@ def first_string(c: Cursor) -> bytes:
     return bytes(ahead.take(size, "fmt"))
 
 
-def _metal(c: Cursor) -> Grammar:
-    return SOURCE if first_string(c) in (b"metal", b"metallib") else METAL_KERNELS
+def grammar_of(text: str, fields: Mapping[str, Read] = FIELDS) -> Grammar | Callable[[Cursor], Grammar]:
+    """What a column of `mblob.format.type_keys.TABLE` says.
+
+    Args:
+        fields: what the letters stand for.
+    """
+    texts, _, forms = text.rpartition(" ? ")
+    made = [tuple((name, fields[letter]) for name, letter in _words(form)) for form in forms.split("|")]
+    if not texts:
+        return made[0]
+    known = {word.encode() for word in texts.split(",")}
+    return lambda c: made[0] if first_string(c) in known else made[1]
 
 
-def _opencl(c: Cursor) -> Grammar:
-    return SOURCE if first_string(c) in OPENCL_FORMATS else SPIRV
+def _words(form: str) -> list[tuple[str, str]]:
+    return [(name, letter) for name, _, letter in (word.partition(":") for word in form.split())]
 
 
-def _vulkan(c: Cursor) -> Grammar:
-    return VULKAN if first_string(c) == b"vulkan" else SOURCE
-
-
-def _webgpu(c: Cursor) -> Grammar:
-    # A compiler without the WebGPU runtime writes the generic source form, with "wgsl" or "webgpu" in front.
-    return SOURCE if first_string(c) in (b"wgsl", b"webgpu") else WEBGPU
-
-
-DEVICE_KEYS = ("cuda", "hip", "hsaco", "opencl", "metal", "vulkan", "webgpu", "opengl", "hexagon")  # list kernels
-JSON_KEYS = (
-    "dnnl_json", "tensorrt", "arm_compute_lib", "bnns_json", "clml", "cublas_json", "cudnn_json", "hipblas_json",
-    "nnapi", "msc_tensorrt",
-)  # fmt: skip
-
-GRAMMARS: Grammars = {
-    **dict.fromkeys(("cuda", "hip", "hsaco", "opengl", "hexagon"), SOURCE),
-    "opencl": _opencl,
-    "metal": _metal,
-    "vulkan": _vulkan,
-    "webgpu": _webgpu,
-    **dict.fromkeys(JSON_KEYS, JSON),
-    **dict.fromkeys(("const_loader", "metadata"), CONSTANTS),
-    "metadata_module": (),
-    **dict.fromkeys(("GraphExecutorFactory", "GraphRuntimeFactory"), GRAPH),
-    "AotExecutorFactory": AOT,
-    **dict.fromkeys(("VMExecutable", "relax.Executable", "relax.VMExecutable"), EXECUTABLE),
-    **dict.fromkeys(("coreml", "torch"), PAIR),
-    "VitisAIRuntime": (("runtime", string), ("export_path", string), ("symbol", string), ("const_names", strings)),
-    "mrvl_sim": MRVL_SIM,
-    "mrvl_hw": (*MRVL_SIM, ("inputs", i32), ("outputs", i32), ("batch", i32)),
-    "ethos-n": (("networks", ethos_n),),
-    "examplejson": (("graph_json", string),),
-    "c": (("code", string), ("fmt", string), ("func_names", strings), ("const_names", strings)),
-    "static_library": (("data", string), ("func_names", strings)),
-}
+GRAMMARS: Grammars = {row.key: grammar_of(row.classic) for row in TABLE}
 
 
 def text(raw: memoryview | bytes) -> str:

@@ -13,7 +13,6 @@ from mblob.dtype import DataType
 from mblob.errors import FormatError
 from mblob.format.ndarray import NDIM_LIMIT
 
-TYPE_KEY = "safetensors"  # of a module that holds such a file
 ALIGNMENT = 64  # of the tensor data in a packed library: a cache line, and what TVM's kernels assume
 HEADER_LIMIT = 100_000_000  # bytes of JSON, the format's own limit
 

@@ -8,12 +8,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mblob.errors import FormatError
-from mblob.format import safetensors
-from mblob.format.grammar import DEVICE_KEYS, FunctionInfo, Grammars, decode_payload, text
+from mblob.format.grammar import FunctionInfo, Grammars, decode_payload, text
+from mblob.format.type_keys import DEVICE_KEYS, EXAMPLE_JSON, EXECUTABLES, RELAY_EXECUTABLE, SAFETENSORS
 from mblob.inspect import graph_summary, vm_summary
 from mblob.inspect.tensors import StoredTensor, constant_tags, is_param_dict, stored_tensors, tensors_of
 
-_EXECUTABLES = ("VMExecutable", "relax.Executable", "relax.VMExecutable")
 _HEAD = 4096  # bytes of code that are searched for its target
 
 
@@ -62,13 +61,13 @@ def read_content(key: str, payload: memoryview, grammars: Grammars) -> Content:
         grammars: of the dialect.
     """
     try:
-        if key == safetensors.TYPE_KEY or key not in grammars:  # a parameter dictionary is known by its magic
+        if key == SAFETENSORS or key not in grammars:  # a parameter dictionary is known by its magic
             described = _described(tensors_of(key, payload, grammars))
             return Content(tensors=described) if described else NOTHING
         fields = decode_payload(key, payload, grammars)
         if key in DEVICE_KEYS:
             return _device(fields)
-        if key in _EXECUTABLES:
+        if key in EXECUTABLES:
             return _executable(key, payload, fields["code"], grammars)
         tensors = tensors_of(key, payload, grammars) if "params" in fields or "constants" in fields else []
         return _general(key, fields, _described(tensors))
@@ -88,7 +87,7 @@ def check(key: str, payload: memoryview, grammars: Grammars) -> bool:
     problem = read_content(key, payload, grammars).problem
     if problem is not None:
         raise problem
-    return key == safetensors.TYPE_KEY or key in grammars or is_param_dict(payload)
+    return key == SAFETENSORS or key in grammars or is_param_dict(payload)
 
 
 def _described(tensors: Iterable[StoredTensor]) -> tuple[Tensor, ...]:
@@ -144,7 +143,7 @@ def _told_by_code(code: memoryview) -> dict[str, str]:
 
 def _executable(key: str, payload: memoryview, code: memoryview, grammars: Grammars) -> Content:
     base = len(payload) - len(code)
-    if key == "VMExecutable":
+    if key == RELAY_EXECUTABLE:
         facts, arrays = vm_summary.relay(code, base)
     else:
         facts, arrays = vm_summary.relax(code, base, constant_tags(grammars))
@@ -156,7 +155,7 @@ def _general(key: str, fields: dict[str, Any], tensors: tuple[Tensor, ...]) -> C
     facts: dict[str, Any] = {}
     problem = None
     for name, value in fields.items():
-        if name in _GRAPHS and (name != "graph_json" or key != "examplejson"):
+        if name in _GRAPHS and (name != "graph_json" or key != EXAMPLE_JSON):
             if len(value) > graph_summary.JSON_LIMIT:
                 continue
             try:

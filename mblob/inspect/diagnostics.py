@@ -24,6 +24,7 @@ from mblob.binary.image import Image
 from mblob.binary.non_elf import ForeignFile
 from mblob.format import classic, ffi_dialect, note, plugin_table
 from mblob.format.exported import NO_MODEL
+from mblob.format.type_keys import GRAPHS, ROWS
 from mblob.inspect import tvm_executor
 
 if TYPE_CHECKING:
@@ -39,21 +40,6 @@ _CONTEXT_USERS = {
     "ffi": (("TVMFFIEnvModLookupFromImports", "TVMBackendGetFuncFromEnv"), "__tvm_ffi__library_ctx"),
 }
 # Type keys that TVM opens and nothing of mblob does; who does.
-_RUNTIMES = {
-    "tensorrt": "TensorRT, in a TVM built for it", "msc_tensorrt": "TensorRT, in a TVM built with MSC",
-    "arm_compute_lib": "Arm Compute Library, in a TVM built for it", "bnns_json": "Apple's BNNS, in a TVM built for it",
-    "clml": "Qualcomm's CLML, in a TVM built for it", "cublas_json": "cuBLAS, in a TVM built for it",
-    "cudnn_json": "cuDNN, in a TVM built for it", "hipblas_json": "hipBLAS, in a TVM built for it",
-    "nnapi": "Android's NNAPI, in a TVM built for it", "coreml": "Core ML, in a TVM on Apple's systems",
-    "torch": "PyTorch, in a TVM built for it", "VitisAIRuntime": "Vitis AI, in a TVM built for it",
-    "mrvl_sim": "Marvell's simulator, in a TVM built for it", "mrvl_hw": "Marvell's driver, in a TVM built for it",
-    "ethos-n": "Arm's Ethos-N driver, in a TVM built for it", "hip": "ROCm, in a TVM built for it",
-    "hsaco": "ROCm, in a TVM built for it", "metal": "Metal, in a TVM on Apple's systems",
-    "vulkan": "Vulkan, in a TVM built for it", "webgpu": "WebGPU, in TVM's runtime for browsers",
-    "opengl": "OpenGL, in TVM 0.5 or 0.6", "examplejson": "the example runtime of TVM 0.6",
-    "relax.Executable": "TVM 0.16 - 0.19 with Relax", "relax.VMExecutable": "TVM 0.20 or later",
-    "hexagon": "Hexagon's SDK, in a TVM built for it",
-}  # fmt: skip
 
 
 def diagnose(library: Library) -> list[dict[str, Any]]:
@@ -222,12 +208,12 @@ def _of_entries(library: Library) -> Iterator[Remark]:
     carried = {key for plugin in library.plugins if plugin.abi == plugin_table.ABI for key in plugin.type_keys}
     waiting: dict[str, list[int]] = {}
     for e in library.entries:
-        if e.type_key in _RUNTIMES and e.type_key not in carried and not e.data:
+        if e.type_key in ROWS and ROWS[e.type_key].needs and e.type_key not in carried and not e.data:
             waiting.setdefault(e.type_key, []).append(e.index)
     for key, places in waiting.items():
         shown = ", ".join(map(str, places[:8])) + (", ..." if len(places) > 8 else "")
         what = f"entry {shown}" if len(places) == 1 else f"{len(places)} entries ({shown})"
-        yield "no_runtime", f"{what} of type {key}: nothing of mblob runs it, it needs {_RUNTIMES[key]}"
+        yield "no_runtime", f"{what} of type {key}: nothing of mblob runs it, it needs {ROWS[key].needs}{ROWS[key].where}"
 
 
 def _of_executors(library: Library) -> Iterator[Remark]:
@@ -246,7 +232,7 @@ def _of_executors(library: Library) -> Iterator[Remark]:
 def unreadable_graphs(library: Library) -> Iterator[Remark]:
     """Graphs that mblob may run, and TVM's graph executor does not read, or reads wrongly."""
     for e in library.entries:
-        if e.type_key in tvm_executor.GRAPHS and e.offset is not None and e.content.problem is None:
+        if e.type_key in GRAPHS and e.offset is not None and e.content.problem is None:
             problem = tvm_executor.read_problem(e.type_key, e.view(), library.grammars)
             if problem is not None:
                 what = f"TVM's graph executor cannot run its graph: {problem}"

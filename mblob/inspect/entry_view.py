@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.digest import ALGORITHMS
-from mblob.format.grammar import DEVICE_KEYS, FunctionInfo, decode_payload
+from mblob.format.grammar import FunctionInfo, decode_payload
+from mblob.format.type_keys import DEVICE_KEYS
 from mblob.inspect.contents import Content
 from mblob.inspect.source_text import source_of
 from mblob.inspect.tensors import StoredTensor, tensors_of

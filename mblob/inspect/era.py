@@ -8,21 +8,12 @@ from typing import Any, NamedTuple
 
 from mblob.format import classic, ffi_dialect
 from mblob.format.model import Blob
+from mblob.format.type_keys import FIRST, LAST, METAL, ROWS
 from mblob.inspect.contents import Content
 from mblob.module import ENTRY_NAME
 
 RELEASES = tuple(f"0.{n}" for n in range(5, 28))
-FIRST, LAST = 5, 27
 
-# Type keys that only some releases write.
-_KEYS = {
-    "GraphRuntimeFactory": (7, 7), "metadata": (7, 8), "GraphExecutorFactory": (8, 19), "VMExecutable": (8, 19),
-    "const_loader": (9, LAST), "metadata_module": (9, 19), "AotExecutorFactory": (9, 19), "clml": (9, LAST),
-    "torch": (9, 19), "webgpu": (12, LAST), "relax.Executable": (16, 19), "relax.VMExecutable": (20, LAST),
-    "cublas_json": (16, LAST), "cudnn_json": (16, LAST), "msc_tensorrt": (16, 23), "nnapi": (18, LAST),
-    "hipblas_json": (18, LAST), "opengl": (5, 6), "examplejson": (6, 6), "bnns_json": (8, 23),
-    "arm_compute_lib": (7, 23), "mrvl_hw": (19, 23), "mrvl_sim": (16, 23), "ethos-n": (7, 18),
-}  # fmt: skip
 # Names that a library defines (the runtime writes their address into them) or leaves undefined.
 _NAMES = {
     "TVMFuncCall": (5, 20), "TVMAPISetLastError": (5, 20), "TVMFFIFunctionCall": (21, LAST),
@@ -138,8 +129,9 @@ def _of_blob(blob: Blob | None) -> Iterator[Fact]:
 
 
 def _of_entry(key: str, content: Content, blob: Blob | None) -> Iterator[Fact]:
-    if key in _KEYS:
-        yield Fact(f"has a module {key}", *_KEYS[key])
+    row = ROWS.get(key)
+    if row is not None and (row.first, row.last) != (FIRST, LAST):
+        yield Fact(f"has a module {key}", row.first, row.last)
     executable = content.facts.get("executable", {})
     if executable.get("machine") == "relay":
         found = re.match(r"0\.([0-9]{1,2})", executable["version"])
@@ -150,7 +142,7 @@ def _of_entry(key: str, content: Content, blob: Blob | None) -> Iterator[Fact]:
             yield Fact("an executable has memory scopes", 23, LAST)
         else:
             yield Fact("an executable has no memory scopes", 22, 22)
-    if key == "metal" and blob is not None and blob.dialect == "classic":
+    if key == METAL and blob is not None and blob.dialect == "classic":
         one = "code" in content.facts
         yield Fact("metal code in one text" if one else "metal code per kernel", *((5, 12) if one else (13, 20)))
     for tag in {t for k in content.kernels for t in k.launch_param_tags}:

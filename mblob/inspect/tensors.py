@@ -12,13 +12,13 @@ from mblob.format.ffi_grammar import GRAMMARS as GRAMMARS_OF_FFI
 from mblob.format.ffi_grammar import GRAMMARS_OF_0_21
 from mblob.format.grammar import GRAMMARS, Grammars, decode_payload
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_pairs
+from mblob.format.type_keys import EXECUTABLES, RELAY_EXECUTABLE, SAFETENSORS
 from mblob.inspect import vm_summary
 
 # Fields that hold arrays, and how they are read so that a name which is there twice stays twice.
 _ARRAYS = {grammar.named_arrays: grammar.named_array_pairs, grammar.constants: grammar.constant_pairs}
 # Tags of constants in Relax executables.
 _TAGS = {id(GRAMMARS_OF_FFI): vm_summary.CONSTANTS_OF_FFI, id(GRAMMARS_OF_0_21): vm_summary.CONSTANTS_OF_0_21}
-_RELAX_KEYS = ("relax.VMExecutable", "relax.Executable")
 
 
 # Type codes that mean different things in different releases, by what they are called today.
@@ -53,7 +53,7 @@ def tensors_of(key: str, payload: memoryview, grammars: Grammars = GRAMMARS) -> 
     Raises:
         FormatError: the payload breaks the grammar of its key.
     """
-    if key == safetensors.TYPE_KEY:
+    if key == SAFETENSORS:
         base, entries = safetensors.read(payload)
         return [
             StoredTensor(e.name, e.dtype, e.shape, base + e.begin, payload[base + e.begin : base + e.end])
@@ -88,10 +88,10 @@ def _pairs(key: str, payload: memoryview, grammars: Grammars) -> list[tuple[str,
     fields = grammars.get(key)
     if fields is None and is_param_dict(payload):
         return read_param_pairs(payload)
-    if key in _RELAX_KEYS or key == "VMExecutable":
+    if key in EXECUTABLES:
         code = decode_payload(key, payload, grammars)["code"]
         base = len(payload) - len(code)
-        if key == "VMExecutable":
+        if key == RELAY_EXECUTABLE:
             return vm_summary.relay(code, base)[1]
         return vm_summary.relax(code, base, constant_tags(grammars))[1]
     if fields is None or callable(fields) or not any(read in _ARRAYS for _, read in fields):

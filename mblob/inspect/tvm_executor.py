@@ -10,10 +10,9 @@ from typing import Any
 from mblob.dtype import DataType
 from mblob.errors import FormatError
 from mblob.format.grammar import Grammars, decode_payload
+from mblob.format.type_keys import AOT_FACTORY, GRAPHS, RELAY_EXECUTABLE
 from mblob.inspect.graph_summary import JSON_LIMIT, GraphError
 
-GRAPHS = ("GraphExecutorFactory", "GraphRuntimeFactory")
-EXECUTORS = (*GRAPHS, "AotExecutorFactory", "VMExecutable", "relax.Executable", "relax.VMExecutable")
 OWN_OPERATORS = ("__nop", "__copy")  # of the executor, which no library has
 _KEYS = ("nodes", "arg_nodes", "heads", "node_row_ptr", "attrs")
 _NODE_KEYS = ("op", "name", "inputs", "attrs", "attr", "control_deps")
@@ -38,12 +37,12 @@ def called_functions(key: str, facts: Mapping[str, Any]) -> list[str]:
     """
     if key in GRAPHS and "graph" in facts:
         return [name for name in facts["graph"]["operators"] if name not in OWN_OPERATORS]
-    if key == "AotExecutorFactory" and "module_name" in facts:
+    if key == AOT_FACTORY and "module_name" in facts:
         return [f"{facts['module_name']}___tvm_main__"]
     found = facts.get("executable")
     if found is None:
         return []
-    if key == "VMExecutable":
+    if key == RELAY_EXECUTABLE:
         return list(found["primitives"])
     names = {"packed": "", "tir": "__vmtir__"}  # what stands before a function's name, by its kind
     return [names[f["kind"]] + f["name"] for f in found["functions"] if f["kind"] in names]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from mblob.format.type_keys import DNNL_JSON
 from mblob.module import Module
 from mblob.packager.byoc.operators import Region
 from mblob.packager.errors import BuildError
@@ -14,7 +15,7 @@ from mblob.packager.path_arguments import check_key
 Codegen = Callable[[Region], Module]
 
 _registered: dict[str, Codegen] = {}
-_OWN = dict.fromkeys(("dnnl", "dnnl_json"), "mblob.packager.byoc.dnnl")  # come with mblob
+_OWN = dict.fromkeys(("dnnl", DNNL_JSON), "mblob.packager.byoc.dnnl")  # come with mblob
 
 
 def register_codegen(key: str, *, override: bool = False) -> Callable[[Codegen], Codegen]:

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mblob.format.type_keys import DNNL_JSON
 from mblob.module import Module
 from mblob.packager.byoc.json_graph import JsonGraph
 from mblob.packager.byoc.operators import Operator, Region, Tensor
 from mblob.packager.errors import BuildError
 
-TYPE_KEY = "dnnl_json"
 _ROOTS = ("conv2d", "dense")  # what others are fused with
 _ACTIVATIONS = ("relu", "tanh", "sigmoid")
 _RELAY = {"tanh": "tanh", "sigmoid": "sigmoid", "add": "add"}  # all others begin with nn.
@@ -214,7 +214,7 @@ def codegen(region: Region) -> Module:
         else:
             name = _RELAY.get(kind(o), f"nn.{kind(o)}")
             graph.kernel(name, o.inputs, o.outputs, _attributes(o))
-    return graph.module(TYPE_KEY)
+    return graph.module(DNNL_JSON)
 
 
 def _fuse(region: Region) -> list[_Fused]:

@@ -17,9 +17,10 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC
 from mblob.bytes.payload_source import BytesPayload
 from mblob.errors import FormatError, IncompatibleError
-from mblob.format import classic, ffi_dialect, functions_table, safetensors
+from mblob.format import classic, ffi_dialect, functions_table
 from mblob.format.functions_table import Row
 from mblob.format.model import Blob
+from mblob.format.type_keys import SAFETENSORS
 from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager import output
@@ -285,7 +286,7 @@ class _Found:
                 made.append(host)
                 continue
             payload = self.data[e.offset : e.offset + e.size]
-            if e.type_key == safetensors.TYPE_KEY and e.data:
+            if e.type_key == SAFETENSORS and e.data:
                 made.append(safetensors_module(payload))
                 continue
             written = None if e.data else self.dialect

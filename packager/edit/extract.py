@@ -15,6 +15,7 @@ from typing import NamedTuple, Union
 from mblob.arguments import path as checked_path
 from mblob.errors import FormatError
 from mblob.format import npy, safetensors
+from mblob.format.type_keys import SAFETENSORS, WEBGPU
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.packager.edit.folder_writer import CHUNK, FolderWriter
@@ -290,7 +291,7 @@ def _payload_file(library: Library, entries: Sequence[EntryView], output: Path) 
             " with --entry, or name a folder"
         )
     (entry,) = entries
-    if output.suffix == ".safetensors" and entry.type_key != safetensors.TYPE_KEY:
+    if output.suffix == ".safetensors" and entry.type_key != SAFETENSORS:
         raise BuildError(f"{entry.place} is no safetensors file; --tensors writes its tensors to one")
     return Output(str(output), (entry.view(),))
 
@@ -310,7 +311,7 @@ def readable(entry: EntryView) -> tuple[str, memoryview] | None:
         return None
     if any(name.endswith("json") for name in fields):
         suffix = "json"
-    elif entry.type_key == "webgpu":
+    elif entry.type_key == WEBGPU:
         suffix = "wgsl"
     return suffix, memoryview(source.encode())
 

@@ -14,6 +14,7 @@ from mblob.errors import FormatError, PortabilityWarning
 from mblob.format import npy, safetensors
 from mblob.format.grammar import Grammars
 from mblob.format.ndarray import ArrayRecord, as_record
+from mblob.format.type_keys import SAFETENSORS
 from mblob.inspect import contents, tvm_executor
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
@@ -98,7 +99,7 @@ def with_tensors(library: Library, weights: Mapping[str, Any] | str | os.PathLik
     """
     if isinstance(weights, (str, os.PathLike)):
         path = existing_file(Path(weights), "swap: weights")
-        entries = [e for e in library.entries if e.type_key == safetensors.TYPE_KEY]
+        entries = [e for e in library.entries if e.type_key == SAFETENSORS]
         if len(entries) == 1:
             return {entries[0].index: FilePayload(path)}
         if entries:

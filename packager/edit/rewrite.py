@@ -14,6 +14,7 @@ from mblob.bytes.payload_source import BytesPayload, Payload
 from mblob.format import ffi_dialect, safetensors
 from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.format.model import Blob, Entry
+from mblob.format.type_keys import SAFETENSORS
 from mblob.packager.errors import BuildError
 from mblob.packager.write.blob import producer
 
@@ -56,7 +57,7 @@ def _entry(data: memoryview, e: Entry, new: Payload | None) -> OutEntry:
         raise BuildError(f"entry {e.index} ({e.type_key}): its new payload does not say how many bytes it has")
     else:
         payload = new
-    align_at = _data_offset(payload) if e.bulk and e.type_key == safetensors.TYPE_KEY else 0
+    align_at = _data_offset(payload) if e.bulk and e.type_key == SAFETENSORS else 0
     digest = e.digest if new is None else b""
     return OutEntry(e.type_key, payload, e.imports, e.data, e.alignment if e.bulk else 1, align_at, e.bulk, digest)
 

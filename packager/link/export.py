@@ -11,7 +11,7 @@ from typing import Any
 from mblob.arguments import path as checked_path
 from mblob.bytes.digest import ALGORITHMS
 from mblob.errors import UnreadableWarning
-from mblob.inspect.tvm_executor import GRAPHS
+from mblob.format.type_keys import GRAPHS
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module
 from mblob.packager import output

@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.binary.elf_records import ET_DYN
 from mblob.errors import MblobError, PortabilityWarning
-from mblob.format import safetensors
 from mblob.format.functions_table import Row
 from mblob.format.grammar import GRAMMARS
+from mblob.format.type_keys import (
+    CONST_LOADER,
+    EXECUTORS,
+    GRAPHS,
+    METADATA,
+    METADATA_MODULE,
+    RELAY_EXECUTABLE,
+    SAFETENSORS,
+)
 from mblob.inspect import tvm_executor
 from mblob.inspect.contents import read_content
 from mblob.inspect.graph_summary import summarize
@@ -69,7 +77,7 @@ def warn_of_operators(
         if why is not None:
             warn(f"{node.type_key}: {why}", PortabilityWarning)
         # Others call functions of the runtime too, or one whose name depends on the release.
-        by_name = node.type_key in (*tvm_executor.GRAPHS, "VMExecutable")
+        by_name = node.type_key in (*GRAPHS, RELAY_EXECUTABLE)
         if by_name and known is not None and (why := tvm_executor.missing(called, known | plain | packed, hidden)):
             warn(f"{node.type_key}: {why}", PortabilityWarning)
 
@@ -125,18 +133,18 @@ def _known_functions(
 def _executors(module: Module, dialect: Dialect) -> Iterator[PayloadNode]:
     """What TVM's executors of the classic dialect open in a tree."""
     for node in map(node_of, module.walk() if not dialect.is_ffi else ()):
-        if isinstance(node, PayloadNode) and node.type_key in tvm_executor.EXECUTORS:
+        if isinstance(node, PayloadNode) and node.type_key in EXECUTORS:
             yield node
 
 
 def _facts(node: PayloadNode) -> Mapping[str, Any]:
-    if node.text is not None and node.type_key in tvm_executor.GRAPHS:
+    if node.text is not None and node.type_key in GRAPHS:
         return {"graph": summarize(memoryview(node.text.encode()))}
     return read_content(node.type_key, node.payload(), GRAMMARS).facts
 
 
 # Kinds whose functions are those of their imports, or their own by fixed names.
-_WITHOUT_FUNCTIONS = (*tvm_executor.EXECUTORS, "const_loader", "metadata", "metadata_module", safetensors.TYPE_KEY)
+_WITHOUT_FUNCTIONS = (*EXECUTORS, CONST_LOADER, METADATA, METADATA_MODULE, SAFETENSORS)
 
 
 def check_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]]) -> None:

@@ -10,6 +10,7 @@ from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
+from mblob.format.type_keys import SAFETENSORS, STATIC_LIBRARY, C
 from mblob.module import LIBRARY, Module, Node
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.prototypes_of import NOTHING, Declared
@@ -57,7 +58,7 @@ class SourceNode(HostNode):
         declared: Declared = NOTHING,
         options: Sequence[str] = (),
     ) -> None:
-        super().__init__("c", declared)
+        super().__init__(C, declared)
         self.code = code
         self.fmt = fmt
         self.options = tuple(options)
@@ -83,7 +84,7 @@ class ObjectNode(HostNode):
     def __init__(
         self, content: Path | bytes, declared: Declared = NOTHING, *, label: str = "", elsewhere: bool = False
     ) -> None:
-        super().__init__("static_library", declared)
+        super().__init__(STATIC_LIBRARY, declared)
         self.content = content
         self.elsewhere = elsewhere
         self._label = label
@@ -197,9 +198,9 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
     from mblob.packager.modules.reexpress import reexpress
 
     payload = module.payload
-    if module.type_key == safetensors.TYPE_KEY:
+    if module.type_key == SAFETENSORS:
         data_offset = safetensors.data_offset(payload, payload.nbytes)
-        return OutEntry(safetensors.TYPE_KEY, BytesPayload(payload), (), True, safetensors.ALIGNMENT, data_offset)
+        return OutEntry(SAFETENSORS, BytesPayload(payload), (), True, safetensors.ALIGNMENT, data_offset)
     pieces = reexpress(module.type_key, payload, written, dialect)
     return OutEntry(module.type_key, PiecesPayload(pieces), (), node.data)
 

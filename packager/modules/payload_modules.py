@@ -14,6 +14,7 @@ from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.errors import FormatError, PortabilityWarning
 from mblob.format import safetensors
 from mblob.format.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
+from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY, SAFETENSORS
 from mblob.inspect import tvm_executor
 from mblob.inspect.graph_summary import GraphError
 from mblob.module import Module
@@ -78,7 +79,7 @@ def graph_executor_factory(
         payload = FactoryPayload(text, records, name)
     except ValueError as exc:
         raise BuildError(f"graph_executor_factory: {exc}") from None
-    return Module(node=PayloadNode("GraphExecutorFactory", payload, text, dialect="classic"))
+    return Module(node=PayloadNode(GRAPH_FACTORY, payload, text, dialect="classic"))
 
 
 def const_loader_module(constants: Mapping[str, Any], symbols: Mapping[str, Sequence[str]]) -> Module:
@@ -104,7 +105,7 @@ def const_loader_module(constants: Mapping[str, Any], symbols: Mapping[str, Sequ
     for key, value in constants.items():
         pieces += _array(value, f"const_loader_module: constants[{key!r}]")
     pieces.append(lists)
-    return Module(node=PayloadNode("const_loader", PiecesPayload(pieces), dialect="classic"))
+    return Module(node=PayloadNode(CONST_LOADER, PiecesPayload(pieces), dialect="classic"))
 
 
 def _record(value: Any, what: str) -> ArrayRecord:
@@ -166,7 +167,7 @@ def safetensors_module(weights: Any) -> Module:
     except FormatError as error:
         error.prefix(who)
         raise
-    node = PayloadNode(safetensors.TYPE_KEY, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=offset)
+    node = PayloadNode(SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=offset)
     return Module(node=node)
 
 

@@ -16,7 +16,6 @@ from mblob.format.ffi_grammar import GRAMMARS as FFI_GRAMMARS
 from mblob.format.ffi_grammar import GRAMMARS_OF_0_21
 from mblob.format.grammar import (
     GRAMMARS,
-    JSON_KEYS,
     FunctionInfo,
     Grammars,
     decode_payload,
@@ -25,6 +24,20 @@ from mblob.format.grammar import (
     text,
 )
 from mblob.format.ndarray import ArrayRecord, encode_header
+from mblob.format.type_keys import (
+    CONST_LOADER,
+    CUDA,
+    HEXAGON,
+    HIP,
+    HSACO,
+    METAL,
+    OPENCL,
+    ROWS,
+    TABLE,
+    VULKAN,
+    WEBGPU,
+    letters,
+)
 from mblob.packager.errors import BuildError
 
 Fields = Mapping[str, Any]
@@ -34,7 +47,8 @@ METAL_VERSION = "0.1.0"  # what TVM's writer says; its reader ignores it
 TENSOR_MAP = 1  # a number of arg_extra_tags
 
 _GRAMMARS: dict[str, Grammars] = {"classic": GRAMMARS, "ffi": FFI_GRAMMARS, "ffi 0.21": GRAMMARS_OF_0_21}
-_SAME = frozenset({"coreml", "c", "static_library", *JSON_KEYS})
+# Kinds of strings alone, which both dialects write alike.
+_SAME = frozenset(r.key for r in TABLE if r.classic == r.ffi and not set(letters(r.classic)) - {"s", "v"})
 
 # Types that the dialects number differently: TVM 0.19 and before, DLPack 1.1 and later.
 _TYPES = {(1, 1): (6, 8), (6, 8): (10, 8), (7, 8): (12, 8), (FLOAT8_E3M4, 8): (7, 8)}
@@ -44,18 +58,6 @@ _TYPES_BACK = {new: old for old, new in _TYPES.items()}
 _TAGS = {"tir.use_dyn_shared_memory": "tirx.use_dyn_shared_memory"}
 _TAGS_BACK = {new: old for old, new in _TAGS.items()}
 _FFI_TAGS = ("clusterCtaIdx.", "preferredClusterCtaIdx.", "tirx.")
-
-_REASONS = {
-    "GraphExecutorFactory": "graph executors ended with TVM 0.19",
-    "GraphRuntimeFactory": "graph executors ended with TVM 0.19",
-    "AotExecutorFactory": "ahead-of-time executors ended with TVM 0.19",
-    "VMExecutable": "Relay's virtual machine ended with TVM 0.19",
-    "metadata": "constants of external code are a const_loader there",
-    "metadata_module": "constants of external code are a const_loader there",
-    "opengl": "OpenGL ended with TVM 0.6",
-    "relax.Executable": "its constants and types are numbered differently; compile the model again",
-    "relax.VMExecutable": "its constants and types are numbered differently; compile the model again",
-}
 
 
 def reexpress(kind: str, payload: memoryview, source: str, target: str, extra: Sequence[FunctionInfo] = ()) -> Pieces:
@@ -76,9 +78,9 @@ def reexpress(kind: str, payload: memoryview, source: str, target: str, extra: S
     if kind not in _GRAMMARS[source] or kind in _SAME:
         return [payload]
     fields: Fields = decode_payload(kind, payload, _GRAMMARS[source])
-    if kind == "const_loader":
+    if kind == CONST_LOADER:
         return _const_loader(fields, target)
-    if kind == "vulkan" and source == "classic":
+    if kind == VULKAN and source == "classic":
         fields = _vulkan_fields(payload)
     encode = (_TO_FFI if target == "ffi" else _TO_CLASSIC)[kind]
     return [encode(kind, fields, _kernels(kind, fields, extra, target))]
@@ -92,7 +94,7 @@ def check_kind(kind: str, target: str, known_to: str) -> None:
     """
     moved = kind.startswith("relax.") and known_to != target
     if kind in _GRAMMARS[known_to] and (moved or kind not in _GRAMMARS[target]):
-        reason = _REASONS.get(kind, "no release of TVM has both")
+        reason = ROWS[kind].no_ffi or "no release of TVM has both"
         raise BuildError(f"{kind!r} is not a kind of the {target} dialect: {reason}")
 
 
@@ -112,7 +114,7 @@ def _kernels(kind: str, fields: Fields, extra: Sequence[FunctionInfo], target: s
 def _to_ffi(kind: str, f: FunctionInfo) -> FunctionInfo:
     """As TVM has it: a 0 for each parameter, but for webgpu, whose generator gives none."""
     tags = tuple(_TAGS.get(tag, tag) for tag in f.launch_param_tags)
-    extra = f.arg_extra_tags or (() if kind == "webgpu" else (0,) * len(f.arg_types))
+    extra = f.arg_extra_tags or (() if kind == WEBGPU else (0,) * len(f.arg_types))
     return FunctionInfo(f.name, tuple(_mapped(t, _TYPES) for t in f.arg_types), tags, extra)
 
 
@@ -236,13 +238,13 @@ def _map(items: Mapping[str, bytes]) -> bytes:
 
 Encode = Callable[[str, Fields, "list[FunctionInfo]"], bytes]
 
-_SOURCES = ("cuda", "hip", "hsaco", "opencl", "hexagon")
+_SOURCES = (CUDA, HIP, HSACO, OPENCL, HEXAGON)
 _TO_FFI: dict[str, Encode] = {
-    **dict.fromkeys(_SOURCES, _ffi_source), **dict.fromkeys(("metal", "vulkan"), _ffi_shaders), "webgpu": _ffi_webgpu,
+    **dict.fromkeys(_SOURCES, _ffi_source), **dict.fromkeys((METAL, VULKAN), _ffi_shaders), WEBGPU: _ffi_webgpu,
 }  # fmt: skip
 _TO_CLASSIC: dict[str, Encode] = {
     **dict.fromkeys(_SOURCES, _classic_source),
-    "metal": _classic_metal, "webgpu": _classic_webgpu, "vulkan": _classic_vulkan,
+    METAL: _classic_metal, WEBGPU: _classic_webgpu, VULKAN: _classic_vulkan,
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 
+#include "base/base.h"
 #include "memory.h"
 #include "module.h"
 
@@ -27,7 +28,7 @@ static int describe(char *text, size_t size) {
   return MBLOB_OK;
 }
 
-static const mblob_runtime runtimes[] = {{.type_key = "cuda",
+static const mblob_runtime runtimes[] = {{.type_key = MB_KEY_CUDA,
                                           .open = cuda_module_open,
                                           .function = cuda_module_function,
                                           .call = cuda_module_call,
@@ -37,7 +38,7 @@ MBLOB_PLUGIN(cuda) = {.abi_version = MBLOB_PLUGIN_ABI,
                       .struct_size = sizeof(mblob_plugin),
                       .name = "cuda",
                       .version = MBLOB_VERSION,
-                      .type_keys = "cuda",
+                      .type_keys = MB_KEY_CUDA,
                       .devices = "2,3,13",
                       .needs = "libcuda.so.1 (NVIDIA's driver; MBLOB_CUDA_LIBRARY names another), and a GPU",
                       .start = mb_plugin_start,

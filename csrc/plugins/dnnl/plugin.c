@@ -216,7 +216,7 @@ static int call(void *self, void *function, const TVMValue *args, const int *cod
 }
 
 static const mblob_runtime runtime = {
-    .type_key = "dnnl_json",
+    .type_key = MB_KEY_DNNL_JSON,
     .open = open_module,
     .function = find_function,
     .call = call,
@@ -228,7 +228,7 @@ MBLOB_PLUGIN(dnnl) = {
     .struct_size = sizeof(mblob_plugin),
     .name = "dnnl",
     .version = MBLOB_VERSION,
-    .type_keys = "dnnl_json",
+    .type_keys = MB_KEY_DNNL_JSON,
     .needs = "oneDNN 2.6, 2.7 or 3: libdnnl.so.2 or libdnnl.so.3, or the file that MBLOB_DNNL_LIBRARY names",
     .start = start,
     .describe = describe,

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "cl_launch.h"
 #include "cl_memory.h"
 #include "common.h"
@@ -56,13 +57,13 @@ static int call(void *self, void *function, const TVMValue *args, const int *cod
 }
 
 static const mblob_runtime runtimes[] = {
-    {.type_key = "opencl", .open = open_module, .function = find_function, .call = call, .close = close_module}};
+    {.type_key = MB_KEY_OPENCL, .open = open_module, .function = find_function, .call = call, .close = close_module}};
 
 MBLOB_PLUGIN(opencl) = {.abi_version = MBLOB_PLUGIN_ABI,
                         .struct_size = sizeof(mblob_plugin),
                         .name = "opencl",
                         .version = MBLOB_VERSION,
-                        .type_keys = "opencl",
+                        .type_keys = MB_KEY_OPENCL,
                         .devices = "4",
                         .needs = "libOpenCL.so.1 (MBLOB_OPENCL_LIBRARY) and the driver of a device",
                         .start = mb_plugin_start,

@@ -17,17 +17,8 @@ static struct registry {
   size_t count;
 } first, last;
 
-/* Who provides a key that has no loader here: keys, and what is said of them, in turn. */
-static const char hints[] =
-    "cuda\0" "it needs the CUDA driver and a loader for its kernels\0"
-    "hip,hsaco\0" "it needs ROCm and a loader for its kernels\0"
-    "opencl\0" "it needs an OpenCL driver and a loader for its kernels\0"
-    "metal,coreml,bnns_json\0" "it runs on Apple systems only\0"
-    "vulkan,webgpu,opengl\0" "it needs a graphics driver and a loader for its shaders\0"
-    "dnnl_json\0" "it needs oneDNN and a loader for its graphs\0"
-    "tensorrt,msc_tensorrt,cublas_json,cudnn_json\0" "it needs libraries of NVIDIA and a loader for its graphs\0"
-    "arm_compute_lib,ethos-n,nnapi\0" "it needs libraries of the Arm or Android platform\0"
-    "relax.Executable,relax.VMExecutable\0" "it is run by an executor of TVM\0";
+/* What a loader needs for a key that has none here: keys, and a word for it, in turn (base/type_keys.h). */
+static const char hints[] = MB_KEY_NEEDS;
 
 /* ---- registry ---------------------------------------------------------------------------------------- */
 
@@ -168,21 +159,20 @@ static char *available(const mblob_module *module) {
 
 bool mb_module_needs_loader(const mblob_module *module) {
   /* metadata_module only stands above the library of an AOT executor; it holds nothing. */
-  return !module->is_library && !module->is_data && strcmp(module->type_key, "metadata_module") != 0;
+  return !module->is_library && !module->is_data && strcmp(module->type_key, MB_KEY_METADATA_MODULE) != 0;
 }
 
 static int missing(const mblob_module *module) {
-  const char *who = "nothing in this process knows the key";
-  const char *known = mb_profile_hint(module->type_key, hints);
-  if (known) who = known;
+  const char *who = mb_profile_hint(module->type_key, ""), *needs = who ? NULL : mb_profile_hint(module->type_key, hints);
+  if (!who) who = needs ? needs : "nothing in this process knows the key";
   char *list = available(module), *hint = NULL;
   size_t size = 0;
   FILE *text = open_memstream(&hint, &size);
   if (text) {
     (void)fprintf(text,
-                  "%s; register one with mblob_register_loader (Python: mblob.register_loader), let the library carry a "
+                  "%s%s; register one with mblob_register_loader (Python: mblob.register_loader), let the library carry a "
                   "plug-in for it, put one on MBLOB_PLUGIN_PATH (now %s), or open with missing=stub",
-                  who, getenv("MBLOB_PLUGIN_PATH") ? getenv("MBLOB_PLUGIN_PATH") : "not set");
+                  needs ? "it needs " : "", who, getenv("MBLOB_PLUGIN_PATH") ? getenv("MBLOB_PLUGIN_PATH") : "not set");
     mb_plugin_candidates(text);
     (void)fclose(text);
   }

@@ -364,7 +364,7 @@ static int read_tensors(mblob_module *module) {
   if (!use->tensors_read) {
     int64_t entry = (int64_t)mblob_module_index(module);
     module->is_used = true;
-    if (strcmp(module->type_key, "safetensors") == 0)
+    if (strcmp(module->type_key, MB_KEY_SAFETENSORS) == 0)
       status = mb_safetensors_read(module->payload, module->payload_size, entry, &use->tensors);
     else if (mb_params_is(module->payload, module->payload_size))
       status = mb_params_read(module->payload, module->payload_size, entry, &use->tensors);

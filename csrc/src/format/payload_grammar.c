@@ -21,38 +21,9 @@ enum field {
   ETHOS_NETWORKS = 'e'
 };
 
-/* Texts of words: type keys, and the fields of their payload, a letter each. TVM releases wrote two forms under some keys: then the
- * first strings that have these fields, and the fields that any other has. */
-static const char of_both_dialects[] =
-    "cuda,hip,hsaco,hexagon sfs\0"
-    "webgpu sfs wgsl,webgpu fm\0"
-    "dnnl_json,tensorrt,arm_compute_lib,bnns_json,clml,cublas_json,cudnn_json,hipblas_json,nnapi,msc_tensorrt ssv\0"
-    "const_loader cy\0"
-    "relax.VMExecutable s\0"
-    "coreml ss\0"
-    "c ssvv\0"
-    "static_library sv\0";
-
-static const char of_classic[] =
-    "opengl sfs\0"
-    "opencl sfs cl,clbin,xclbin,awsxclbin,aocx fh\0"
-    "metal sfs metal,metallib smfs\0"
-    "vulkan sfh vulkan sfs\0"
-    "metadata cy\0"
-    "metadata_module \0" /* nothing */
-    "GraphExecutorFactory,GraphRuntimeFactory sns\0"
-    "AotExecutorFactory ns\0"
-    "VMExecutable,relax.Executable,examplejson s\0"
-    "torch ss\0"
-    "VitisAIRuntime sssv\0"
-    "mrvl_sim sss\0"
-    "mrvl_hw sssiii\0"
-    "ethos-n e\0";
-
-static const char of_ffi[] =
-    "opencl sfs\0"
-    "metal sfm metal,metallib smfs\0"
-    "vulkan sfm\0";
+/* Texts of words (base/type_keys.h): type keys, and the fields of their payload, a letter each. TVM releases wrote two forms under
+ * some keys: then the first strings that have these fields, and the fields that any other has. */
+static const char of_both_dialects[] = MB_GRAMMARS_OF_BOTH_DIALECTS, of_classic[] = MB_GRAMMARS_OF_CLASSIC, of_ffi[] = MB_GRAMMARS_OF_FFI;
 
 /* ---- fields ------------------------------------------------------------------------------------- */
 

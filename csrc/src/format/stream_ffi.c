@@ -66,7 +66,7 @@ int mb_modules_check(const struct mb_blob *blob) {
     const struct mb_entry entry = mb_blob_entry(blob, i);
     struct mb_cursor c = {blob->bytes, entry.offset, entry.offset + entry.size, (int64_t)i};
     if (entry.library || entry.data || !mb_payload_is_known(entry.key, blob->form) ||
-        mb_slice_is(entry.key, "relax.VMExecutable")) /* with a grammar of its own */
+        mb_slice_is(entry.key, MB_KEY_RELAX_EXECUTABLE)) /* with a grammar of its own */
       continue;
     status = mb_payload_walk(entry.key, &c, blob->form);
     if (!status && mb_left(&c))

@@ -104,7 +104,7 @@ static int list_module_names(void *object, struct mb_call *call) {
   return status ? status : mb_call_return_text(call, factory->name);
 }
 
-static const struct mb_method create_method = {"AotExecutorFactory", create_executor};
+static const struct mb_method create_method = {MB_KEY_AOT_FACTORY, create_executor};
 
 static const struct mb_method methods[] = {
     {"remove_params", remove_params}, {"list_module_names", list_module_names}, {"", NULL}};
@@ -119,7 +119,7 @@ static int find_function(void *object, const char *name, mblob_function **out) {
   return strcmp(name, factory->name) == 0 ? mb_method_bind(&create_method, factory, out) : MBLOB_OK;
 }
 
-const struct mb_class mb_aot_factory_class = {.type_key = "AotExecutorFactory",
+const struct mb_class mb_aot_factory_class = {.type_key = MB_KEY_AOT_FACTORY,
                                               .methods = methods,
                                               .open = open_factory,
                                               .function = find_function,

@@ -276,12 +276,12 @@ static int get_const_var_ndarray(void *object, struct mb_call *call) {
 static const struct mb_method methods[] = {{"get_const_var_ndarray", get_const_var_ndarray}, {"", NULL}};
 static const struct mb_method no_methods[] = {{"", NULL}};
 
-const struct mb_class mb_const_loader_class = {.type_key = "const_loader",
+const struct mb_class mb_const_loader_class = {.type_key = MB_KEY_CONST_LOADER,
                                                .methods = methods,
                                                .open = open_loader,
                                                .function = find_function,
                                                .close = close_loader};
-const struct mb_class mb_metadata_class = {.type_key = "metadata",
+const struct mb_class mb_metadata_class = {.type_key = MB_KEY_METADATA,
                                            .methods = no_methods,
                                            .open = open_loader,
                                            .function = find_function,

@@ -74,7 +74,7 @@ int mblob_executor_create(mblob_module *factory, const char *name, int device_ty
   if (out) *out = NULL;
   if (!factory || !out)
     return mb_fail(MBLOB_E_ARGUMENT, "mblob_executor_create: %s is NULL", factory ? "out" : "factory");
-  if (strcmp(mblob_module_type_key(factory), "VMExecutable") == 0)
+  if (strcmp(mblob_module_type_key(factory), MB_KEY_RELAY_EXECUTABLE) == 0)
     return make_machine(factory, device_type, device_id, out);
   TVMValue args[2] = {{.v_int64 = device_type}, {.v_int64 = device_id}};
   return make_module(factory, name ? name : "default", args, 2, out);

@@ -144,8 +144,8 @@ static int find_function(void *object, const char *name, mblob_function **out) {
    .function = find_function, \
    .extra_name = extra_name,  \
    .close = close_factory}
-const struct mb_class mb_graph_factory_class = FACTORY("GraphExecutorFactory");
-const struct mb_class mb_graph_runtime_factory_class = FACTORY("GraphRuntimeFactory");
+const struct mb_class mb_graph_factory_class = FACTORY(MB_KEY_GRAPH_FACTORY);
+const struct mb_class mb_graph_runtime_factory_class = FACTORY(MB_KEY_GRAPH_RUNTIME_FACTORY);
 
 /* A factory of the same graph and kernels, whose executors have to be given their parameters. */
 static int remove_params(void *object, struct mb_call *call) {

@@ -216,4 +216,4 @@ static const struct mb_method methods[] = {{"vm_load_executable", vm_load_execut
                                            {"", NULL}};
 
 const struct mb_class mb_vm_executable_class = {
-    .type_key = "VMExecutable", .methods = methods, .open = open_executable, .close = close_executable};
+    .type_key = MB_KEY_RELAY_EXECUTABLE, .methods = methods, .open = open_executable, .close = close_executable};
