@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from mblob.errors import FormatError, LoaderMissingError, one_line
+from mblob.format import json_text
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -250,11 +251,9 @@ class Module:
         told = self._told("metadata", name, query_imports)
         if told is None:
             return None
-        import json
-
         try:
-            found = json.loads(told)
-        except ValueError as exc:
+            found = json_text.parse(told)
+        except json_text.JsonError as exc:
             raise FormatError(f"the metadata of function {name!r} is no JSON: {exc}", code="metadata") from None
         if not isinstance(found, dict):
             raise FormatError(f"the metadata of function {name!r}: expected a JSON object", code="metadata")

@@ -230,7 +230,6 @@ int mb_safetensors_read(const uint8_t *bytes, uint64_t size, int64_t entry, stru
   }
   struct reader r = {.data = bytes + 8 + header, .data_size = size - 8 - header};
   mb_json_init(&r.json, bytes + 8, (size_t)header);
-  if (!mb_is_utf8(bytes + 8, header)) (void)mb_json_fail(&r.json, "the header is no JSON: it is not UTF-8");
   const char *wrong = read_header(&r, out) ? check_all(&r, out) : r.json.error;
   free(r.ranges);
   if (!wrong) return MBLOB_OK;
