@@ -62,10 +62,8 @@ bool mb_json_next_element(struct mb_json *j) { return more(j, ']'); }
 static int hex4(const uint8_t *p) {
   int value = 0;
   for (int i = 0; i < 4; ++i) {
-    int c = p[i], digit = c >= '0' && c <= '9'                 ? c - '0'
-                          : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                               : -1;
-    if (digit < 0) return -1;
+    int c = p[i] | 32, digit = c >= 'a' && c <= 'f' ? c - 'a' + 10 : p[i] - '0';
+    if (digit < 0 || digit > 15 || (digit > 9 && c < 'a')) return -1;
     value = value * 16 + digit;
   }
   return value;
@@ -194,21 +192,9 @@ bool mb_json_end(struct mb_json *j) {
 /* ---- strings ----------------------------------------------------------------------------------- */
 
 static char *put_utf8(char *to, uint32_t c) {
-  if (c < 0x80) {
-    *to++ = (char)c;
-  } else if (c < 0x800) {
-    *to++ = (char)(0xC0 | c >> 6);
-    *to++ = (char)(0x80 | (c & 63));
-  } else if (c < 0x10000) {
-    *to++ = (char)(0xE0 | c >> 12);
-    *to++ = (char)(0x80 | (c >> 6 & 63));
-    *to++ = (char)(0x80 | (c & 63));
-  } else {
-    *to++ = (char)(0xF0 | c >> 18);
-    *to++ = (char)(0x80 | (c >> 12 & 63));
-    *to++ = (char)(0x80 | (c >> 6 & 63));
-    *to++ = (char)(0x80 | (c & 63));
-  }
+  int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3; /* bytes behind the first */
+  *to++ = (char)(more ? 0x780u >> more | c >> 6 * more : c);
+  while (more--) *to++ = (char)(0x80 | (c >> 6 * more & 63));
   return to;
 }
 

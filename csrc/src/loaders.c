@@ -28,13 +28,6 @@ static const char hints[] =
     "arm_compute_lib,ethos-n,nnapi\0" "it needs libraries of the Arm or Android platform\0"
     "relax.Executable,relax.VMExecutable\0" "it is run by an executor of TVM\0";
 
-static bool in_list(const char *key, const char *list) {
-  size_t size = strlen(key);
-  for (const char *p = list; (p = strstr(p, key)); p++)
-    if ((p == list || p[-1] == ',') && (p[size] == ',' || !p[size])) return true;
-  return false;
-}
-
 /* ---- registry ---------------------------------------------------------------------------------------- */
 
 static size_t place_in(const struct registry *r, const char *key) {
@@ -177,23 +170,19 @@ static int missing(const mblob_module *module) {
   const char *who = "nothing in this process knows the key";
   for (const char *keys = hints, *hint; *keys; keys = hint + strlen(hint) + 1) {
     hint = keys + strlen(keys) + 1;
-    if (in_list(module->type_key, keys)) who = hint;
+    if (mb_plugin_lists(keys, module->type_key)) who = hint;
   }
-  char *list = available(module), *hint = NULL;
-  size_t size = 0;
-  FILE *text = open_memstream(&hint, &size);
-  if (text) {
-    (void)fprintf(text,
-                  "%s; register one with mblob_register_loader (Python: mblob.register_loader), let the library carry a "
-                  "plug-in for it, put one on MBLOB_PLUGIN_PATH (now %s), or open with missing=stub",
-                  who, getenv("MBLOB_PLUGIN_PATH") ? getenv("MBLOB_PLUGIN_PATH") : "not set");
-    mb_plugin_candidates(text);
-    (void)fclose(text);
-  }
+  char *list = available(module), *broken = mb_plugin_candidates(""), *hint;
+  if (asprintf(&hint,
+               "%s%s; register one with mblob_register_loader (Python: mblob.register_loader), let the library carry a "
+               "plug-in for it, put one on MBLOB_PLUGIN_PATH (now %s), or open with missing=stub",
+               who, broken ? broken : "", mb_plugin_path()) < 0)
+    hint = NULL;
   int status = mb_fail_loader(module->type_key, (int64_t)mblob_module_index(module), list ? list : "", hint ? hint : who,
                               "no loader for type key '%s' (entry %zu); loaders: %s; %s", module->type_key,
                               mblob_module_index(module), list && *list ? list : "none", hint ? hint : who);
   free(list);
+  free(broken);
   free(hint);
   return status;
 }

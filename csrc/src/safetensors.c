@@ -178,7 +178,7 @@ static bool read_header(struct reader *r, struct mb_tensors *out) {
     struct mb_tensor *t = &out->items[out->count];
     *t = (struct mb_tensor){.name = mb_json_text(key)};
     out->count++; /* counted before it is complete, so that it is freed */
-    if (!t->name) return mb_json_fail(j, "a wrong escape in a name");
+    if (!t->name) return mb_json_fail(j, "a wrong escape in a string");
     r->tensor = key;
     if (!read_tensor(r, t, &r->ranges[out->count - 1])) return false;
     r->tensor = (struct mb_slice){0};

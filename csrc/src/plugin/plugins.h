@@ -86,7 +86,9 @@ mblob_loader mb_plugin_loader(const mblob_runtime *runtime);
 /* Whether a plug-in's table is behind the function. */
 bool mb_plugin_has_function(const mblob_function *function);
 const mblob_host *mb_plugin_host_table(void);
-/* For errors about a key that nobody loads: plug-ins that cannot be used, of which one may be the one that was meant. */
-void mb_plugin_candidates(FILE *out);
+/* For errors: plug-ins with that in their path that are there and cannot be used, each with "; " in front; on the heap. */
+char *mb_plugin_candidates(const char *name);
+/* For errors: what MBLOB_PLUGIN_PATH is. */
+const char *mb_plugin_path(void);
 
 #endif
