@@ -339,7 +339,7 @@ def test_an_impossible_dlpack_shape_is_refused(lib: mblob.Module, ndim: int, dim
     shape = (ctypes.c_int64 * 2)(dimension, dimension)
     ctypes.c_int32.from_address(address + 16).value = ndim  # DLTensor: data, device, ndim, dtype, shape
     ctypes.c_void_p.from_address(address + 24).value = ctypes.addressof(shape)
-    with pytest.raises(ValueError, match="describe: argument 0: the DLPack tensor has an impossible shape"):
+    with pytest.raises(ValueError, match="describe: argument 0: tensor: "):
         lib["describe"](Producer(capsule))
 
 
@@ -381,7 +381,7 @@ class Foreign:
 
 REFUSED = {
     "device": (BufferError, "DLPack: memory of device type 7 has no addresses"),
-    "dimensions": (ValueError, "the DLPack tensor has an impossible shape"),
+    "dimensions": (ValueError, "tensor: -1 dimensions, expected 0 to 64"),
 }
 
 

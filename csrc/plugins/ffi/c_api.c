@@ -33,6 +33,11 @@ static void raise_by_code(void *error) {
   mb_error_tell_runtime();
 }
 
+static int not_an_error(const char *function, const void *object) {
+  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: expected an error, found an object of type %d", function, mb_object_type(ERA, object));
+  return mb_error_raise_last();
+}
+
 static void set_raised_from_text(const char *kind, const char *message) {
   raise_by_code(mb_error_new(text_of(kind), text_of(message), text_of("")));
 }
@@ -48,6 +53,11 @@ static void set_raised_from_parts(const char *kind, const char *const *parts, in
 }
 
 static void set_raised(void *error) {
+  if (error && mb_object_type(ERA, error) != MB_ANY_ERROR) {
+    not_an_error("TVMFFIErrorSetRaised", error);
+    mb_error_tell_runtime();
+    return;
+  }
   if (error) mb_object_retain(ERA, error);
   raise_by_code(error);
 }
@@ -59,6 +69,8 @@ static void move_from_raised(void **out) {
 static int create_error_with(const struct mb_text *kind, const struct mb_text *message, const struct mb_text *backtrace, void *cause,
                              void *context, void **out) {
   if (!out) return null_argument("TVMFFIErrorCreate");
+  *out = NULL;
+  if (cause && mb_object_type(ERA, cause) != MB_ANY_ERROR) return not_an_error("TVMFFIErrorCreate: cause", cause);
   *out = mb_error_new(text_at(kind), text_at(message), text_at(backtrace));
   if (!*out) return mb_error_raise_last();
   mb_error_share(*out, cause, context);
@@ -95,6 +107,12 @@ static int release_old(void *object) {
 
 static int create_opaque(void *handle, int32_t type, void (*deleter)(void *handle), void **out) {
   if (!out) return null_argument("TVMFFIObjectCreateOpaque");
+  *out = NULL;
+  if (type < MB_ANY_OBJECT || (type > MB_ANY_OBJECT && type <= MB_ANY_MODULE)) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMFFIObjectCreateOpaque: objects of type %d have a content of their own, expected %d, or %d and more",
+                  (int)type, MB_ANY_OBJECT, MB_ANY_MODULE + 1);
+    return mb_error_raise_last();
+  }
   *out = mb_object_new(ERA, type, sizeof(void *));
   if (!*out) return mb_error_raise_last();
   memcpy(mb_object_cell(ERA, *out), &handle, sizeof(handle));
