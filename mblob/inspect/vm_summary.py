@@ -8,6 +8,7 @@ from typing import Any
 from mblob.bytes.wire import Cursor
 from mblob.format.grammar import strings, text
 from mblob.format.ndarray import ArrayRecord, read_ndarray
+from mblob.inspect import vm_code
 
 MAGIC, MAGIC_V2 = 0xD225DE2F4214151D, 0xD225DE2F4214151E
 _RELAX_KINDS = {0: "packed", 1: "vm", 2: "tir"}
@@ -18,11 +19,12 @@ CONSTANTS_OF_0_21 = {**_FFI_COMMON, 72: "tensor", 71: "shape"}
 CONSTANTS_OF_FFI = {**_FFI_COMMON, 70: "tensor", 69: "shape"}
 
 
-def relay(code: memoryview, base: int) -> tuple[dict[str, Any], list[tuple[str, ArrayRecord]]]:
+def relay(code: memoryview, base: int, check: bool = False) -> tuple[dict[str, Any], list[tuple[str, ArrayRecord]]]:
     """An executable of the Relay VM (TVM 0.7 - 0.19): summary, constants by name.
 
     Args:
         base: offset of `code` in the payload, which offsets of constants count from.
+        check: look at every instruction, as loading does.
 
     Raises:
         FormatError: "payload", "truncated".
@@ -43,40 +45,60 @@ def relay(code: memoryview, base: int) -> tuple[dict[str, Any], list[tuple[str, 
             arrays.append((f"constant {i}", _moved(read_ndarray(c, f"constant {i}"), base)))
         else:
             raise c.fail(f"constant {i} is of kind {tag}, expected 0 or 1")
-    if release >= (0, 8):
-        c.u64s("devices of constants")
+    of_constants = c.u64s("devices of constants") if release >= (0, 8) else None
     primitives = [text(s) for s in strings(c, "primitives")]
     for _ in range(c.count("attributes", 16) if release >= (0, 8) else 0):
         c.u64("attributes")
         for _ in range(2 * c.count("attributes", 16)):
             c.skip_string("attributes")
+    program = vm_code.Program(functions, len(primitives), constants, len(devices) if release >= (0, 9) else None)
+    if check and of_constants is not None:
+        _check_devices(c, "constants", program, of_constants, constants)
     return {
         "machine": "relay",
         "version": version,
         "devices": devices,
         "globals": functions,
-        "functions": _relay_functions(c, release),
+        "functions": _relay_functions(c, release, program if check else None),
         "primitives": primitives,
         "constants": constants,
         "late_constants": late,
     }, arrays
 
 
-def _relay_functions(c: Cursor, release: tuple[int, int]) -> list[dict[str, Any]]:
+def _check_devices(c: Cursor, what: str, program: vm_code.Program, found: tuple[int, ...], count: int) -> None:
+    if len(found) != count or not all(vm_code.check_device(program, device) for device in found):
+        raise c.fail(f"{what}: {count} have {len(found)} devices, or one has a device that is none")
+
+
+def _relay_functions(
+    c: Cursor, release: tuple[int, int], program: vm_code.Program | None
+) -> list[dict[str, Any]]:
+    """Functions in short. With a program, each instruction is read and held against it."""
     found = []
+    checked = []
     for i in range(c.count("functions", 24)):
         head = [text(s) for s in strings(c, f"function {i}")]
         if len(head) != 3 or not all(re.fullmatch("[0-9]{1,9}", n, re.ASCII) for n in head[1:]):
             raise c.fail(f"function {i}: {len(head)} fields, expected a name and two numbers")
         params = [text(s) for s in strings(c, f"function {i}: params")]
-        if release >= (0, 8):
-            c.u64s(f"function {i}: devices")
+        devices = c.u64s(f"function {i}: devices") if release >= (0, 8) else None
+        if program is not None and devices is not None:
+            _check_devices(c, f"parameters of function {i}", program, devices, len(params))
         instructions = int(head[2])
         if instructions > c.left // 8:
             raise c.fail(f"function {i}: {instructions} instructions, {c.left} bytes are left", "truncated")
-        for _ in range(instructions):
-            c.skip(8 * c.count("instruction", 8), "instruction")
+        if program is None:
+            for _ in range(instructions):
+                c.skip(8 * c.count("instruction", 8), "instruction")
+        else:
+            code = [vm_code.read_instruction(c, f"function {head[0]!r}, instruction {k}") for k in range(instructions)]
+            checked.append(vm_code.Function(head[0], len(params), int(head[1]), code))
         found.append(_function("vm", head[0], len(params), int(head[1]), instructions, params))
+    if program is not None:
+        if c.left:
+            raise c.fail(f"{c.left} bytes follow the last function")
+        vm_code.check(c, program, checked)
     return found
 
 
@@ -158,8 +180,12 @@ def _devices(c: Cursor, release: tuple[int, int]) -> list[dict[str, Any]]:
     found = []
     for i in range(c.count("devices", 16 if scoped else 8)):
         kind, number = c.i32(f"device {i}"), c.i32(f"device {i}")
+        if not 0 < kind < 1 << 15:
+            raise c.fail(f"device {i} is of type {kind}")
         found.append({"type": kind, "id": number, "scope": text(c.string(f"device {i}")) if scoped else ""})
-    c.i32("host device")
+    host = c.i32("host device")
+    if not 0 <= host < len(found):
+        raise c.fail(f"the host is device {host} of {len(found)}")
     return found
 
 
