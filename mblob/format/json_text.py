@@ -38,7 +38,7 @@ def parse(text: str | bytes, pairs_hook: Callable[[list[tuple[str, Any]]], Any] 
         try:
             text = text.decode()
         except UnicodeDecodeError as error:
-            raise JsonError(f"it is not UTF-8 at byte {error.start}") from None
+            raise JsonError(f"it is not UTF-8 at byte {error.start} of the text") from None
     if text.startswith("\ufeff"):
         raise JsonError("it starts with a byte order mark")
     outside = _outside_strings(text)
@@ -59,7 +59,7 @@ def _outside_strings(text: str) -> bytes:
         if _SURROGATE.search(text):
             half = next((found for found in _ESCAPE.finditer(text) if found[1]), None)
             if half is not None:
-                raise JsonError(f"half a surrogate pair at byte {_byte(text, half.start())}")
+                raise JsonError(f"half a surrogate pair at {_place(text, half.start())}")
         text = re.sub(r"\\.", "", text, flags=re.DOTALL)
     return " ".join(text.split('"')[::2]).encode("ascii", "replace")
 
@@ -85,12 +85,12 @@ def _refuse(word: str) -> NoReturn:
 
 
 def _unexpected(text: str, error: Any) -> str:
-    at = f"byte {_byte(text, error.pos)}"
+    at = _place(text, error.pos)
     if error.msg.startswith("Unterminated"):
         return f"a string without an end at {at}"
     found = text[error.pos : error.pos + 24]
     return f"unexpected {found!r} at {at}" if found.strip() else f"it ends too early, at {at}"
 
 
-def _byte(text: str, at: int) -> int:
-    return len(text[:at].encode("utf-8", "surrogatepass"))
+def _place(text: str, at: int) -> str:
+    return f"byte {len(text[:at].encode('utf-8', 'surrogatepass'))} of the text"
