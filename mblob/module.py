@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 
 from mblob.errors import FormatError, LoaderMissingError, one_line
-from mblob.format import json_text
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -251,6 +250,8 @@ class Module:
         told = self._told("metadata", name, query_imports)
         if told is None:
             return None
+        from mblob.format import json_text
+
         try:
             found = json_text.parse(told)
         except json_text.JsonError as exc:

@@ -246,8 +246,9 @@ bool call_tensor_valid(const call_tensor *tensor); /* false with ValueError set 
 void call_tensor_detach(PyObject *tensor);
 bool call_tensor_compact(const DLTensor *dl);              /* row-major without gaps */
 bool call_tensor_size(const DLTensor *dl, size_t *nbytes); /* false if the product overflows */
-/* Whether what somebody else wrote describes a tensor, its strides left aside; false with ValueError set. */
-bool call_tensor_described(const DLTensor *dl);
+/* Whether what somebody else wrote describes a tensor, its strides left aside; false with ValueError set. `has_data`: one
+ * that has elements has memory, too. */
+bool call_tensor_described(const DLTensor *dl, bool has_data);
 
 /* ---- device.c: memory of devices; failures raise what the runtime says --------------------------- */
 

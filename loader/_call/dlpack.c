@@ -77,7 +77,7 @@ static bool take(PyObject *capsule, taken *out) {
   else if (!call_device_has_addresses(out->tensor.device))
     PyErr_Format(PyExc_BufferError, "DLPack: memory of device type %d has no addresses; copy it to the host first",
                  (int)out->tensor.device.device_type);
-  else if (call_tensor_described(&out->tensor))
+  else if (call_tensor_described(&out->tensor, true))
     return true;
   taken_release(out);
   return false;

@@ -21,9 +21,9 @@ static PyObject *array_object(void *handle) {
   return tensor;
 }
 
-/* Over what a function of somebody else describes. */
+/* Over what a function of somebody else describes; memory may come later (__lookup_linked_param). */
 static PyObject *tensor_object(const DLTensor *dl, PyObject *owner) {
-  return call_tensor_described(dl) ? call_tensor_over(dl, owner, NULL, NULL, false) : NULL;
+  return call_tensor_described(dl, false) ? call_tensor_over(dl, owner, NULL, NULL, false) : NULL;
 }
 
 static PyObject *module_object(mblob_module *module) {

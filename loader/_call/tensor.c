@@ -37,7 +37,7 @@ bool call_tensor_size(const DLTensor *dl, size_t *nbytes) {
   return empty || (!overflow && size <= PY_SSIZE_T_MAX);
 }
 
-bool call_tensor_described(const DLTensor *dl) {
+bool call_tensor_described(const DLTensor *dl, bool has_data) {
   size_t size;
   if (dl->ndim < 0 || dl->ndim > CALL_TENSOR_NDIM_MAX) {
     PyErr_Format(PyExc_ValueError, "tensor: %d dimensions, expected 0 to %d", (int)dl->ndim, CALL_TENSOR_NDIM_MAX);
@@ -45,7 +45,7 @@ bool call_tensor_described(const DLTensor *dl) {
     PyErr_Format(PyExc_ValueError, "tensor: shape is NULL, expected %d extents", (int)dl->ndim);
   } else if (!call_tensor_size(dl, &size)) {
     PyErr_SetString(PyExc_ValueError, "tensor: a negative dimension, or more bytes than memory has addresses");
-  } else if (size != 0 && dl->data == NULL) {
+  } else if (has_data && size != 0 && dl->data == NULL) {
     PyErr_Format(PyExc_ValueError, "tensor: data is NULL, expected %zu bytes", size);
   } else if (dl->byte_offset > PY_SSIZE_T_MAX) {
     PyErr_Format(PyExc_ValueError, "tensor: byte_offset is %llu, more than memory has addresses",

@@ -74,7 +74,9 @@ def check(c: Cursor, program: Program, functions: Sequence[Function]) -> None:
     counts = [params[name] for name in program.names]
     for f in functions:
         if f.registers > _REGISTERS_LIMIT or f.params > f.registers or not f.code:
-            raise c.fail(f"function {f.name!r}: {f.registers} registers, {f.params} parameters, {len(f.code)} instructions")
+            raise c.fail(
+                f"function {f.name!r}: {f.registers} registers, {f.params} parameters, {len(f.code)} instructions"
+            )
         for pc, (opcode, fields) in enumerate(f.code):
             problem = _problem(program, counts, f, pc, opcode, fields)
             if problem is not None:

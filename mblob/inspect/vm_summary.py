@@ -102,9 +102,7 @@ def _check_devices(c: Cursor, what: str, program: vm_code.Program, found: tuple[
         raise c.fail(f"{what}: {count} have {len(found)} devices, or one has a device that is none")
 
 
-def _relay_functions(
-    c: Cursor, release: tuple[int, ...], program: vm_code.Program | None
-) -> list[dict[str, Any]]:
+def _relay_functions(c: Cursor, release: tuple[int, ...], program: vm_code.Program | None) -> list[dict[str, Any]]:
     """Functions in short. With a program, each instruction is read and held against it."""
     found = []
     checked = []
@@ -215,5 +213,3 @@ def _devices(c: Cursor, release: tuple[int, ...]) -> list[dict[str, Any]]:
 
 def _moved(record: ArrayRecord, base: int) -> ArrayRecord:
     return ArrayRecord(record.dtype, record.shape, record.data, record.offset + base)
-
-

@@ -56,7 +56,9 @@ def test_each_function_of_libmblob_ffi_may_be_the_first_call(
     assert not any(failed.values()), {name: code for name, code in failed.items() if code}
 
 
-def test_libmblob_ffi_refuses_what_is_no_error_no_tensor_and_of_another_version(installed: Path, tmp_path: Path) -> None:
+def test_libmblob_ffi_refuses_what_is_no_error_no_tensor_and_of_another_version(
+    installed: Path, tmp_path: Path
+) -> None:
     program, lib = tmp_path / "program", installed / "lib"
     run("cc", *SANITY, f"-I{installed}/include", f"-I{ROOT}/csrc/plugins/ffi", ROOT / "tests" / "c" / "ffi_refusals.c",
         f"-L{lib}", "-lmblob-ffi", f"-Wl,-rpath,{lib}", "-o", program)  # fmt: skip
@@ -71,12 +73,14 @@ def test_libmblob_ffi_refuses_what_is_no_error_no_tensor_and_of_another_version(
     ]
     assert sorted(set(said[4:])) == sorted([
         "no shape: tensor: shape is NULL, expected 1 extents", "-1: tensor: -1 dimensions, expected 0 to 64",
-        "INT_MIN: tensor: -2147483648 dimensions, expected 0 to 64", "INT_MAX: tensor: 2147483647 dimensions, expected 0 to 64",
+        "INT_MIN: tensor: -2147483648 dimensions, expected 0 to 64",
+        "INT_MAX: tensor: 2147483647 dimensions, expected 0 to 64",
         "negative: tensor: shape[1] is -3", "huge: tensor: it has more bytes than memory can, or lies outside of it",
         "no data: tensor: data is NULL, expected 24 bytes",
         "far: tensor: it has more bytes than memory can, or lies outside of it",
         "version: TVMFFITensorFromDLPackVersioned: DLPack version 77, expected 1",
-        "padded: TVMFFITensorFromDLPackVersioned: each element is padded to whole bytes (flag 4), expected packed elements",
+        "padded: TVMFFITensorFromDLPackVersioned: each element is padded to whole bytes (flag 4),"
+        " expected packed elements",
     ])  # fmt: skip
 
 

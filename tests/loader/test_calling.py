@@ -424,6 +424,6 @@ def test_a_refused_tensor_that_is_imported_is_deleted_and_named(version: Any, ha
 def test_elements_that_are_padded_to_bytes_are_refused(lib: mblob.Module, take: str) -> None:
     tensor = Foreign((1, 0))
     tensor.harm("padded")
-    with pytest.raises(BufferError, match=r"each element is padded to whole bytes \(flag 4\), expected packed elements"):
+    with pytest.raises(BufferError, match=r"each element is padded to whole bytes \(flag 4\), expected packed"):
         mblob.from_dlpack(tensor.capsule) if take == "imported" else lib["describe"](Producer(tensor.capsule))
     assert tensor.deleted == [tensor.managed]

@@ -116,7 +116,8 @@ BAD = [
     (with_unknown(b'"\\ud800"'), "half a surrogate pair at byte 58 of the text"),
     (with_unknown(b'"\\\\\\udc00\\ud800"'), "half a surrogate pair at byte 60"),
     *((with_unknown(text), "no JSON: unexpected ") for text in (
-        b"00", b"-01", b"1.", b"-", b".5", b"+1", b"1e", b"1e+", b"0x1", b"tru", b"True", b"nullx", b"'a'", b"[1,]", b"{1:2}",
+        b"00", b"-01", b"1.", b"-", b".5", b"+1", b"1e", b"1e+", b"0x1", b"tru", b"True",
+        b"nullx", b"'a'", b"[1,]", b"{1:2}",
         b'"\\x"', b'"\\u12"', b'"\t"', b"1 2", b"//", b"",
     )),
     (safetensors(b'{"a'), "a string without an end at byte 1"),
@@ -129,7 +130,8 @@ GOOD = [
     *(safetensors({"a": entry(name, [8], [0, bits])}, bytes(range(bits))) for name, (_, bits) in DTYPES.items()),
 ]
 READABLE = [*GOOD[:3], *map(with_unknown, (
-    b"[" * 62 + b"]" * 62, b"[" + b"[]," * 1000 + b"[]]", b"1" * 512, b"-0", b"-0.5e-7", b"1e999", b'"\\u0000\\ud83d\\ude00\\\\ud800\\/"',
+    b"[" * 62 + b"]" * 62, b"[" + b"[]," * 1000 + b"[]]", b"1" * 512, b"-0", b"-0.5e-7", b"1e999",
+    b'"\\u0000\\ud83d\\ude00\\\\ud800\\/"',
     '"\u00e9\U0001f389"'.encode(), b'"' + b"[" * 100 + b"1" * 600 + b'"', b"[true,false , null]",
 ))]  # fmt: skip
 
