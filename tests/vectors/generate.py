@@ -17,8 +17,9 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
+from mblob.payload_source import BytesPayload  # noqa: E402
+
 from mblob import classic  # noqa: E402
-from mblob.bytes.payload_source import BytesPayload  # noqa: E402
 
 
 def u64(*values: int) -> bytes:

@@ -33,11 +33,6 @@ static void raise_by_code(void *error) {
   mb_error_tell_runtime();
 }
 
-static int not_an_error(const char *function, const void *object) {
-  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: expected an error, found an object of type %d", function, mb_object_type(ERA, object));
-  return mb_error_raise_last();
-}
-
 static void set_raised_from_text(const char *kind, const char *message) {
   raise_by_code(mb_error_new(text_of(kind), text_of(message), text_of("")));
 }
@@ -54,7 +49,9 @@ static void set_raised_from_parts(const char *kind, const char *const *parts, in
 
 static void set_raised(void *error) {
   if (error && mb_object_type(ERA, error) != MB_ANY_ERROR) {
-    not_an_error("TVMFFIErrorSetRaised", error);
+    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMFFIErrorSetRaised: expected an error, found an object of type %d",
+                  mb_object_type(ERA, error));
+    (void)mb_error_raise_last();
     mb_error_tell_runtime();
     return;
   }
@@ -69,8 +66,6 @@ static void move_from_raised(void **out) {
 static int create_error_with(const struct mb_text *kind, const struct mb_text *message, const struct mb_text *backtrace, void *cause,
                              void *context, void **out) {
   if (!out) return null_argument("TVMFFIErrorCreate");
-  *out = NULL;
-  if (cause && mb_object_type(ERA, cause) != MB_ANY_ERROR) return not_an_error("TVMFFIErrorCreate: cause", cause);
   *out = mb_error_new(text_at(kind), text_at(message), text_at(backtrace));
   if (!*out) return mb_error_raise_last();
   mb_error_share(*out, cause, context);
