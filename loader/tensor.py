@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mblob.arguments import no_numbers, whole, wrong_type
+from mblob.arguments import check_unmasked, no_numbers, whole, wrong_type
 from mblob.devices import Device
 from mblob.loader import _call
 
@@ -236,6 +236,10 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
     element = getattr(source, "dtype", None)
     name = getattr(element, "name", "")
     bits = _bits_type(name)
+    try:
+        check_unmasked(source)
+    except TypeError as exc:
+        raise TypeError(f"{what}{exc}") from None
     if bits and hasattr(source, "view"):  # ml_dtypes: no buffer protocol
         return as_tensor(source.view(bits), what=what).view(name)
     try:

@@ -74,6 +74,16 @@ def whole(function: str, argument: str, value: Any, least: int = 0, most: int = 
     return number
 
 
+def check_unmasked(value: Any) -> None:
+    """Refuse a masked array of numpy, whose memory says nothing of its mask.
+
+    Raises:
+        TypeError: it is one; what to pass is said.
+    """
+    if hasattr(value, "filled") and hasattr(value, "mask"):
+        raise TypeError("a masked array would lose its mask; pass x.filled(value)")
+
+
 def no_numbers(element: Any, fmt: str | None = None) -> TypeError:
     """The error for an array whose elements are no numbers of mblob's: its dtype, or where it has none its format."""
     return TypeError(

@@ -250,11 +250,11 @@ class Module:
         told = self._told("metadata", name, query_imports)
         if told is None:
             return None
-        import json
+        from mblob.format import json_text
 
         try:
-            found = json.loads(told)
-        except ValueError as exc:
+            found = json_text.parse(told)
+        except json_text.JsonError as exc:
             raise FormatError(f"the metadata of function {name!r} is no JSON: {exc}", code="metadata") from None
         if not isinstance(found, dict):
             raise FormatError(f"the metadata of function {name!r}: expected a JSON object", code="metadata")

@@ -192,6 +192,9 @@ extern PyTypeObject *call_ndarray_type;
 void call_ndarray_learn(PyObject *object, const Py_buffer *view, DLDataType dtype);
 /* The tensor of an object of call_ndarray_type into its slot; false if only the buffer protocol can tell. */
 bool call_ndarray_read(call_slot *slot, PyObject *object);
+/* Whether it is a masked array of numpy, whose memory says nothing of its mask. */
+bool call_ndarray_masked(PyObject *object);
+#define CALL_MASKED "a masked array would lose its mask; pass x.filled(value)"
 
 /* ---- align.c: data less aligned than the kernel assumes ------------------------------------- */
 
@@ -243,6 +246,9 @@ bool call_tensor_valid(const call_tensor *tensor); /* false with ValueError set 
 void call_tensor_detach(PyObject *tensor);
 bool call_tensor_compact(const DLTensor *dl);              /* row-major without gaps */
 bool call_tensor_size(const DLTensor *dl, size_t *nbytes); /* false if the product overflows */
+/* Whether what somebody else wrote describes a tensor, its strides left aside; false with ValueError set. `has_data`: one
+ * that has elements has memory, too. */
+bool call_tensor_described(const DLTensor *dl, bool has_data);
 
 /* ---- device.c: memory of devices; failures raise what the runtime says --------------------------- */
 

@@ -199,6 +199,7 @@ static bool is_contiguous(const Py_buffer *view) {
 static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
   Py_buffer *view = &slot->u.view;
+  if (call_ndarray_masked(arg)) return call_frame_error(frame, i, PyExc_TypeError, CALL_MASKED);
   if (PyObject_GetBuffer(arg, view, PyBUF_FULL_RO) != 0) {
     if (PyErr_ExceptionMatches(PyExc_MemoryError)) return false;
     const bool is_value = PyErr_ExceptionMatches(PyExc_ValueError);

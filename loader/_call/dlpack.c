@@ -48,6 +48,7 @@ void call_dlpack_delete(DLManagedTensor *plain, DLManagedTensorVersioned *versio
 static void taken_release(const taken *t) { call_dlpack_delete(t->plain, t->versioned); }
 
 static bool take(PyObject *capsule, taken *out) {
+  bool padded = false;
   memset(out, 0, sizeof *out);
   if (PyCapsule_IsValid(capsule, versioned_name)) {
     DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, versioned_name);
@@ -60,6 +61,7 @@ static bool take(PyObject *capsule, taken *out) {
     out->versioned = managed;
     out->tensor = managed->dl_tensor;
     out->readonly = (managed->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
+    padded = (managed->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0;
   } else if (PyCapsule_IsValid(capsule, plain_name)) {
     DLManagedTensor *managed = PyCapsule_GetPointer(capsule, plain_name);
     if (PyCapsule_SetName(capsule, plain_used) != 0) return false;
@@ -70,9 +72,13 @@ static bool take(PyObject *capsule, taken *out) {
     return false;
   }
   out->tensor.dtype = from_dlpack_dtype(out->tensor.dtype);
-  if (call_device_has_addresses(out->tensor.device)) return true;
-  PyErr_Format(PyExc_BufferError, "DLPack: memory of device type %d has no addresses; copy it to the host first",
-               (int)out->tensor.device.device_type);
+  if (padded)
+    PyErr_SetString(PyExc_BufferError, "DLPack: each element is padded to whole bytes (flag 4), expected packed elements");
+  else if (!call_device_has_addresses(out->tensor.device))
+    PyErr_Format(PyExc_BufferError, "DLPack: memory of device type %d has no addresses; copy it to the host first",
+                 (int)out->tensor.device.device_type);
+  else if (call_tensor_described(&out->tensor, true))
+    return true;
   taken_release(out);
   return false;
 }
@@ -144,13 +150,6 @@ static bool say_which(const call_frame *frame, int i) {
   return false;
 }
 
-/* Whether a tensor of somebody else can be described at all: kernels multiply these numbers. */
-static bool is_possible(const DLTensor *t) {
-  size_t size;
-  if (t->ndim < 0 || t->ndim > CALL_TENSOR_NDIM_MAX || (t->ndim > 0 && t->shape == NULL)) return false;
-  return call_tensor_size(t, &size);
-}
-
 bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent) {
   PyObject *method = PyObject_GetAttr((PyObject *)Py_TYPE(obj), dlpack_name);
   *absent = method == NULL && PyErr_ExceptionMatches(PyExc_AttributeError);
@@ -176,9 +175,6 @@ bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent)
   slot->tensor = t.tensor;
   slot->is_tensor = true;
   slot->readonly = t.readonly;
-  if (!is_possible(&slot->tensor)) {
-    return call_frame_error(frame, i, PyExc_ValueError, "the DLPack tensor has an impossible shape");
-  }
   return call_frame_tensor(frame, i, "tensor");
 }
 
@@ -196,6 +192,7 @@ PyObject *call_dlpack_import(PyObject *obj) {
       return PyErr_Format(PyExc_TypeError, "from_dlpack: expected an object with __dlpack__, found %s",
                           Py_TYPE(obj)->tp_name);
     }
+    if (call_ndarray_masked(obj)) return PyErr_Format(PyExc_TypeError, "from_dlpack: %s", CALL_MASKED);
     capsule = ask_capsule(obj, "from_dlpack: ");
     if (capsule == NULL) return NULL;
   }
@@ -210,7 +207,7 @@ PyObject *call_dlpack_import(PyObject *obj) {
     PyMem_Free(t);
     return NULL;
   }
-  const bool gaps = t->tensor.strides != NULL && t->tensor.ndim >= 0 && !call_tensor_compact(&t->tensor);
+  const bool gaps = t->tensor.strides != NULL && !call_tensor_compact(&t->tensor);
   if (gaps) PyErr_SetString(PyExc_ValueError, "from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray(x)");
   PyObject *tensor = gaps ? NULL : call_tensor_over(&t->tensor, NULL, release_taken, t, t->readonly);
   if (tensor == NULL) release_taken(t);

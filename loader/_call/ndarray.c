@@ -81,3 +81,10 @@ bool call_ndarray_read(call_slot *slot, PyObject *object) {
                             .shape = slot->u.array.shape};
   return true;
 }
+
+bool call_ndarray_masked(PyObject *object) {
+  PyObject *bases = Py_TYPE(object)->tp_mro;
+  for (Py_ssize_t i = 0; bases != NULL && i < PyTuple_GET_SIZE(bases); ++i)
+    if (strcmp(((PyTypeObject *)PyTuple_GET_ITEM(bases, i))->tp_name, "MaskedArray") == 0) return true;
+  return false;
+}

@@ -21,6 +21,11 @@ static PyObject *array_object(void *handle) {
   return tensor;
 }
 
+/* Over what a function of somebody else describes; memory may come later (__lookup_linked_param). */
+static PyObject *tensor_object(const DLTensor *dl, PyObject *owner) {
+  return call_tensor_described(dl, false) ? call_tensor_over(dl, owner, NULL, NULL, false) : NULL;
+}
+
 static PyObject *module_object(mblob_module *module) {
   PyObject *wrapped = PyObject_CallFunction(call_hook.wrap_module, "N", PyLong_FromVoidPtr(module));
   if (wrapped == NULL) mblob_module_release(module);
@@ -89,7 +94,7 @@ PyObject *call_convert_result(TVMValue value, int code, PyObject *owner) {
       return object;
     }
     case kTVMDLTensorHandle:
-      return call_tensor_over(value.v_handle, owner, NULL, NULL, false);
+      return tensor_object(value.v_handle, owner);
     default: {
       PyObject *plain = plain_object(value, code);
       return plain != NULL || PyErr_Occurred() ? plain : unknown_code(code);
@@ -105,7 +110,7 @@ PyObject *call_convert_borrowed(TVMValue value, int code) {
       return function_object(mblob_function_retain(value.v_handle), NULL);
     case kTVMNDArrayHandle:
     case kTVMDLTensorHandle:
-      return call_tensor_over(value.v_handle, NULL, NULL, NULL, false);
+      return tensor_object(value.v_handle, NULL);
     case kTVMObjectHandle:
       return call_container_object(value.v_handle);
     default: {

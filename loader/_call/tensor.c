@@ -27,17 +27,33 @@ bool call_tensor_compact(const DLTensor *dl) {
 
 bool call_tensor_size(const DLTensor *dl, size_t *nbytes) {
   size_t size = call_dtype_size(dl->dtype);
-  bool overflow = false;
+  bool overflow = false, empty = false;
   for (int d = 0; d < dl->ndim; ++d) {
     if (dl->shape[d] < 0) return false;
-    if (dl->shape[d] == 0) {
-      *nbytes = 0;
-      return true;
-    }
+    empty |= dl->shape[d] == 0;
     overflow |= __builtin_mul_overflow(size, (size_t)dl->shape[d], &size);
   }
-  *nbytes = size;
-  return !overflow && size <= PY_SSIZE_T_MAX;
+  *nbytes = empty ? 0 : size;
+  return empty || (!overflow && size <= PY_SSIZE_T_MAX);
+}
+
+bool call_tensor_described(const DLTensor *dl, bool has_data) {
+  size_t size;
+  if (dl->ndim < 0 || dl->ndim > CALL_TENSOR_NDIM_MAX) {
+    PyErr_Format(PyExc_ValueError, "tensor: %d dimensions, expected 0 to %d", (int)dl->ndim, CALL_TENSOR_NDIM_MAX);
+  } else if (dl->ndim > 0 && dl->shape == NULL) {
+    PyErr_Format(PyExc_ValueError, "tensor: shape is NULL, expected %d extents", (int)dl->ndim);
+  } else if (!call_tensor_size(dl, &size)) {
+    PyErr_SetString(PyExc_ValueError, "tensor: a negative dimension, or more bytes than memory has addresses");
+  } else if (has_data && size != 0 && dl->data == NULL) {
+    PyErr_Format(PyExc_ValueError, "tensor: data is NULL, expected %zu bytes", size);
+  } else if (dl->byte_offset > PY_SSIZE_T_MAX) {
+    PyErr_Format(PyExc_ValueError, "tensor: byte_offset is %llu, more than memory has addresses",
+                 (unsigned long long)dl->byte_offset);
+  } else {
+    return true;
+  }
+  return false;
 }
 
 /* ---- making one -------------------------------------------------------------------------------- */

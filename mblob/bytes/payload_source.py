@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from mblob.arguments import check_unmasked
 from mblob.bytes.sink import STEP
 from mblob.errors import ChangedError, MblobError
 
@@ -193,6 +194,7 @@ def as_bytes_view(data: Any) -> memoryview:
     Raises:
         TypeError: `data` is no contiguous bytes-like object.
     """
+    check_unmasked(data)
     try:
         view = memoryview(data)
         return view.toreadonly().cast("B") if view.nbytes else memoryview(b"")

@@ -108,7 +108,8 @@ def describe(entry: CheckedEntry, level: str) -> str:
     if entry.digest:
         checks.append(f"{entry.digest} {'matches' if entry.compared else 'not compared at this level'}")
     if entry.walked:
-        checks.append("follows its grammar")
+        later = ", its operators are checked when it is loaded" if entry.type_key.endswith("_json") else ""
+        checks.append(f"follows its grammar{later}")
     elif level == "full":
         checks.append("content not checked (unknown key)")
     return f"[{entry.index}] {entry.type_key}  {human_size(entry.size)}  {', '.join(checks) or 'inside the blob'}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mblob.arguments import no_numbers
+from mblob.arguments import check_unmasked, no_numbers
 from mblob.bytes.payload_source import as_bytes_view
 from mblob.bytes.wire import Cursor, encode_strings, encode_u64
 from mblob.dtype import DataType
@@ -52,6 +52,8 @@ def read_ndarray(cursor: Cursor, what: str = "array") -> ArrayRecord:
     if not 0 <= ndim <= NDIM_LIMIT:
         raise cursor.fail(f"{what}: {ndim} dimensions, expected 0 to {NDIM_LIMIT}", at=start)
     dtype = DataType.from_bytes(cursor.take(4, f"{what}.dtype"))
+    if dtype.lanes != 1:
+        raise cursor.fail(f"{what}: {dtype.lanes} lanes in an element, expected 1", at=start)
     shape = tuple(cursor.i64(f"{what}.shape[{i}]") for i in range(ndim))
     declared = cursor.u64(f"{what}.byte_count")
     # Lanes are left out and bits rounded up to bytes, as TVM's writer does.
@@ -110,6 +112,7 @@ def as_record(value: Any) -> ArrayRecord:
     """
     if isinstance(value, ArrayRecord):
         return value
+    check_unmasked(value)
     element = getattr(value, "dtype", None)
     dtype = _without_letter(str(element)) if hasattr(value, "view") else None
     try:

@@ -85,6 +85,9 @@ def check(key: str, payload: memoryview, grammars: Grammars) -> bool:
         FormatError: the `problem` of its content.
     """
     problem = read_content(key, payload, grammars).problem
+    if problem is None and key == "VMExecutable" and key in grammars:
+        code = decode_payload(key, payload, grammars)["code"]
+        vm_summary.relay(code, len(payload) - len(code), check=True)
     if problem is not None:
         raise problem
     return key == SAFETENSORS or key in grammars or is_param_dict(payload)

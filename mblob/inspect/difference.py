@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob.errors import FormatError
+from mblob.format import json_text
 from mblob.inspect.host_difference import host_differences
 
 if TYPE_CHECKING:
@@ -371,7 +372,7 @@ def _lines(text: str) -> list[str]:
         import json
 
         try:
-            return json.dumps(json.loads(text), indent=1, ensure_ascii=False).splitlines()
-        except (ValueError, RecursionError):
+            return json.dumps(json_text.parse(text), indent=1, ensure_ascii=False).splitlines()
+        except json_text.JsonError:
             pass
     return text.splitlines()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mblob.dtype import DataType
+from mblob.format import json_text
 
 JSON_LIMIT = 256 << 20  # bytes of text; a longer one is for nobody to parse
 OPERATOR_LIMIT = 4096  # operators that are told apart
@@ -27,15 +28,10 @@ def summarize(raw: memoryview) -> dict[str, Any]:
     Raises:
         GraphError: it is none, said in one line.
     """
-    import json
-
     try:
-        graph = json.loads(bytes(raw))
-    except RecursionError:
-        raise GraphError("its graph nests too deep") from None
-    except ValueError as error:
-        known = isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
-        raise GraphError(f"its graph is no JSON: {error if known else 'a number has too many digits'}") from None
+        graph = json_text.parse(bytes(raw))
+    except json_text.JsonError as error:
+        raise GraphError(f"its graph is no JSON: {error}") from None
     if not isinstance(graph, dict) or not isinstance(nodes := graph.get("nodes"), list):
         raise GraphError("its graph has no list of nodes")
     if not all(isinstance(n, dict) for n in nodes):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mblob.dtype import DataType
+from mblob.format import json_text
 from mblob.packager.errors import BuildError
 
 _KEYS = ("nodes", "arg_nodes", "heads", "node_row_ptr", "attrs", "metadata")
@@ -129,8 +130,8 @@ def read_graph(text: str | Mapping[str, Any]) -> Graph:
     """
     if isinstance(text, str):
         try:
-            text = json.loads(text)
-        except (ValueError, RecursionError) as exc:
+            text = json_text.parse(text)
+        except json_text.JsonError as exc:
             raise BuildError(f"graph: no JSON: {exc}") from None
     if not isinstance(text, Mapping):
         raise BuildError(f"graph: expected an object, found {_shown(text)}")

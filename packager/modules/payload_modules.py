@@ -12,7 +12,7 @@ from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.errors import FormatError, PortabilityWarning
-from mblob.format import safetensors
+from mblob.format import json_text, safetensors
 from mblob.format.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
 from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY, SAFETENSORS
 from mblob.inspect import tvm_executor
@@ -229,8 +229,8 @@ def _json_text(graph: str | Mapping[str, Any], who: str) -> str:
     if not isinstance(graph, str):
         return json.dumps(graph)
     try:
-        json.loads(graph)
-    except (ValueError, RecursionError) as exc:
+        json_text.parse(graph)
+    except json_text.JsonError as exc:
         raise BuildError(f"{who}: the graph is no JSON: {exc}") from None
     return graph
 

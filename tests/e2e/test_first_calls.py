@@ -56,6 +56,33 @@ def test_each_function_of_libmblob_ffi_may_be_the_first_call(
     assert not any(failed.values()), {name: code for name, code in failed.items() if code}
 
 
+def test_libmblob_ffi_refuses_what_is_no_error_no_tensor_and_of_another_version(
+    installed: Path, tmp_path: Path
+) -> None:
+    program, lib = tmp_path / "program", installed / "lib"
+    run("cc", *SANITY, f"-I{installed}/include", f"-I{ROOT}/csrc/plugins/ffi", ROOT / "tests" / "c" / "ffi_refusals.c",
+        f"-L{lib}", "-lmblob-ffi", f"-Wl,-rpath,{lib}", "-o", program)  # fmt: skip
+    done = subprocess.run([program], capture_output=True, text=True, timeout=30, check=False)
+    said = done.stdout.splitlines()
+    assert done.returncode == 0, (done.returncode, said)
+    assert said[:3] == [
+        "raised: TVMFFIErrorSetRaised: expected an error, found an object of type 65",
+        "opaque: TVMFFIObjectCreateOpaque: objects of type 70 have a content of their own, expected 64, or 74 and more",
+        "opaque: TVMFFIObjectCreateOpaque: objects of type -1 have a content of their own, expected 64, or 74 and more",
+    ]
+    assert sorted(set(said[3:])) == sorted([
+        "no shape: tensor: shape is NULL, expected 1 extents", "-1: tensor: -1 dimensions, expected 0 to 64",
+        "INT_MIN: tensor: -2147483648 dimensions, expected 0 to 64",
+        "INT_MAX: tensor: 2147483647 dimensions, expected 0 to 64",
+        "negative: tensor: shape[1] is -3", "huge: tensor: it has more bytes than memory can, or lies outside of it",
+        "no data: tensor: data is NULL, expected 24 bytes",
+        "far: tensor: it has more bytes than memory can, or lies outside of it",
+        "version: TVMFFITensorFromDLPackVersioned: DLPack version 77, expected 1",
+        "padded: TVMFFITensorFromDLPackVersioned: each element is padded to whole bytes (flag 4),"
+        " expected packed elements",
+    ])  # fmt: skip
+
+
 @pytest.mark.parametrize("alone", [False, True], ids=["with a runtime", "without one"])
 def test_no_function_of_libmblob_ffi_crashes_at_null(
     installed: Path, tmp_path: Path, require: Callable[[str], str], alone: bool

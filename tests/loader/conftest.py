@@ -14,6 +14,7 @@ from mblob.bytes.payload_source import BytesPayload
 from mblob.bytes.sink import BytesSink
 from mblob.format import functions_table
 from mblob.format.blob_plan import BlobPlan, OutEntry
+from mblob.inspect import vm_summary
 from mblob.loader.plugins import plugins
 from tests.loader.executors import vm_programs
 from tests.loader.opencl.opencl_libraries import opencl_caches, opencl_device, pack_opencl, scale_path  # noqa: F401
@@ -269,11 +270,20 @@ def primitives(build: Callable[..., Path], tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def load(primitives: Path) -> Callable[..., mblob.Module]:
-    """`load(program or code, version="0.14.0")`: its executable, over the kernels of vm_programs."""
+    """`load(program or code, version="0.14.0")`: its executable, over the kernels of vm_programs.
+
+    What `verify` says of the code is held against it: both read it, or both refuse it.
+    """
 
     def make(program: vm_programs.Program | bytes, version: str = "0.14.0") -> mblob.Module:
         code = program if isinstance(program, bytes) else program.code(version)
-        executable = mblob.get_global_func("runtime.Load_Executable")(code, mblob.load_module(primitives))
+        try:
+            executable = mblob.get_global_func("runtime.Load_Executable")(code, mblob.load_module(primitives))
+        except mblob.FormatError:
+            with pytest.raises(mblob.FormatError):
+                vm_summary.relay(memoryview(code), 0, check=True)
+            raise
+        vm_summary.relay(memoryview(code), 0, check=True)
         assert isinstance(executable, mblob.Module)
         return executable
 

@@ -33,6 +33,7 @@ enum mb_any_type {
   MB_ANY_TENSOR = 70,
   MB_ANY_ARRAY = 71,
   MB_ANY_MAP = 72,
+  MB_ANY_MODULE = 73,
 };
 
 #define MB_SMALL_TEXT 7 /* bytes of a text that a value itself holds */

@@ -48,6 +48,13 @@ static void set_raised_from_parts(const char *kind, const char *const *parts, in
 }
 
 static void set_raised(void *error) {
+  if (error && mb_object_type(ERA, error) != MB_ANY_ERROR) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMFFIErrorSetRaised: expected an error, found an object of type %d",
+                  mb_object_type(ERA, error));
+    (void)mb_error_raise_last();
+    mb_error_tell_runtime();
+    return;
+  }
   if (error) mb_object_retain(ERA, error);
   raise_by_code(error);
 }
@@ -95,6 +102,12 @@ static int release_old(void *object) {
 
 static int create_opaque(void *handle, int32_t type, void (*deleter)(void *handle), void **out) {
   if (!out) return null_argument("TVMFFIObjectCreateOpaque");
+  *out = NULL;
+  if (type < MB_ANY_OBJECT || (type > MB_ANY_OBJECT && type <= MB_ANY_MODULE)) {
+    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMFFIObjectCreateOpaque: objects of type %d have a content of their own, expected %d, or %d and more",
+                  (int)type, MB_ANY_OBJECT, MB_ANY_MODULE + 1);
+    return mb_error_raise_last();
+  }
   *out = mb_object_new(ERA, type, sizeof(void *));
   if (!*out) return mb_error_raise_last();
   memcpy(mb_object_cell(ERA, *out), &handle, sizeof(handle));

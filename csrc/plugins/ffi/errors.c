@@ -112,12 +112,13 @@ void *mb_error_take(void) {
 
 /* ---- from and to the runtime's error --------------------------------------------------------- */
 
-/* The part in front of ": " if it names a kind of error ("ValueError", "my.Error2"), else nothing. */
+/* The part in front of ": " if it names a kind of error ("ValueError", "my.Error2") and no function of TVM's, else nothing. */
 static struct mb_text kind_in(const char *text) {
   size_t size = 0, last = 0; /* where the last of its words begins */
   for (; isalnum((unsigned char)text[size]) || text[size] == '_' || text[size] == '.'; size++)
     if (text[size] == '.') last = size + 1;
-  bool is_kind = size && isupper((unsigned char)text[last]) && text[size] == ':' && text[size + 1] == ' ';
+  bool is_kind = size && isupper((unsigned char)text[last]) && text[size] == ':' && text[size + 1] == ' ' &&
+                 strncmp(text, "TVM", 3) != 0;
   return (struct mb_text){text, is_kind ? size : 0};
 }
 

@@ -7,6 +7,7 @@
 #include "errors.h"
 #include "values.h"
 
+#define NDIM_LIMIT 64
 #define ERA MB_ERA_0_22 /* 0.21 has none of these functions for kernels */
 
 static void *null_argument(const char *function) {
@@ -26,7 +27,26 @@ static int finish(void *object, void **out) {
 
 /* ---- from DLPack ----------------------------------------------------------------------------- */
 
+/* Whether what somebody else wrote describes a tensor: what is made of it reads its shape, and multiplies. */
+static bool is_described(const DLTensor *t) {
+  size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
+  bool empty = false, large = false;
+  if (t->ndim < 0 || t->ndim > NDIM_LIMIT)
+    return mb_fail(MBLOB_E_ARGUMENT, "tensor: %d dimensions, expected 0 to %d", (int)t->ndim, NDIM_LIMIT), false;
+  if (t->ndim && !t->shape) return mb_fail(MBLOB_E_ARGUMENT, "tensor: shape is NULL, expected %d extents", (int)t->ndim), false;
+  for (int32_t i = 0; i < t->ndim; i++) {
+    if (t->shape[i] < 0) return mb_fail(MBLOB_E_ARGUMENT, "tensor: shape[%d] is %lld", (int)i, (long long)t->shape[i]), false;
+    empty |= t->shape[i] == 0;
+    large |= __builtin_mul_overflow(size, (uint64_t)t->shape[i], &size);
+  }
+  if (empty) return true;
+  if (large || size > PTRDIFF_MAX || t->byte_offset > PTRDIFF_MAX)
+    return mb_fail(MBLOB_E_ARGUMENT, "tensor: it has more bytes than memory can, or lies outside of it"), false;
+  return t->data || !size || (mb_fail(MBLOB_E_ARGUMENT, "tensor: data is NULL, expected %zu bytes", size), false);
+}
+
 static void *import(const DLTensor *tensor, int32_t alignment, int32_t contiguous, void *owner, void (*release)(void *owner)) {
+  if (!is_described(tensor)) return NULL;
   uintptr_t at = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
   if (alignment > 1 && at % (uintptr_t)alignment != 0) {
     (void)mb_fail(MBLOB_E_ARGUMENT, "tensor from DLPack: its data is not aligned to %d bytes", alignment);
@@ -58,7 +78,16 @@ int mb_tensor_from_dlpack(DLManagedTensor *from, int32_t alignment, int32_t cont
 int mb_tensor_from_dlpack_versioned(DLManagedTensorVersioned *from, int32_t alignment, int32_t contiguous, void **out) {
   if (!out) return no_place("TVMFFITensorFromDLPackVersioned");
   static const char name[] = "TVMFFITensorFromDLPackVersioned";
-  return finish(from ? import(&from->dl_tensor, alignment, contiguous, from, release_versioned) : null_argument(name), out);
+  void *object = NULL;
+  if (!from)
+    (void)null_argument(name);
+  else if (from->version.major != DLPACK_MAJOR_VERSION)
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: DLPack version %u, expected %d", name, (unsigned)from->version.major, DLPACK_MAJOR_VERSION);
+  else if (from->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: each element is padded to whole bytes (flag 4), expected packed elements", name);
+  else
+    object = import(&from->dl_tensor, alignment, contiguous, from, release_versioned);
+  return finish(object, out);
 }
 
 /* ---- to DLPack ------------------------------------------------------------------------------- */
@@ -110,8 +139,11 @@ static void release_object(void *object) { mb_object_release(ERA, object); }
 
 int mb_tensor_view(void *source, const DLTensor *like, void **out) {
   if (!out) return no_place("TVMFFITensorCreateUnsafeView");
-  void *object = source && like ? mb_object_tensor(ERA, like, source, release_object)
-                                : null_argument("TVMFFITensorCreateUnsafeView");
+  void *object = NULL;
+  if (!source || !like)
+    (void)null_argument("TVMFFITensorCreateUnsafeView");
+  else if (is_described(like))
+    object = mb_object_tensor(ERA, like, source, release_object);
   if (object) mb_object_retain(ERA, source);
   return finish(object, out);
 }

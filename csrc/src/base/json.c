@@ -59,26 +59,81 @@ bool mb_json_next_key(struct mb_json *j, struct mb_slice *key) {
 
 bool mb_json_next_element(struct mb_json *j) { return more(j, ']'); }
 
+static int hex4(const uint8_t *p) {
+  int value = 0;
+  for (int i = 0; i < 4; ++i) {
+    int c = p[i] | 32, digit = c >= 'a' && c <= 'f' ? c - 'a' + 10 : p[i] - '0';
+    if (digit < 0 || digit > 15 || (digit > 9 && c < 'a')) return -1;
+    value = value * 16 + digit;
+  }
+  return value;
+}
+
+/* Decode the escape at s, a backslash; a surrogate pair is one. Bytes used, 0 if it is wrong. */
+static size_t decode_escape(const uint8_t *s, const uint8_t *end, uint32_t *out) {
+  static const char codes[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+  const char *code = end - s > 1 && s[1] ? strchr(codes, s[1]) : NULL;
+  if (code) {
+    *out = (uint32_t)values[code - codes];
+    return 2;
+  }
+  int high = end - s < 6 || s[1] != 'u' ? -1 : hex4(s + 2);
+  if (high < 0 || (high >= 0xDC00 && high < 0xE000)) return 0;
+  *out = (uint32_t)high;
+  if (high < 0xD800 || high >= 0xDC00) return 6;
+  int low = end - s < 12 || s[6] != '\\' || s[7] != 'u' ? -1 : hex4(s + 8);
+  if (low < 0xDC00 || low >= 0xE000) return 0;
+  *out = 0x10000 + (((uint32_t)high - 0xD800) << 10) + ((uint32_t)low - 0xDC00);
+  return 12;
+}
+
 bool mb_json_string(struct mb_json *j, struct mb_slice *out) {
   if (!expect(j, '"', "expected a string")) return false;
   const char *start = j->pos;
-  for (; j->pos < j->end && *j->pos != '"'; ++j->pos) {
+  int bits = 0; /* of all its bytes */
+  while (j->pos < j->end && *j->pos != '"') {
+    uint32_t ignored;
+    size_t used = 1;
     if ((unsigned char)*j->pos < 0x20) return mb_json_fail(j, "a control character in a string");
-    if (*j->pos == '\\' && ++j->pos == j->end) break;
+    if (*j->pos == '\\')
+      used = decode_escape((const uint8_t *)j->pos, (const uint8_t *)j->end, &ignored);
+    if (!used) return mb_json_fail(j, "a wrong escape in a string");
+    bits |= *j->pos;
+    j->pos += used;
   }
   if (j->pos == j->end) return mb_json_fail(j, "a string without an end");
   *out = (struct mb_slice){(const uint8_t *)start, (uint64_t)(j->pos - start)};
+  if (bits & 0x80 && !mb_is_utf8(out->data, out->size)) return mb_json_fail(j, "a string that is not UTF-8");
   ++j->pos;
   return true;
 }
+
+/* Pass over the digits that come next; whether there are any, and not too many. */
+static bool skip_digits(struct mb_json *j) {
+  const char *start = j->pos;
+  while (j->pos < j->end && *j->pos >= '0' && *j->pos <= '9') ++j->pos;
+  if (j->pos - start > MB_JSON_DIGITS) return mb_json_fail(j, "a number has too many digits");
+  return j->pos > start || mb_json_fail(j, "expected a value");
+}
+
+/* Pass over one of two characters. */
+static bool skip_one(struct mb_json *j, char one, char other) {
+  if (j->pos == j->end || (*j->pos != one && *j->pos != other)) return false;
+  ++j->pos;
+  return true;
+}
+
+/* Digits that start with 0 only if they are 0. */
+static bool skip_whole(struct mb_json *j) { return skip_one(j, '0', '0') || skip_digits(j); }
 
 bool mb_json_uint(struct mb_json *j, uint64_t *out) {
   char c = mb_json_peek(j);
   if (c < '0' || c > '9') return mb_json_fail(j, "expected a whole number");
   const char *start = j->pos;
   uint64_t value = 0;
-  for (; j->pos < j->end && *j->pos >= '0' && *j->pos <= '9'; ++j->pos) {
-    unsigned digit = (unsigned)(*j->pos - '0');
+  if (!skip_whole(j)) return false;
+  for (const char *p = start; p < j->pos; ++p) {
+    unsigned digit = (unsigned)(*p - '0');
     if (value > (UINT64_MAX - digit) / 10) return mb_json_fail(j, "a number above 2^64");
     value = value * 10 + digit;
   }
@@ -92,9 +147,20 @@ bool mb_json_uint(struct mb_json *j, uint64_t *out) {
 
 /* A number or a literal; what it means does not matter here. */
 static bool skip_word(struct mb_json *j) {
+  for (const char *word = "true\0false\0null\0"; *word; word += strlen(word) + 1) {
+    size_t size = strlen(word);
+    if ((size_t)(j->end - j->pos) >= size && memcmp(j->pos, word, size) == 0) {
+      j->pos += size;
+      return true;
+    }
+  }
   const char *start = j->pos;
-  while (j->pos < j->end && strchr("+-.0123456789abcdefghijklmnopqrstuvwxyzE", *j->pos) && *j->pos) ++j->pos;
-  return j->pos > start || mb_json_fail(j, "expected a value");
+  (void)skip_one(j, '-', '-');
+  if (skip_whole(j) && (!skip_one(j, '.', '.') || skip_digits(j)) &&
+      (!skip_one(j, 'e', 'E') || (skip_one(j, '+', '-'), skip_digits(j))))
+    return true;
+  j->pos = start; /* the error shows what stands there */
+  return false;
 }
 
 bool mb_json_skip(struct mb_json *j) {
@@ -125,51 +191,14 @@ bool mb_json_end(struct mb_json *j) {
 
 /* ---- strings ----------------------------------------------------------------------------------- */
 
-static int hex4(const uint8_t *p) {
-  int value = 0;
-  for (int i = 0; i < 4; ++i) {
-    int c = p[i], digit = c >= '0' && c <= '9'                 ? c - '0'
-                          : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                               : -1;
-    if (digit < 0) return -1;
-    value = value * 16 + digit;
-  }
-  return value;
-}
-
 static char *put_utf8(char *to, uint32_t c) {
-  if (c < 0x80) {
-    *to++ = (char)c;
-  } else if (c < 0x800) {
-    *to++ = (char)(0xC0 | c >> 6);
-    *to++ = (char)(0x80 | (c & 63));
-  } else if (c < 0x10000) {
-    *to++ = (char)(0xE0 | c >> 12);
-    *to++ = (char)(0x80 | (c >> 6 & 63));
-    *to++ = (char)(0x80 | (c & 63));
-  } else {
-    *to++ = (char)(0xF0 | c >> 18);
-    *to++ = (char)(0x80 | (c >> 12 & 63));
-    *to++ = (char)(0x80 | (c >> 6 & 63));
-    *to++ = (char)(0x80 | (c & 63));
-  }
+  int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3; /* bytes behind the first */
+  *to++ = (char)(more ? 0x780u >> more | c >> 6 * more : c);
+  while (more--) *to++ = (char)(0x80 | (c >> 6 * more & 63));
   return to;
 }
 
-/* Decode \uXXXX at s (behind the u), a surrogate pair included. Bytes used, 0 if it is wrong. */
-static size_t decode_unicode(const uint8_t *s, const uint8_t *end, uint32_t *out) {
-  int high = end - s < 4 ? -1 : hex4(s);
-  if (high <= 0 || (high >= 0xDC00 && high < 0xE000)) return 0; /* NUL would end the C string */
-  *out = (uint32_t)high;
-  if (high < 0xD800 || high >= 0xDC00) return 4;
-  int low = end - s < 10 || s[4] != '\\' || s[5] != 'u' ? -1 : hex4(s + 6);
-  if (low < 0xDC00 || low >= 0xE000) return 0;
-  *out = 0x10000 + (((uint32_t)high - 0xD800) << 10) + ((uint32_t)low - 0xDC00);
-  return 10;
-}
-
 char *mb_json_text(struct mb_slice escaped) {
-  static const char codes[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
   char *text = malloc((size_t)escaped.size + 1), *to = text;
   const uint8_t *s = escaped.data, *end = s + escaped.size;
   while (text && s < end) {
@@ -177,19 +206,13 @@ char *mb_json_text(struct mb_slice escaped) {
       *to++ = (char)*s++;
       continue;
     }
-    const char *code = s + 1 < end && s[1] ? strchr(codes, s[1]) : NULL;
-    uint32_t c;
-    size_t used;
-    if (code) {
-      *to++ = values[code - codes];
-      s += 2;
-    } else if (s + 1 < end && s[1] == 'u' && (used = decode_unicode(s + 2, end, &c)) != 0) {
-      to = put_utf8(to, c); /* six or twelve characters give at most four bytes */
-      s += 2 + used;
-    } else {
+    uint32_t c = 0;
+    s += decode_escape(s, end, &c);
+    if (!c) { /* a wrong one, or a NUL, which would end the C string */
       free(text);
       return NULL;
     }
+    to = put_utf8(to, c); /* no longer than its escape */
   }
   if (text) *to = 0;
   return text;

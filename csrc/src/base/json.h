@@ -13,7 +13,8 @@
 
 #include "base/bytes.h"
 
-#define MB_JSON_DEPTH 64 /* objects and arrays inside each other; deeper input is refused */
+#define MB_JSON_DEPTH 64   /* objects and arrays inside each other; deeper input is refused */
+#define MB_JSON_DIGITS 512 /* in a row; longer ones are refused, as mblob/format/json_text.py does */
 
 struct mb_json {
   const char *start, *pos, *end;
@@ -33,7 +34,8 @@ bool mb_json_next_key(struct mb_json *j, struct mb_slice *key);
 /* Whether the array has another element; the element comes next. */
 bool mb_json_next_element(struct mb_json *j);
 
-/* Read a value. The slice of a string is its text between the quotes, escapes and all. */
+/* Read a value. The slice of a string is its text between the quotes, escapes and all: they are
+ * right, and it is UTF-8. */
 bool mb_json_string(struct mb_json *j, struct mb_slice *out);
 bool mb_json_uint(struct mb_json *j, uint64_t *out);
 /* Pass over any value. */

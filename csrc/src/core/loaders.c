@@ -165,21 +165,17 @@ bool mb_module_needs_loader(const mblob_module *module) {
 static int missing(const mblob_module *module) {
   const char *who = mb_profile_hint(module->type_key, ""), *needs = who ? NULL : mb_profile_hint(module->type_key, hints);
   if (!who) who = needs ? needs : "nothing in this process knows the key";
-  char *list = available(module), *hint = NULL;
-  size_t size = 0;
-  FILE *text = open_memstream(&hint, &size);
-  if (text) {
-    (void)fprintf(text,
-                  "%s%s; register one with mblob_register_loader (Python: mblob.register_loader), let the library carry a "
-                  "plug-in for it, put one on MBLOB_PLUGIN_PATH (now %s), or open with missing=stub",
-                  needs ? "it needs " : "", who, getenv("MBLOB_PLUGIN_PATH") ? getenv("MBLOB_PLUGIN_PATH") : "not set");
-    mb_plugin_candidates(text);
-    (void)fclose(text);
-  }
+  char *list = available(module), *broken = mb_plugin_candidates(""), *hint;
+  if (asprintf(&hint,
+               "%s%s%s; register one with mblob_register_loader (Python: mblob.register_loader), let the library carry a "
+               "plug-in for it, put one on MBLOB_PLUGIN_PATH (now %s), or open with missing=stub",
+               needs ? "it needs " : "", who, broken ? broken : "", mb_plugin_path()) < 0)
+    hint = NULL;
   int status = mb_fail_loader(module->type_key, (int64_t)mblob_module_index(module), list ? list : "", hint ? hint : who,
                               "no loader for type key '%s' (entry %zu); loaders: %s; %s", module->type_key,
                               mblob_module_index(module), list && *list ? list : "none", hint ? hint : who);
   free(list);
+  free(broken);
   free(hint);
   return status;
 }

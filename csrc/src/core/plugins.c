@@ -112,10 +112,13 @@ int mb_plugin_convention(const mblob_convention **out) {
                  plugin->convention->struct_size >= sizeof(*plugin->convention);
   *out = has_one ? plugin->convention : NULL;
   if (has_one || (status && status != MBLOB_E_NOT_FOUND)) return status;
-  return mb_fail(MBLOB_E_INCOMPATIBLE,
-                 "libraries of TVM 0.21 and later need libmblob-ffi.so, which is neither beside libmblob nor on "
-                 "MBLOB_PLUGIN_PATH (now %s): put it there",
-                 getenv("MBLOB_PLUGIN_PATH") ? getenv("MBLOB_PLUGIN_PATH") : "not set");
+  char *broken = mb_plugin_candidates("/libmblob-ffi.");
+  status = mb_fail(MBLOB_E_INCOMPATIBLE,
+                   "libraries of TVM 0.21 and later need libmblob-ffi.so%s; put it beside libmblob (libmblob.a: beside the "
+                   "program) or on MBLOB_PLUGIN_PATH (now %s)",
+                   broken && *broken ? broken : ", which is not there", mb_plugin_path());
+  free(broken);
+  return status;
 }
 
 static int describe(const mblob_plugin *plugin, char *text, size_t size) {
@@ -142,12 +145,30 @@ int mb_plugin_describe(const char *name, char *text, size_t size) {
 
 /* ---- for errors ------------------------------------------------------------------------------ */
 
+struct candidates {
+  FILE *out;
+  const char *name;
+};
+
 static int list_candidate(void *context, const struct mb_plugin_head *head, const char *origin) {
   /* One whose texts cannot be read may be the one that was meant. */
-  if (*head->problem) (void)fprintf(context, "; plug-in '%s' (%s) is not used: %s", head->name, origin, head->problem);
+  const struct candidates *c = context;
+  if (*head->problem && strstr(origin, c->name))
+    (void)fprintf(c->out, "; %s is there but cannot be used: %s", origin, head->problem);
   return 0;
 }
 
-void mb_plugin_candidates(FILE *out) {
-  (void)visit_all(list_candidate, out);
+char *mb_plugin_candidates(const char *name) {
+  char *text = NULL;
+  size_t size = 0;
+  struct candidates c = {open_memstream(&text, &size), name};
+  if (!c.out) return NULL;
+  (void)visit_all(list_candidate, &c);
+  (void)fclose(c.out);
+  return text;
+}
+
+const char *mb_plugin_path(void) {
+  const char *set = getenv("MBLOB_PLUGIN_PATH");
+  return set ? set : "not set";
 }

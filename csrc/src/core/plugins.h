@@ -52,7 +52,9 @@ bool mb_plugin_has_function(const mblob_function *function);
 /* As mblob_register_plugin and mblob_plugin_describe. */
 int mb_plugin_register(const mblob_plugin *plugin);
 int mb_plugin_describe(const char *name, char *text, size_t size);
-/* For errors about a key that nobody loads: plug-ins that cannot be used, of which one may be the one that was meant. */
-void mb_plugin_candidates(FILE *out);
+/* For errors: plug-ins with that in their path that are there and cannot be used, each with "; " in front; on the heap. */
+char *mb_plugin_candidates(const char *name);
+/* For errors: what MBLOB_PLUGIN_PATH is. */
+const char *mb_plugin_path(void);
 
 #endif

@@ -79,7 +79,7 @@ static int fine(const char *what) {
   DLManagedTensorVersioned versioned = {.version = {1, 0}, .dl_tensor = tensor}, *exported_versioned = NULL;
 #define IS(function) (strcmp(what, #function) == 0)
   foreign.deleter = delete_foreign;
-  foreign.type = strstr(what, "Tensor") ? MB_ANY_TENSOR : MB_ANY_FUNCTION;
+  foreign.type = strstr(what, "Tensor") ? MB_ANY_TENSOR : strstr(what, "Error") ? MB_ANY_ERROR : MB_ANY_FUNCTION;
   if (strstr(what, "Tensor"))
     foreign.cell.tensor = tensor;
   else

@@ -83,7 +83,7 @@ def allocated(call: Callable[[], object]) -> int:
         (np.zeros(3, "=d"), "7:2.64.1[3]"),
         (np.zeros(3, np.dtype("d", metadata={"unit": "m"})), "7:2.64.1[3]"),
         (np.zeros(4, "f").view(np.matrix), "7:2.32.1[1,4]"),
-        (np.ma.array([1, 2], dtype="i4"), "7:0.32.1[2]"),
+        (np.array([1, 2], "i4").view(np.recarray), "7:0.32.1[2]"),
         (np.zeros(5, "f")[1:], "7:2.32.1[4]"),
     ],
     ids=lambda value: value if isinstance(value, str) else str(getattr(value, "dtype", value)),

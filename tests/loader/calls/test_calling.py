@@ -339,7 +339,7 @@ def test_an_impossible_dlpack_shape_is_refused(lib: mblob.Module, ndim: int, dim
     shape = (ctypes.c_int64 * 2)(dimension, dimension)
     ctypes.c_int32.from_address(address + 16).value = ndim  # DLTensor: data, device, ndim, dtype, shape
     ctypes.c_void_p.from_address(address + 24).value = ctypes.addressof(shape)
-    with pytest.raises(ValueError, match="describe: argument 0: the DLPack tensor has an impossible shape"):
+    with pytest.raises(ValueError, match="describe: argument 0: tensor: "):
         lib["describe"](Producer(capsule))
 
 
@@ -375,13 +375,26 @@ class Foreign:
 
     def harm(self, what: str) -> None:
         """Make it one that is refused."""
-        place, value = {"device": (8, 7), "dimensions": (16, -1)}[what]  # of Vulkan, which has no addresses
-        ctypes.c_int32.from_address(self.address + place).value = value
+        kind, place, value = HARM[what]
+        kind.from_address(self.address + place).value = value
 
 
+# Of its DLTensor: data, device, ndim, dtype, shape, strides, byte_offset.
+HARM = {
+    "device": (ctypes.c_int32, 8, 7),  # of Vulkan, which has no addresses
+    "dimensions": (ctypes.c_int32, 16, -1), "least": (ctypes.c_int32, 16, -(2**31)), "many": (ctypes.c_int32, 16, 65),
+    "shape": (ctypes.c_uint64, 24, 0), "data": (ctypes.c_uint64, 0, 0), "offset": (ctypes.c_uint64, 40, 2**63),
+    "before": (ctypes.c_uint64, 40, 2**64 - 4), "padded": (ctypes.c_uint64, -8, 4),  # flags stand before the tensor
+}  # fmt: skip
 REFUSED = {
+    "least": (ValueError, "tensor: -2147483648 dimensions, expected 0 to 64"),
+    "many": (ValueError, "tensor: 65 dimensions, expected 0 to 64"),
+    "shape": (ValueError, "tensor: shape is NULL, expected 2 extents"),
+    "data": (ValueError, "tensor: data is NULL, expected 16 bytes"),
+    "offset": (ValueError, "tensor: byte_offset is 9223372036854775808, more than memory has addresses"),
+    "before": (ValueError, "tensor: byte_offset is 18446744073709551612"),
     "device": (BufferError, "DLPack: memory of device type 7 has no addresses"),
-    "dimensions": (ValueError, "the DLPack tensor has an impossible shape"),
+    "dimensions": (ValueError, "tensor: -1 dimensions, expected 0 to 64"),
 }
 
 
@@ -397,9 +410,20 @@ def test_a_deleter_that_runs_python_leaves_the_error_alone(lib: mblob.Module, ve
 
 
 @pytest.mark.parametrize("version", [None, (1, 0)])
-def test_a_refused_tensor_that_is_imported_is_deleted_and_named(version: Any) -> None:
+@pytest.mark.parametrize("harm", REFUSED)
+def test_a_refused_tensor_that_is_imported_is_deleted_and_named(version: Any, harm: str) -> None:
     tensor = Foreign(version)
-    tensor.harm("device")
-    with pytest.raises(BufferError, match="memory of device type 7 has no addresses"):
+    tensor.harm(harm)
+    error, words = REFUSED[harm]
+    with pytest.raises(error, match=words):
         mblob.from_dlpack(tensor.capsule)
+    assert tensor.deleted == [tensor.managed]
+
+
+@pytest.mark.parametrize("take", ["imported", "called"])
+def test_elements_that_are_padded_to_bytes_are_refused(lib: mblob.Module, take: str) -> None:
+    tensor = Foreign((1, 0))
+    tensor.harm("padded")
+    with pytest.raises(BufferError, match=r"each element is padded to whole bytes \(flag 4\), expected packed"):
+        mblob.from_dlpack(tensor.capsule) if take == "imported" else lib["describe"](Producer(tensor.capsule))
     assert tensor.deleted == [tensor.managed]

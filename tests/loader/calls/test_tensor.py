@@ -115,6 +115,25 @@ def test_what_cannot_be_a_tensor_says_why(make: Any, error: type[Exception], tex
     assert "\n" not in str(caught.value)
 
 
+MASKED = np.ma.masked_array(np.arange(4, dtype="f"), mask=[1, 0, 0, 0])
+USES: dict[str, Callable[[mblob.Module], object]] = {
+    "call": lambda lib: lib["vadd"](MASKED, MASKED, MASKED, 4),
+    "bind": lambda lib: lib["vadd"].bind(MASKED, MASKED, MASKED, 4),
+    "array": lambda lib: mblob.array(MASKED),
+    "copyfrom": lambda lib: mblob.empty((4,)).copyfrom(MASKED),
+    "from_dlpack": lambda lib: mblob.from_dlpack(MASKED),
+    "params": lambda lib: mblob.save_param_dict({"a": MASKED}),
+    "payload": lambda lib: mblob.blob_module("raw", MASKED),
+    "subclass": lambda lib: mblob.array(MASKED.view(type("Own", (np.ma.MaskedArray,), {}))),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_masked_array_does_not_lose_its_mask_without_a_word(kernels: Any, use: str) -> None:
+    with pytest.raises((TypeError, mblob.MblobError), match=r"a masked array would lose its mask; pass x\.filled"):
+        USES[use](mblob.load_module(kernels))
+
+
 def test_bfloat16_is_seen_as_bits() -> None:
     tensor = mblob.empty((3,), "bfloat16")
     with pytest.raises(BufferError, match=r'bfloat16 have no buffer format; use Tensor.view\("uint16"\)'):

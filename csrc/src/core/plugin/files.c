@@ -29,7 +29,7 @@ struct file {
   struct timespec changed;
   off_t size;
   struct entry *entries;
-  char problem[160]; /* why the file cannot be read */
+  struct mb_plugin_head none; /* its problem: why the file cannot be read; "" if it can */
 };
 
 static struct file *files;
@@ -60,7 +60,10 @@ static void read_tables(struct file *file) {
     if (!status) status = mb_plugin_symbols(&elf, add_entry, file);
     mb_source_close(&source);
   }
-  if (status) (void)snprintf(file->problem, sizeof(file->problem), "%s", mblob_last_error());
+  const char *said = status ? mblob_last_error() : !file->entries && strstr(file->path, "/" PREFIX) ? "it is no plug-in" : "";
+  size_t size = strlen(file->path);
+  if (strncmp(said, file->path, size) == 0 && said[size] == ':') said += size + 2; /* it is shown beside the path */
+  (void)snprintf(file->none.problem, sizeof(file->none.problem), "%s", said);
 }
 
 static bool is_same(const struct file *file, const char *path, const struct stat *st) {
@@ -69,10 +72,10 @@ static bool is_same(const struct file *file, const char *path, const struct stat
          file->changed.tv_nsec == st->st_mtim.tv_nsec;
 }
 
-/* With the lock. What is read stays for good: tables of it may be in use. NULL: no such file, or no memory. */
+/* With the lock. What is read stays for good: tables of it may be in use. NULL: no memory. */
 static struct file *file_at(const char *path) {
-  struct stat st;
-  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return NULL;
+  struct stat st = {0};
+  (void)stat(path, &st); /* where that fails, opening it tells why */
   for (struct file *f = files; f; f = f->next)
     if (is_same(f, path, &st)) return f;
   struct file *file = calloc(1, sizeof(*file));
@@ -113,7 +116,7 @@ static int visit_folder(const char *folder, int (*filter)(const struct dirent *)
     char *path = NULL;
     if (!result && asprintf(&path, "%s/%s", folder, names[i]->d_name) >= 0) {
       struct file *file = file_at(path);
-      if (file && (file->entries || *file->problem)) result = visit(context, file, place);
+      if (file && (file->entries || *file->none.problem)) result = visit(context, file, place);
       free(path);
     }
     free(names[i]);
@@ -207,9 +210,8 @@ static bool wanted_of(const mblob_plugin *plugin, bool (*wanted)(const struct mb
   return wanted(&head, what);
 }
 
-/* With the lock. */
-static enum mb_found find(bool (*wanted)(const struct mb_plugin_head *, const void *), const void *what,
-                          const char *label, const mblob_plugin **out) {
+static enum mb_found find_locked(bool (*wanted)(const struct mb_plugin_head *, const void *), const void *what,
+                                 const char *label, const mblob_plugin **out) {
   struct search s = {.wanted = wanted, .what = what};
   (void)visit_files(search_file, &s);
   if (!s.entry) return MB_ABSENT;
@@ -223,6 +225,14 @@ static enum mb_found find(bool (*wanted)(const struct mb_plugin_head *, const vo
   return (*out && wanted_of(*out, wanted, what)) || !start(s.file, s.entry, out) ? MB_PRESENT : MB_BROKEN;
 }
 
+static enum mb_found find(bool (*wanted)(const struct mb_plugin_head *, const void *), const void *what,
+                          const char *label, const mblob_plugin **out) {
+  mb_lock(&files_lock);
+  enum mb_found found = find_locked(wanted, what, label, out);
+  mb_unlock(&files_lock);
+  return found;
+}
+
 static bool has_key(const struct mb_plugin_head *head, const void *key) { return mb_list_has(head->type_keys, key); }
 
 static bool has_device(const struct mb_plugin_head *head, const void *type) {
@@ -233,9 +243,7 @@ enum mb_found mb_plugin_in_files(const char *type_key, const mblob_runtime **out
   const mblob_plugin *plugin = NULL;
   char label[96];
   (void)snprintf(label, sizeof(label), "type key '%.64s'", type_key);
-  mb_lock(&files_lock);
   enum mb_found found = find(has_key, type_key, label, out ? &plugin : NULL);
-  mb_unlock(&files_lock);
   if (found == MB_PRESENT && out) *out = mb_plugin_runtime(plugin, type_key);
   return found;
 }
@@ -244,10 +252,7 @@ int mb_plugin_device_in_files(int device_type) {
   const mblob_plugin *plugin = NULL;
   char label[32];
   (void)snprintf(label, sizeof(label), "device type %d", device_type);
-  mb_lock(&files_lock);
-  enum mb_found found = find(has_device, &device_type, label, &plugin);
-  mb_unlock(&files_lock);
-  return found == MB_BROKEN ? mblob_last_error_info()->status : MBLOB_OK;
+  return find(has_device, &device_type, label, &plugin) == MB_BROKEN ? mblob_last_error_info()->status : MBLOB_OK;
 }
 
 /* ---- listing --------------------------------------------------------------------------------- */
@@ -260,11 +265,7 @@ struct listing {
 static int list_file(void *context, struct file *file, int place) {
   const struct listing *l = context;
   (void)place;
-  if (*file->problem) {
-    struct mb_plugin_head head = {.name = ""};
-    (void)snprintf(head.problem, sizeof(head.problem), "%.127s", file->problem);
-    return l->visit(l->context, &head, file->path);
-  }
+  if (*file->none.problem) return l->visit(l->context, &file->none, file->path);
   int result = 0;
   for (const struct entry *e = file->entries; !result && e; e = e->next)
     result = l->visit(l->context, &e->head, file->path);
@@ -282,8 +283,5 @@ int mb_plugin_files_visit(mb_plugin_visitor visit, void *context) {
 static bool has_name(const struct mb_plugin_head *head, const void *name) { return strcmp(head->name, name) == 0; }
 
 enum mb_found mb_plugin_named_in_files(const char *name, const mblob_plugin **out) {
-  mb_lock(&files_lock);
-  enum mb_found found = find(has_name, name, name, out);
-  mb_unlock(&files_lock);
-  return found;
+  return find(has_name, name, name, out);
 }

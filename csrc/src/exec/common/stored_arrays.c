@@ -21,15 +21,8 @@ static int copy_data(struct mb_stored_array *array, const void *data, size_t siz
 }
 
 bool mb_stored_array_read(struct mb_cursor *c, struct mb_stored_array *out) {
-  uint64_t start = c->pos;
   size_t size = 0;
   if (!mb_array_read(c, &out->view)) return false;
-  if (out->view.dtype.lanes != 1) {
-    (void)mb_fail_format("payload", (int64_t)start, c->entry,
-                         "array: its elements have %d lanes; the format holds arrays of 1 lane only",
-                         out->view.dtype.lanes);
-    return false;
-  }
   if (mb_tensor_size(&out->view, &size)) return false;
   return (uintptr_t)out->view.data % MB_DEFAULT_ALIGNMENT == 0 || !copy_data(out, out->view.data, size);
 }

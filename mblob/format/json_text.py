@@ -1,0 +1,96 @@
+"""JSON of a file or of a caller, held to the limits of `csrc/src/json.h` before Python's decoder sees it.
+
+That decoder recurses, so the text decides how much stack it takes; it reads NaN, UTF-16 and half a surrogate pair; and
+what it makes of a long number depends on the process. Here a text is read, or refused, the same way everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+DEPTH_LIMIT = 64  # objects and arrays inside each other: MB_JSON_DEPTH
+DIGITS_LIMIT = 512  # digits in a row: MB_JSON_DIGITS; below what Python may be told to read
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]|(u[dD][89a-fA-F])|.)", re.DOTALL)
+
+
+class JsonError(ValueError):
+    """A text that is refused; its words follow "... is no JSON: "."""
+
+
+def parse(text: str | bytes, pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """The value of a JSON text. -0 is a float: no count and no offset is written so.
+
+    Args:
+        pairs_hook: makes a value of each object's pairs, a dict where it is None.
+
+    Raises:
+        JsonError: the text is no JSON, or beyond a limit.
+    """
+    import json
+
+    if isinstance(text, bytes):
+        try:
+            text = text.decode()
+        except UnicodeDecodeError as error:
+            raise JsonError(f"it is not UTF-8 at byte {error.start} of the text") from None
+    if text.startswith("\ufeff"):
+        raise JsonError("it starts with a byte order mark")
+    outside = _outside_strings(text)
+    if _is_deep(outside):
+        raise JsonError(f"nested too deep, over {DEPTH_LIMIT} levels")
+    if b"0" * (DIGITS_LIMIT + 1) in outside.translate(_DIGITS):
+        raise JsonError(f"a number has too many digits, over {DIGITS_LIMIT}")
+    whole = _whole if b"-0" in outside else None
+    try:
+        return json.loads(text, object_pairs_hook=pairs_hook, parse_int=whole, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        raise JsonError(_unexpected(text, error)) from None
+
+
+def _outside_strings(text: str) -> bytes:
+    """What stands between the strings of a text: brackets, numbers, words."""
+    if "\\" in text:
+        if _SURROGATE.search(text):
+            half = next((found for found in _ESCAPE.finditer(text) if found[1]), None)
+            if half is not None:
+                raise JsonError(f"half a surrogate pair at {_place(text, half.start())}")
+        text = re.sub(r"\\.", "", text, flags=re.DOTALL)
+    return " ".join(text.split('"')[::2]).encode("ascii", "replace")
+
+
+def _is_deep(outside: bytes) -> bool:
+    """Whether brackets nest beyond the limit. Each round takes away the innermost pairs of the whole text."""
+    left = outside.translate(_BRACKETS, _OTHERS)
+    if left.count(b"[") <= DEPTH_LIMIT:
+        return False
+    for _ in range(DEPTH_LIMIT):
+        before, left = left, left.replace(b"[]", b"")
+        if len(left) == len(before):
+            break
+    return b"[]" in left or left.count(b"[") > DEPTH_LIMIT
+
+
+def _whole(text: str) -> int | float:
+    return -0.0 if text == "-0" else int(text)
+
+
+def _refuse(word: str) -> NoReturn:
+    raise JsonError(f"{word} is no number of JSON")
+
+
+def _unexpected(text: str, error: Any) -> str:
+    at = _place(text, error.pos)
+    if error.msg.startswith("Unterminated"):
+        return f"a string without an end at {at}"
+    found = text[error.pos : error.pos + 24]
+    return f"unexpected {found!r} at {at}" if found.strip() else f"it ends too early, at {at}"
+
+
+def _place(text: str, at: int) -> str:
+    return f"byte {len(text[:at].encode('utf-8', 'surrogatepass'))} of the text"
