@@ -250,7 +250,7 @@ class Module:
         told = self._told("metadata", name, query_imports)
         if told is None:
             return None
-        from mblob.format import json_text
+        from mblob import json_text
 
         try:
             found = json_text.parse(told)

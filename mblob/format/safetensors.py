@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from mblob import json_text
 from mblob.dtype import DataType
 from mblob.errors import FormatError
-from mblob.format import json_text
 from mblob.format.ndarray import NDIM_LIMIT
 
 ALIGNMENT = 64  # of the tensor data in a packed library: a cache line, and what TVM's kernels assume

@@ -85,7 +85,7 @@ def check(key: str, payload: memoryview, grammars: Grammars) -> bool:
         FormatError: the `problem` of its content.
     """
     problem = read_content(key, payload, grammars).problem
-    if problem is None and key == "VMExecutable" and key in grammars:
+    if problem is None and key == RELAY_EXECUTABLE and key in grammars:
         code = decode_payload(key, payload, grammars)["code"]
         vm_summary.relay(code, len(payload) - len(code), check=True)
     if problem is not None:

@@ -208,12 +208,14 @@ def _of_entries(library: Library) -> Iterator[Remark]:
     carried = {key for plugin in library.plugins if plugin.abi == plugin_table.ABI for key in plugin.type_keys}
     waiting: dict[str, list[int]] = {}
     for e in library.entries:
-        if e.type_key in ROWS and ROWS[e.type_key].needs and e.type_key not in carried and not e.data:
+        row = ROWS.get(e.type_key)
+        if row is not None and row.needs and row.where and e.type_key not in carried and not e.data:
             waiting.setdefault(e.type_key, []).append(e.index)
     for key, places in waiting.items():
         shown = ", ".join(map(str, places[:8])) + (", ..." if len(places) > 8 else "")
         what = f"entry {shown}" if len(places) == 1 else f"{len(places)} entries ({shown})"
-        yield "no_runtime", f"{what} of type {key}: nothing of mblob runs it, it needs {ROWS[key].needs}{ROWS[key].where}"
+        needs = ROWS[key].needs + ROWS[key].where
+        yield "no_runtime", f"{what} of type {key}: nothing of mblob runs it, it needs {needs}"
 
 
 def _of_executors(library: Library) -> Iterator[Remark]:

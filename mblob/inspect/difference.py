@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mblob import json_text
 from mblob.errors import FormatError
-from mblob.format import json_text
 from mblob.inspect.host_difference import host_differences
 
 if TYPE_CHECKING:

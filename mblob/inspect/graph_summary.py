@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from mblob import json_text
 from mblob.dtype import DataType
-from mblob.format import json_text
 
 JSON_LIMIT = 256 << 20  # bytes of text; a longer one is for nobody to parse
 OPERATOR_LIMIT = 4096  # operators that are told apart

@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from mblob import json_text
 from mblob.dtype import DataType
 from mblob.errors import FormatError
-from mblob.format import json_text
 from mblob.format.grammar import Grammars, decode_payload
 from mblob.format.type_keys import AOT_FACTORY, GRAPHS, RELAY_EXECUTABLE
 from mblob.inspect.graph_summary import JSON_LIMIT, GraphError

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mblob import json_text
 from mblob.dtype import DataType
-from mblob.format import json_text
 from mblob.packager.errors import BuildError
 
 _KEYS = ("nodes", "arg_nodes", "heads", "node_row_ptr", "attrs", "metadata")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import mblob
+from mblob.format import type_keys
 from tests.c.test_rooms import EXECUTORS, SRC, of_archive, room_of, sources
 from tests.e2e.conftest import built  # noqa: F401 (a fixture)
 from tests.e2e.programs import run
@@ -34,7 +35,7 @@ int main(int argc, char **argv) {
   return 0;
 }
 """
-CLASS = re.compile(r"struct mb_class (\w+) = (?:FACTORY\(|\{\s*\.type_key = )\"(\w+)\"")
+CLASS = re.compile(r"struct mb_class (\w+) = (?:FACTORY\(|\{\s*\.type_key = )MB_KEY_(\w+)")
 INSTEAD = "libmblob-core.a has no executors: link libmblob.a in its place"
 
 
@@ -109,12 +110,13 @@ def test_the_core_archive_is_whole_without_executors(installed: Path) -> None:
 
 def test_the_core_table_names_all_that_only_the_full_one_has() -> None:
     full, core = ((SRC / "entry" / f"profile_{name}.c").read_text() for name in ("full", "core"))
-    (hints,) = re.findall(r"elsewhere\[\] =\n((?:\s+\"[^\n]*\n)+)", core)
-    told = set("".join(re.findall(r'"([^"]*)"', hints)).partition("\\0")[0].split(","))
+    (hints,) = re.findall(r"elsewhere\[\] =\n(.*?)\\0", core, re.DOTALL)
+    hints = re.sub(r"MB_KEY_(\w+)", lambda m: f'"{getattr(type_keys, m[1])}"', hints + '"')
+    told = set("".join(re.findall(r'"([^"]*)"', hints)).split(","))
     keys = set()
     for source in sources(SRC / "exec", ".c"):
         for name, key in CLASS.findall(source.read_text()):
-            keys |= {key} if f"&{name}" in full else set()
+            keys |= {getattr(type_keys, key)} if f"&{name}" in full else set()
     functions = set(re.findall(r'\{"([\w.]+)", mb', full)) - set(re.findall(r'\{"([\w.]+)", mb', core))
     assert len(keys) == full.count("_class")
     assert told == keys | functions

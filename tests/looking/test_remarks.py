@@ -11,7 +11,7 @@ import pytest
 
 import mblob
 from mblob.format.grammar import GRAMMARS
-from mblob.inspect.diagnostics import _RUNTIMES
+from mblob.format.type_keys import TABLE
 
 PASSIVE = {"c", "static_library", "metadata_module"}  # hold nothing that is called
 
@@ -136,8 +136,9 @@ def test_each_type_of_modules_has_somebody_who_runs_it_or_a_remark() -> None:
     for path in (Path(loader.__file__).parent / "_lib").glob("libmblob-*.so"):
         with mblob.open(path) as lib:
             runs |= {key for plugin in lib.plugins for key in plugin.type_keys}
-    assert set(GRAMMARS) == runs | PASSIVE | set(_RUNTIMES)
-    assert not (runs | PASSIVE) & set(_RUNTIMES)
+    remarks = {row.key for row in TABLE if row.needs and row.where}
+    assert set(GRAMMARS) == runs | PASSIVE | remarks
+    assert not (runs | PASSIVE) & remarks
 
 
 def test_a_plugin_in_the_file_runs_its_modules(cc, tmp_path: Path) -> None:

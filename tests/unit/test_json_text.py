@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mblob.format import json_text
+from mblob import json_text
 
 # Each reader gets a text that would take Python's decoder more stack than there is.
 READERS = """

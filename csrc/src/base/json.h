@@ -14,7 +14,7 @@
 #include "base/bytes.h"
 
 #define MB_JSON_DEPTH 64   /* objects and arrays inside each other; deeper input is refused */
-#define MB_JSON_DIGITS 512 /* in a row; longer ones are refused, as mblob/format/json_text.py does */
+#define MB_JSON_DIGITS 512 /* in a row; longer ones are refused, as mblob/json_text.py does */
 
 struct mb_json {
   const char *start, *pos, *end;

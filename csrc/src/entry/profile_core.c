@@ -4,7 +4,8 @@
 
 /* What profile_full.c has; a test compares. */
 static const char elsewhere[] =
-    "AotExecutorFactory,const_loader,GraphExecutorFactory,GraphRuntimeFactory,metadata,VMExecutable,"
+    MB_KEY_AOT_FACTORY "," MB_KEY_CONST_LOADER "," MB_KEY_GRAPH_FACTORY "," MB_KEY_GRAPH_RUNTIME_FACTORY "," MB_KEY_METADATA ","
+    MB_KEY_RELAY_EXECUTABLE ","
     "runtime.ADT,runtime.Load_Executable,runtime.Tuple,tvm.graph_executor.create,tvm.graph_executor_debug.create,"
     "tvm.graph_runtime.create,tvm.graph_runtime_debug.create\0"
     "libmblob-core.a has no executors: link libmblob.a in its place\0";
