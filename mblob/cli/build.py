@@ -59,7 +59,6 @@ def configure(verbs: Any) -> None:
     how.add_argument("--system-lib", action="store_true",
                      help="for static linking: -o names a .o, a .a or a .tar of objects")  # fmt: skip
     how.add_argument("--prefix", metavar="PREFIX", help="of the symbols of a system library, which is found by it")
-    how.add_argument("--no-cache", action="store_true", help="compile everything anew, and keep no objects")
     how.add_argument("--no-reuse", action="store_true",
                      help="share no blocks with the library that is there, where the file system could")  # fmt: skip
     how.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
@@ -122,9 +121,8 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
     changes.update((name, Path(getattr(args, name))) for name in ("graph", "params") if getattr(args, name) is not None)
     if args.no_index:
         changes["index"] = False
-    for name in ("cache", "reuse"):
-        if getattr(args, f"no_{name}"):
-            changes[name] = False
+    if args.no_reuse:
+        changes["reuse"] = False
     if args.system_lib:
         changes["system_lib"] = True
     plan = dataclasses.replace(

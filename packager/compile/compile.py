@@ -15,15 +15,13 @@ from mblob.errors import ToolchainError
 from mblob.packager.compile.commands import (
     LTO,
     compile_command,
-    compile_job,
     compile_preprocessed_command,
     describing,
     keeps_debug,
     language,
 )
 from mblob.packager.compile.processes import Job, run_all
-from mblob.packager.compile.programs import Answers
-from mblob.packager.compile.toolchain import Toolchain
+from mblob.packager.compile.toolchain import Answers, Toolchain
 from mblob.packager.compile.vector_sources import in_words_of_the_source, without_vectors
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
@@ -94,12 +92,16 @@ def compile_all(
                 words = partial(_of_rewritten, words)
             else:
                 command = compile_command(tools, node, source, output.name, options, work)
-            job = compile_job(tools, node, label, command, options, words)
-            if language(node) != "cuda" and not keeps_debug(command):
-                job = describing(job)
-                described.add(output)
-            elif language(node) != "cuda":
-                kept[output] = job
+            kind = language(node)
+            if kind == "cuda":
+                job = Job(label, command, words)
+            else:
+                job = Job(label, command, words, tools.cxx if kind == "c++" else tools.cc)
+                if keeps_debug(command):
+                    kept[output] = job
+                else:
+                    job = describing(job)
+                    described.add(output)
             jobs.append(job)
             files.append(HostFile(output, label, node.fmt != "c", node.fmt == "cu"))
         elif isinstance(node, ObjectNode):
@@ -109,9 +111,9 @@ def compile_all(
         jobs.append(job)
         files.append(file)
     if described:  # the reader of debug information takes as long to import as a small file to compile
-        run_all(jobs, work, lambda: import_module("mblob.packager.objects.debug_info"), tools.runner)
+        run_all(jobs, work, lambda: import_module("mblob.packager.objects.debug_info"))
     else:
-        run_all(jobs, work, runner=tools.runner)
+        run_all(jobs, work)
     files = [_described(f, ours=f.path in described) for f in files]
     return _described_apart(tools, files, kept, work)
 
@@ -154,7 +156,7 @@ def _described_apart(
     silent = {f.path: jobs[f.path] for f in files if f.path in jobs and _is_silent(f)}
     apart = {path: describing(job, f"{path.stem}.types.o") for path, job in silent.items()}
     try:
-        run_all(list(apart.values()), work, runner=tools.runner)
+        run_all(list(apart.values()), work)
     except ToolchainError:  # some options are for link-time optimization alone
         apart = {path: job for path, job in apart.items() if _succeeds(job, tools, work)}
     told = {path: work / job.output for path, job in apart.items()}
@@ -170,7 +172,7 @@ def _is_silent(file: HostFile) -> bool:
 
 def _succeeds(job: Job, tools: Toolchain, work: Path) -> bool:
     try:
-        run_all([job], work, runner=tools.runner)
+        run_all([job], work)
     except ToolchainError:
         return False
     return True
@@ -210,7 +212,7 @@ def compile_generated(
         ToolchainError: the compiler refuses one.
     """
     made = [_generated(tools, source, options, work) for source in sources]
-    run_all([job for job, _ in made], work, runner=tools.runner)
+    run_all([job for job, _ in made], work)
     return [file for _, file in made]
 
 
