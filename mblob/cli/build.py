@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.cli.progress import Meter, remarks
+from mblob.cli.progress import progress, remarks
 from mblob.cli.report import UsageError
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ def run(args: argparse.Namespace) -> int:
     # The thread that copies a large payload wants the interpreter for an instant after each 256 KiB; by default it
     # would wait 5 ms for it whenever this one is at work.
     sys.setswitchinterval(SWITCH_INTERVAL)
-    meter = Meter(total_size(plan), sys.stderr, quiet=args.quiet)
     try:
-        with remarks(quiet=args.quiet), meter, listening(meter.advance):
+        shown = progress(total_size(plan), sys.stderr, quiet=args.quiet)
+        with remarks(quiet=args.quiet), shown as advance, listening(advance):
             build(plan)
     except ValueError as error:
         if isinstance(error, MblobError):
