@@ -14,7 +14,7 @@ from os import register_at_fork
 from mblob.errors import LoaderMissingError, MblobError
 from mblob.loader import _call, bridge
 from mblob.loader.runtime import address_of, ffi, lib
-from mblob.loader.status import bytes_of_name, check, last_error, text
+from mblob.loader.status import bytes_of_name, check, last_error, last_error_code, text
 from mblob.module import LIBRARY, Module, Node
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -176,8 +176,7 @@ class OpenedNode(Node):
         if self.type_key != LIBRARY or encoded is None:
             return None
         if lib.mblob_module_function(self.handle, encoded, 0, out):
-            message = str(last_error())
-            return message if "plain C function" in message else None
+            return str(last_error()) if last_error_code() == "plain_function" else None
         lib.mblob_function_release(out[0])
         return None
 
