@@ -42,21 +42,20 @@ static const char *or_empty(const char *text) { return text ? text : ""; }
 
 /* What argument checks of compiled kernels say, whose ABI has a text alone: TVM's MakePackedAPI and ArgBinder, the packed
  * functions that mblob generates. */
-static const char *const argument_texts[] = {
-    "num_args should be",
-    "Expect arg[",
-    "is expected to equal",
-    "is expected to be",
-    "has an unsatisfied constraint",
-    "expected to be compact array",
-    ": expected ",
-    ": argument ",
-    " when calling:\n", /* the ffi dialect */
-};
+static const char argument_texts[] =
+    "num_args should be\0"
+    "Expect arg[\0"
+    "is expected to equal\0"
+    "is expected to be\0"
+    "has an unsatisfied constraint\0"
+    "expected to be compact array\0"
+    ": expected \0"
+    ": argument \0"
+    " when calling:\n\0"; /* the ffi dialect */
 
 static const char *code_of_kernel_text(const char *text) {
-  for (size_t i = 0; i < sizeof(argument_texts) / sizeof(*argument_texts); i++)
-    if (strstr(text, argument_texts[i])) return MB_CODE_ARGUMENTS;
+  for (const char *part = argument_texts; *part; part += strlen(part) + 1)
+    if (strstr(text, part)) return MB_CODE_ARGUMENTS;
   return "";
 }
 
