@@ -12,7 +12,7 @@
  * Units       sizes and offsets are bytes, shapes and strides are elements.
  *
  * Opening a library runs its constructors: open only files you would execute.  Everything that can be
- * checked (ELF headers, blob, trailer) is checked from the file before that happens. */
+ * checked (ELF headers, blob, index) is checked from the file before that happens. */
 #ifndef MBLOB_H
 #define MBLOB_H
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from mblob.format import classic, ffi_dialect
 from mblob.format.model import Blob
-from mblob.inspect.contents import Content
+from mblob.inspect.contents import DecodedPayload
 from mblob.module import ENTRY_NAME
 
 RELEASES = tuple(f"0.{n}" for n in range(5, 28))
@@ -81,7 +81,7 @@ class Era(NamedTuple):
 
 
 def era_of(
-    blob: Blob | None, contents: Sequence[tuple[str, Content]], exports: Mapping[str, bool], undefined: Set[str],
+    blob: Blob | None, contents: Sequence[tuple[str, DecodedPayload]], exports: Mapping[str, bool], undefined: Set[str],
     prefixes: Sequence[str] = (),
 ) -> Era:  # fmt: skip
     """Judge a library.
@@ -137,7 +137,7 @@ def _of_blob(blob: Blob | None) -> Iterator[Fact]:
         yield Fact("no module stands for the library", 14, LAST)
 
 
-def _of_entry(key: str, content: Content, blob: Blob | None) -> Iterator[Fact]:
+def _of_entry(key: str, content: DecodedPayload, blob: Blob | None) -> Iterator[Fact]:
     if key in _KEYS:
         yield Fact(f"has a module {key}", *_KEYS[key])
     executable = content.facts.get("executable", {})

@@ -27,7 +27,7 @@ from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import objects
 from mblob.packager.objects.given_functions import MANGLED, functions_of
-from mblob.packager.objects.objects import Contents, Machine, machine_of
+from mblob.packager.objects.objects import ElfTarget, ObjectSymbols, machine_of
 from mblob.packager.objects.rename import exclude_debug_sections, unshare
 
 if TYPE_CHECKING:
@@ -159,15 +159,15 @@ def _described_apart(
         run_all(list(apart.values()), work)
     except ToolchainError:  # some options are for link-time optimization alone
         apart = {path: job for path, job in apart.items() if _succeeds(job, tools, work)}
-    told = {path: work / job.output for path, job in apart.items()}
-    return [replace(f, functions=_exported(told[f.path], f.label)) if f.path in told else f for f in files]
+    described = {path: work / job.output for path, job in apart.items()}
+    return [replace(f, functions=_exported(described[f.path], f.label)) if f.path in described else f for f in files]
 
 
 def _is_silent(file: HostFile) -> bool:
     """Whether debug information does not tell all functions that C code can call."""
     contents = objects.read(file.path, file.label)
-    told = {function.name for function in file.functions}
-    return not contents.complete or any(not name.startswith(MANGLED) for name in contents.functions - told)
+    known = {function.name for function in file.functions}
+    return not contents.complete or any(not name.startswith(MANGLED) for name in contents.functions - known)
 
 
 def _succeeds(job: Job, tools: Toolchain, work: Path) -> bool:
@@ -246,7 +246,7 @@ def object_file(node: ObjectNode, path: Path) -> HostFile:
     return HostFile(path, node.label)
 
 
-def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, Contents]]:
+def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, ObjectSymbols]]:
     """What is in each file; none has statics that other libraries of the process would share (`rename.unshare`).
 
     Args:
@@ -266,7 +266,7 @@ def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, Co
     return made
 
 
-def probe(tools: Toolchain, options: Sequence[str], work: Path) -> Machine:
+def probe(tools: Toolchain, options: Sequence[str], work: Path) -> ElfTarget:
     """The machine the compiler compiles for, seen from what it makes of an empty file; asked once in a process.
 
     Raises:
@@ -276,10 +276,10 @@ def probe(tools: Toolchain, options: Sequence[str], work: Path) -> Machine:
     return _probed.of(command, lambda: _probe(command, work))
 
 
-_probed: Answers[Machine] = Answers()
+_probed: Answers[ElfTarget] = Answers()
 
 
-def _probe(compiler: Sequence[str], work: Path) -> Machine:
+def _probe(compiler: Sequence[str], work: Path) -> ElfTarget:
     (work / "empty.c").write_text("")
     run_all([Job("an empty C file", (*compiler, "-fPIC", "-c", "empty.c", "-o", "empty.o"))], work)
     data = (work / "empty.o").read_bytes()

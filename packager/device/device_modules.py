@@ -107,11 +107,11 @@ def _seen_in(kind: str, source: Sources) -> Seen:
     return Seen(ptx or kernels_of_source(text, kind), tuple(ptx) or None, exact=bool(ptx))
 
 
-def _seen_in_cubin(code: bytes, label: str, told: Mapping[str, Kernel]) -> Seen:
-    """`told`: by its source."""
+def _seen_in_cubin(code: bytes, label: str, by_source: Mapping[str, Kernel]) -> Seen:
+    """`by_source`: by its source."""
     found = kernels_of_cubin(code, label)
     sized = {name: kernel for name, kernel in found.items() if kernel is not None}
-    kernels = {**told, **merged(dict(told), sized)} if sized else told
+    kernels = {**by_source, **merged(dict(by_source), sized)} if sized else by_source
     return Seen(kernels, tuple(found), exact=bool(sized), opaque=True)
 
 
@@ -127,21 +127,21 @@ def _compiled(
         given = _read(source).decode(errors="surrogateescape")
     code, fmt = compile_device(kind, given, how, fmt, arch, options)
     text = given.read_text(errors="replace") if isinstance(given, Path) else given
-    told = kernels_of_source(text, kind)
+    by_source = kernels_of_source(text, kind)
     if kind == "hip":
         names = names_in_hsaco(code, "device_module: the code object that was compiled")
-        return code, fmt, Seen(told, names, opaque=True)
+        return code, fmt, Seen(by_source, names, opaque=True)
     if kind != "cuda":
-        return code, fmt, Seen(told, opaque=True)
+        return code, fmt, Seen(by_source, opaque=True)
     if fmt == "cubin":
-        return code, fmt, _seen_in_cubin(code, "device_module: the cubin that was compiled", told)
+        return code, fmt, _seen_in_cubin(code, "device_module: the cubin that was compiled", by_source)
     if fmt == "fatbin":  # a container that NVIDIA does not describe: what is in it is seen in PTX of the same source
         one = arch[-1] if isinstance(arch, (list, tuple)) else arch
         ptx, _ = compile_device(kind, given, how, "ptx", one, _without_gencode(as_options(options)))
     else:
         ptx = code
     compiled = kernels_of_ptx(ptx.decode(errors="replace"))
-    return code, fmt, Seen(merged(told, compiled), tuple(compiled), exact=True, opaque=True)
+    return code, fmt, Seen(merged(by_source, compiled), tuple(compiled), exact=True, opaque=True)
 
 
 def _without_gencode(options: Sequence[str]) -> list[str]:

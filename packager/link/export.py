@@ -150,10 +150,10 @@ def _write(
 
             tar_of_objects.export_tar(request, temporary, work)
         else:
-            with started(temporary, request) as early:
+            with started(temporary, request) as copy:
                 from mblob.packager.link import link
 
-                link.export_shared(request, temporary, work, early)
+                link.export_shared(request, temporary, work, copy)
     return None
 
 

@@ -117,7 +117,7 @@ class Request:
                     raise BuildError(f"functions: {prototype.name} is declared by two modules, and differently")
         return list(found.values())
 
-    def told_rows(self) -> list[Row]:
+    def table_rows(self) -> list[Row]:
         """Rows of tables of functions that came with the host modules."""
         return list(dict.fromkeys(row for node in self.host for row in node.rows))
 
