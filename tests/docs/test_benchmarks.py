@@ -155,8 +155,8 @@ def test_pictures_have_a_line_for_each_series(tmp_path: Path, monkeypatch: pytes
     ]
     time, memory = plots.pictures([found])
     assert (time.file, memory.file) == ("pack-time.svg", "pack-memory.svg")
-    pytest.importorskip("matplotlib")
     monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))  # not in the home
+    pytest.importorskip("matplotlib")
     plots.draw(time, tmp_path / "a.svg")
     plots.draw(time, tmp_path / "b.svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()

@@ -121,7 +121,9 @@ def test_other_digests_past_4_gib(tmp_path: Path, kernel: Path, digest: str) -> 
         (Linker("bfd", "2.40"), AARCH64, r"^bfd 2.40 cannot link .*has no section for them on aarch64.*leave embed"),
     ],
 )
-def test_a_linker_that_cannot_place_the_blob_is_refused_by_name(linker: Linker, machine: ElfTarget, message: str) -> None:
+def test_a_linker_that_cannot_place_the_blob_is_refused_by_name(
+    linker: Linker, machine: ElfTarget, message: str
+) -> None:
     with pytest.raises(ToolchainError, match=message):
         large_blob_limits.check_linker(3 << 30, machine, linker)
 
