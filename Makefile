@@ -7,6 +7,7 @@ PYTHON ?= python3
 PREFIX ?= /usr/local
 DESTDIR ?=
 COMPAT ?= 0
+MAN1 = $(DESTDIR)$(PREFIX)/share/man/man1
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -95,8 +96,11 @@ bench: env ## measure against cp, TVM, linkers, numpy; QUICK=1 two minutes, FOLD
 
 install: ## headers, libmblob, mblob.pc, the manual page: PREFIX=/usr/local DESTDIR= COMPAT=1 adds -ltvm_runtime
 	@$(MAKE) --no-print-directory -C csrc install PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' COMPAT='$(COMPAT)'
-	@if command -v $(PYTHON) >/dev/null; then $(PYTHON) -B -m mblob.cli.shell_files '$(DESTDIR)$(PREFIX)/share'; \
-	  else echo 'no $(PYTHON): the manual page and the completions of mblob-pack are left out'; fi
+	@if $(PYTHON) -c 'import argparse_manpage' 2>/dev/null; then install -d '$(MAN1)' && COLUMNS=100 $(PYTHON) -B -c \
+	  'from argparse_manpage.cli import main; main()' --module mblob.cli.command_line --function make_parser \
+	  --prog mblob-pack --project-name mblob --manual-title 'User Commands' --output '$(MAN1)/mblob-pack.1' \
+	  --description 'pack kernels and weights into a library, look into it, run it'; \
+	  else echo 'argparse-manpage is not installed: the manual page of mblob-pack is left out'; fi
 
 clean: ## remove everything that the other targets make
 	@rm -rf $(VENV) build dist csrc/build loader/_lib loader/_native.c *.egg-info .pytest_cache .mypy_cache .ruff_cache

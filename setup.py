@@ -8,16 +8,13 @@ from __future__ import annotations
 import re
 import runpy
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from setuptools import Distribution, Extension, setup
+from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-install_data = Distribution().get_command_class("install_data")  # of the distutils that setuptools brings
 ROOT = Path(__file__).resolve().parent
 CSRC = ROOT / "csrc"
 PLUGINS = sorted(p.name for p in (CSRC / "plugins").iterdir() if p.is_dir() and p.name != "common")
@@ -120,17 +117,6 @@ class BuildExt(build_ext):
         self._link(self._compile([*own, *shared]), folder / plugin_file(name), [*FLAGS["PLUGIN_LINK"], "-lm"])
 
 
-class InstallData(install_data):
-    """Ships the manual page and the completions of shells, which are made from the command line as it is now."""
-
-    def run(self) -> None:
-        made = Path(self.get_finalized_command("build").build_base) / "share"
-        subprocess.run([sys.executable, "-B", "-m", "mblob.cli.shell_files", str(made.resolve())], cwd=ROOT, check=True)
-        files = sorted(p for p in made.rglob("*") if p.is_file())
-        self.data_files = [(str("share" / p.parent.relative_to(made)), [str(p)]) for p in files]
-        super().run()
-
-
 class BuildPy(build_py):
     """Ships the C headers and sources inside the wheel; an editable install finds them in the checkout."""
 
@@ -165,6 +151,5 @@ setup(
         ),
     ],
     cffi_modules=["loader/_native_build.py:ffibuilder"],
-    data_files=[("share", [])],  # InstallData fills it
-    cmdclass={"build_ext": BuildExt, "build_py": BuildPy, "install_data": InstallData},
+    cmdclass={"build_ext": BuildExt, "build_py": BuildPy},
 )

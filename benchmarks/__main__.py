@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks import (
@@ -57,17 +58,19 @@ def main() -> None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process would compile all that it imports
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(name) / "bytecode")
         bench = Bench(Path(name), SCALES[args.scale], "")
+        if find_spec("matplotlib") is None:
+            bench.say("no pictures: matplotlib is not installed (pip install 'mblob[bench]')")
         bench.say(f"Apache TVM {peer_tvm.VERSION}")
         bench.tvm = peer_tvm.python(bench.scale.installs)
         sections = [section for subject in args.only or SUBJECTS for section in _measured(bench, subject)]
         where = f"{_file_system(bench.folder)}"
         sections[-1].notes.append(_runtime_size(bench))
-    drawn = plots.pictures(sections)
+    drawn = plots.pictures(sections) if find_spec("matplotlib") else []
     command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
     text = report.report(sections, command, where, [(p.file, p.title) for p in drawn])
     args.output.mkdir(parents=True, exist_ok=True)
     for picture in drawn:
-        (args.output / picture.file).write_text(plots.svg(picture))
+        plots.draw(picture, args.output / picture.file)
     (args.output / "RESULTS.md").write_text(text)
     print(text, end="")
 

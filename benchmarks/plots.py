@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape
+from pathlib import Path
 
 from benchmarks.results import MIB, Row, Section, medians
 
-WIDTH, HEIGHT = 900, 480
-LEFT, RIGHT, TOP, BOTTOM = 80, 300, 40, 50
-COLORS = ("#1f5fbf", "#d1495b", "#2e8b57", "#b8860b", "#7b4fa3", "#00838f", "#8d6e63", "#ad1457", "#558b2f", "#37474f")
 Point = tuple[float, float]
 
 
@@ -53,61 +49,25 @@ def lines(rows: Sequence[Row], quantity: str, unit: float) -> dict[str, list[Poi
     return {name: sorted(points.items()) for name, points in found.items()}
 
 
-class _Axis:
-    """Logarithms of values as places between `low` and `high`."""
+def draw(picture: Picture, path: Path) -> None:
+    """Write an SVG file with matplotlib (the extra `bench`), the same for the same numbers.
 
-    def __init__(self, values: Sequence[float], base: int, low: float, high: float) -> None:
-        self.first = math.floor(math.log(min(values), base))
-        self.last = max(self.first + 1, math.ceil(math.log(max(values), base)))
-        self.base, self.low, self.high = base, low, high
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
-    def place(self, value: float) -> float:
-        share = (math.log(value, self.base) - self.first) / (self.last - self.first)
-        return self.low + share * (self.high - self.low)
-
-    def ticks(self) -> list[float]:
-        return [float(self.base) ** i for i in range(self.first, self.last + 1)]
-
-
-def svg(picture: Picture) -> str:
-    """The text of an SVG file."""
-    points = [p for line in picture.lines.values() for p in line]
-    x = _Axis([p[0] for p in points], 4, LEFT, WIDTH - RIGHT)
-    y = _Axis([p[1] for p in points], 10, HEIGHT - BOTTOM, TOP)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        _text(LEFT, 22, picture.title, size=15),
-        _text((x.low + x.high) / 2, HEIGHT - 12, "MiB of payload", "middle"),
-    ]
-    for value in x.ticks():
-        parts.append(_line(x.place(value), y.low, x.place(value), y.high))
-        parts.append(_text(x.place(value), y.low + 18, f"{value:g}", "middle"))
-    for value in y.ticks():
-        parts.append(_line(x.low, y.place(value), x.high, y.place(value)))
-        parts.append(_text(x.low - 8, y.place(value) + 4, f"{value:g} {picture.unit}", "end"))
-    for i, (name, line) in enumerate(picture.lines.items()):
-        parts += _series(i, name, [(x.place(a), y.place(b)) for a, b in line])
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _series(number: int, name: str, places: Sequence[Point]) -> list[str]:
-    color = COLORS[number % len(COLORS)]
-    dashes = ' stroke-dasharray="6 4"' if number >= len(COLORS) else ""
-    path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
-    row, column = TOP + 8 + 20 * number, WIDTH - RIGHT + 16
-    parts = [f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"{dashes}/>']
-    parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{color}"/>' for a, b in places]
-    parts.append(
-        f'<path d="M{column - 8},{row} h24" stroke="{color}" stroke-width="2"{dashes}/>'
-        f'<circle cx="{column + 4}" cy="{row}" r="3" fill="{color}"/>'
-    )
-    return [*parts, _text(column + 22, row + 4, name)]
-
-
-def _line(x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="#dddddd"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str = "start", size: int = 12) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">{escape(text)}</text>'
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "mblob"}):
+        figure = Figure(figsize=(9, 4.8), layout="constrained")
+        axes = figure.add_subplot(
+            title=picture.title, xlabel="MiB of payload", ylabel=picture.unit, xscale="log", yscale="log"
+        )
+        axes.set_xscale("log", base=4)
+        for name, line in picture.lines.items():
+            axes.plot(*zip(*line), marker="o", label=name)
+        axes.grid(color="#dddddd")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_major_formatter("{x:g}")
+        figure.legend(loc="outside right upper", frameon=False)
+        figure.savefig(path, metadata={"Date": None})

@@ -29,7 +29,7 @@ CALLBACKS = """
 extern "Python" {
 int mblob_py_open(void *, const mblob_module_info *, void **);
 int mblob_py_function(void *, const char *, mblob_function **);
-int mblob_py_offered_function(void *, const char *, mblob_function **);
+int mblob_py_fallback_function(void *, const char *, mblob_function **);
 void mblob_py_close(void *);
 int mblob_py_made_function(void *, const char *, mblob_function **);
 void mblob_py_made_close(void *);

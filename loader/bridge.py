@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         @property
         def module(self) -> Module: ...
         def find(self, name: str) -> Callable[..., Any] | None: ...
-        def find_offered(self, name: str) -> Callable[..., Any] | None: ...
+        def find_by_fallback(self, name: str) -> Callable[..., Any] | None: ...
         def has_loader(self) -> bool: ...
 
 
@@ -63,7 +63,7 @@ borrow: Callable[[Any, str], Module] = _nobody
 
 # One C record per type key ever announced, kept for the life of the process: libraries point at them.
 _records: dict[str, Any] = {}
-_last_records: dict[str, Any] = {}
+_fallback_records: dict[str, Any] = {}
 _names: list[Any] = []
 
 # What stands behind the C modules of Modules made in Python, by the address of the C module.
@@ -112,9 +112,9 @@ def announce(key: str) -> None:
     check(lib.mblob_register_loader(record(key)))
 
 
-def announce_last(key: str) -> None:
+def announce_fallback(key: str) -> None:
     """Tell C that Python opens modules of this type key for which there is nothing else."""
-    check(lib.mblob_register_last_loader(_record(_last_records, key, lib.mblob_py_offered_function)))
+    check(lib.mblob_register_last_loader(_record(_fallback_records, key, lib.mblob_py_fallback_function)))
 
 
 class _Late:
@@ -190,11 +190,11 @@ def mblob_py_function(self: Any, name: Any, out: Any) -> int:
 
 
 @ffi.def_extern(onerror=_failed)  # type: ignore[untyped-decorator]
-def mblob_py_offered_function(self: Any, name: Any, out: Any) -> int:
+def mblob_py_fallback_function(self: Any, name: Any, out: Any) -> int:
     """Find a function of a module that the loader of an installed distribution opens."""
     out[0] = ffi.NULL
     module = ffi.cast("mblob_module *", self)
-    out[0] = _found(lambda wanted: _node(module).find_offered(wanted), text(name), "the module")
+    out[0] = _found(lambda wanted: _node(module).find_by_fallback(wanted), text(name), "the module")
     return 0
 
 

@@ -41,7 +41,7 @@ class LoaderContext:
 
 
 _registered: dict[str, Loader] = {}
-_offered: dict[str, Loader] = {}  # by installed distributions, as far as one was needed
+_fallback: dict[str, Loader] = {}  # by installed distributions, as far as one was needed
 
 
 def register_loader(key: str, fn: Loader | None = None) -> Any:
@@ -76,9 +76,9 @@ def entry_points() -> list[Any]:
     return list(found.select(group=ENTRY_POINT_GROUP) if hasattr(found, "select") else found.get(ENTRY_POINT_GROUP, ()))
 
 
-def offered_loader(key: str) -> Loader:
+def fallback_loader(key: str) -> Loader:
     """The loader that `load_entry_point` found."""
-    return _offered[key]
+    return _fallback[key]
 
 
 def load_entry_point(key: str) -> bool:
@@ -98,8 +98,8 @@ def load_entry_point(key: str) -> bool:
                 raise MblobError(f"the loader of {key!r} (entry point {point.value!r}) failed to load: {exc}") from exc
             if not callable(loader):
                 raise MblobError(f"the loader of {key!r} (entry point {point.value!r}) is no function: {loader!r}")
-            _offered[key] = loader
-            bridge.announce_last(key)
+            _fallback[key] = loader
+            bridge.announce_fallback(key)
             return True
     return False
 

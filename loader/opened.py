@@ -14,7 +14,7 @@ from os import register_at_fork
 from mblob.errors import LoaderMissingError, MblobError
 from mblob.loader import _call, bridge
 from mblob.loader.runtime import address_of, ffi, lib
-from mblob.loader.status import bytes_of_name, check, last_error, text
+from mblob.loader.status import bytes_of_name, check, last_error, last_error_code, text
 from mblob.module import LIBRARY, Module, Node
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -77,8 +77,8 @@ class OpenedNode(Node):
         self._module: ref[Module] | None = None
         self._lock = RLock()
         self._opening = False
-        self._entry: _Entry | None = None
-        self._offered: Loader | None = None  # of an installed distribution, where the runtime came to it
+        self._loaded_module: LoadedModule | None = None
+        self._fallback: Loader | None = None  # of an installed distribution, where the runtime came to it
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -146,7 +146,7 @@ class OpenedNode(Node):
         if not status:
             return _call.PackedFunction(address_of(out[0]), name, self.module)
         if status == lib.MBLOB_E_NOT_FOUND:
-            return self._open_with(self._offered).find(name) if self._offered is not None else None
+            return self._open_with(self._fallback).find(name) if self._fallback is not None else None
         error = last_error()
         if isinstance(error, LoaderMissingError) and self.origin.ask_entry_point(self.type_key):
             return self.find(name)
@@ -159,16 +159,16 @@ class OpenedNode(Node):
         with _Asking(self):
             return int(lib.mblob_module_function(self.handle, name, 0, out))
 
-    def find_offered(self, name: str) -> Callable[..., Any] | None:
+    def find_by_fallback(self, name: str) -> Callable[..., Any] | None:
         """C comes to the loader of an installed distribution: a function of the module as that opens it.
 
         None where it is Python that asks, which goes on without C: its own way is shorter, and keeps exceptions.
         """
-        if self._offered is None:
-            from mblob.loader.loaders import offered_loader
+        if self._fallback is None:
+            from mblob.loader.loaders import fallback_loader
 
-            self._offered = offered_loader(self.type_key)
-        return None if _Asking.now(self) else self._open_with(self._offered).find(name)
+            self._fallback = fallback_loader(self.type_key)
+        return None if _Asking.now(self) else self._open_with(self._fallback).find(name)
 
     def explain(self, name: str) -> str | None:
         out = ffi.new("mblob_function **")
@@ -176,12 +176,11 @@ class OpenedNode(Node):
         if self.type_key != LIBRARY or encoded is None:
             return None
         if lib.mblob_module_function(self.handle, encoded, 0, out):
-            message = str(last_error())
-            return message if "plain C function" in message else None
+            return str(last_error()) if last_error_code() == "plain_function" else None
         lib.mblob_function_release(out[0])
         return None
 
-    def told(self, what: str, name: str) -> str | None:
+    def function_metadata(self, what: str, name: str) -> str | None:
         from mblob.format.ffi_names import FFI_PREFIX
 
         # A function beside it that takes nothing, in the names that the ffi dialect reserves.
@@ -190,8 +189,8 @@ class OpenedNode(Node):
         return None if found is None else str(found())
 
     def names(self) -> Sequence[str]:
-        if self._entry is not None:
-            return self._entry.names()
+        if self._loaded_module is not None:
+            return self._loaded_module.names()
         if self.type_key == LIBRARY:
             return self.origin.names()
         found: list[str] = []
@@ -212,20 +211,20 @@ class OpenedNode(Node):
             return None
         from mblob.loader.loaders import find_loader
 
-        return find_loader(self.type_key, self.origin.loaders) or self._offered
+        return find_loader(self.type_key, self.origin.loaders) or self._fallback
 
-    def _open_with(self, loader: Loader) -> _Entry:
-        if self._entry is None:
+    def _open_with(self, loader: Loader) -> LoadedModule:
+        if self._loaded_module is None:
             with self._lock:
-                if self._entry is None:
+                if self._loaded_module is None:
                     if self._opening:
                         raise MblobError(f"the loader of {self.type_key!r} asked for a function of the module it opens")
                     self._opening = True
                     try:
-                        self._entry = _open_entry(self, loader)
+                        self._loaded_module = _open_with_loader(self, loader)
                     finally:
                         self._opening = False
-        return self._entry
+        return self._loaded_module
 
     def symbol_address(self, name: str) -> int:
         """Address of an exported symbol of a library, else 0."""
@@ -289,7 +288,7 @@ def _in_child() -> None:
 register_at_fork(after_in_child=_in_child)
 
 
-class _Entry:
+class LoadedModule:
     """The module that a Python loader returned for an entry of a file."""
 
     def __init__(self, loaded: Module, own_imports: Sequence[Module]) -> None:
@@ -307,7 +306,7 @@ class _Entry:
         return self._loaded._node.names()
 
 
-def _open_entry(node: OpenedNode, loader: Loader) -> _Entry:
+def _open_with_loader(node: OpenedNode, loader: Loader) -> LoadedModule:
     """Call a loader and hang the file's imports below what it returns.
 
     Raises:
@@ -330,7 +329,7 @@ def _open_entry(node: OpenedNode, loader: Loader) -> _Entry:
         raise TypeError(f"the loader of {where}: expected it to return a Module, found {type(loaded).__name__}")
     own_imports = loaded.imported_modules
     _attach(loaded, imports)
-    return _Entry(loaded, [m for m in own_imports if not any(m is i for i in imports)])
+    return LoadedModule(loaded, [m for m in own_imports if not any(m is i for i in imports)])
 
 
 def _attach(loaded: Module, imports: Sequence[Module]) -> None:

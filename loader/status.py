@@ -16,18 +16,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 
-# What argument checks of compiled kernels say: TVM's MakePackedAPI and ArgBinder, our packed wrappers.
-_ARGUMENT_TEXTS = (
-    "num_args should be",
-    "Expect arg[",
-    "is expected to equal",
-    "is expected to be",
-    "has an unsatisfied constraint",
-    "expected to be compact array",
-    ": expected ",
-    ": argument ",
-    " when calling:\n",  # the ffi dialect
-)
 _ARGUMENT_EXIT_CODE = 2  # of mblob-pack, for wrong arguments
 
 
@@ -45,6 +33,11 @@ def text(pointer: Any) -> str:
     return str(ffi.string(pointer).decode("utf-8", "backslashreplace")) if pointer else ""
 
 
+def last_error_code() -> str:
+    """The stable name of what the last failure on this thread was, as mblob.h has them."""
+    return text(lib.mblob_last_error_info().code)
+
+
 def last_error(called: str = "") -> Exception:
     """The exception for the last failure on this thread.
 
@@ -57,7 +50,10 @@ def last_error(called: str = "") -> Exception:
     status = info.status
     # A kernel that asked for a function nobody has returns the runtime's own error.
     if status == lib.MBLOB_E_KERNEL or (called and status == lib.MBLOB_E_NOT_FOUND):
-        return _kernel_error(message)
+        error = KernelError(message)
+        if text(info.code) == "kernel_arguments":
+            error.exit_code = _ARGUMENT_EXIT_CODE
+        return error
     if status == lib.MBLOB_E_FORMAT:
         offset = int(info.offset) if info.offset >= 0 else None
         return FormatError(message, code=text(info.code), offset=offset, entry=entry)
@@ -81,13 +77,6 @@ def last_error(called: str = "") -> Exception:
     if message.startswith(prefix):  # the runtime's own modules say it themselves
         prefix = ""
     return kinds.get(status, RuntimeError)(prefix + message)
-
-
-def _kernel_error(message: str) -> KernelError:
-    error = KernelError(message)
-    if any(part in message for part in _ARGUMENT_TEXTS):
-        error.exit_code = _ARGUMENT_EXIT_CODE
-    return error
 
 
 def raise_status(status: int, called: str = "") -> NoReturn:

@@ -58,7 +58,7 @@ class Node:
         """Why `find` has no function `name`, if there is more to say than that it is not there."""
         return None
 
-    def told(self, what: str, name: str) -> str | None:
+    def function_metadata(self, what: str, name: str) -> str | None:
         """The "metadata" or "doc" that the module has for its function `name`, None if there is none."""
         return None
 
@@ -247,13 +247,13 @@ class Module:
         Raises:
             FormatError: what it tells is no JSON object.
         """
-        told = self._told("metadata", name, query_imports)
-        if told is None:
+        text = self._function_metadata("metadata", name, query_imports)
+        if text is None:
             return None
         from mblob import json_text
 
         try:
-            found = json_text.parse(told)
+            found = json_text.parse(text)
         except json_text.JsonError as exc:
             raise FormatError(f"the metadata of function {name!r} is no JSON: {exc}", code="metadata") from None
         if not isinstance(found, dict):
@@ -262,11 +262,11 @@ class Module:
 
     def get_function_doc(self, name: str, query_imports: bool = False) -> str | None:
         """The documentation that a library of tvm_ffi has for its function `name`, or None."""
-        return self._told("doc", name, query_imports)
+        return self._function_metadata("doc", name, query_imports)
 
-    def _told(self, what: str, name: str, query_imports: bool) -> str | None:
+    def _function_metadata(self, what: str, name: str, query_imports: bool) -> str | None:
         for module in self.walk() if query_imports else (self,):
-            text = module._node.told(what, name)
+            text = module._node.function_metadata(what, name)
             if text is not None:
                 return text
         return None

@@ -98,7 +98,7 @@ def _refuse_skip(report: Any) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What tests compile is kept for tests alone, and for this run of them, by all its workers."""
+    """OpenCL programs are kept for tests alone, and for this run of them, by all its workers."""
     folder = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch:
         of_run = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder

@@ -55,7 +55,9 @@ typedef enum mblob_status {
 typedef struct mblob_error_info {
   int status;            /* mblob_status */
   const char *message;   /* one line, never NULL; what does not print is escaped. MBLOB_E_KERNEL: as the kernel set it */
-  const char *code;      /* stable name of the broken rule (docs/format.md), "" when there is none */
+  const char *code;      /* stable name of the broken rule (docs/format.md), "" when there is none. MBLOB_E_KERNEL:
+                            "kernel_arguments" when the kernel refused its arguments; MBLOB_E_NOT_FOUND:
+                            "plain_function" for a C function that has no packed form */
   int64_t offset;        /* byte in the blob (or in the file, for ELF rules); -1 when unknown */
   int64_t entry;         /* index of the module concerned; -1 when none */
   const char *type_key;  /* MBLOB_E_LOADER: the key nobody loads, else "" */

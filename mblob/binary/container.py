@@ -14,7 +14,7 @@ from mblob.binary import archive, mach_o, tar
 from mblob.binary.elf_records import STB_GLOBAL, Symbol
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, GZIP_MAGIC, SNIFF_SIZE, THIN_MAGIC, linkable_kind
 from mblob.binary.image import Image, open_image
-from mblob.binary.machine_names import Machine, fits, known_names, machine_of
+from mblob.binary.machine_names import MachineAlias, fits, known_names, machine_of
 from mblob.errors import FormatError
 
 MEMBER_LIMIT = 1 << 14  # members of one file
@@ -77,7 +77,7 @@ def open_file(data: memoryview, label: str, machine: str | None = None) -> Opene
     return opened
 
 
-def _machine(label: str, name: str) -> Machine:
+def _machine(label: str, name: str) -> MachineAlias:
     found = machine_of(name)
     if found is None:
         raise FormatError(f"{label}: no machine is called {name!r}; known are {known_names()}", code="no_machine")
@@ -102,7 +102,7 @@ def _open_one(data: memoryview, label: str) -> Opened:
     return Opened(image.kind, image, compressed=image.format == "c")
 
 
-def _of_universal(data: memoryview, label: str, found: list[mach_o.Slice], wanted: Machine | None) -> Opened:
+def _of_universal(data: memoryview, label: str, found: list[mach_o.Slice], wanted: MachineAlias | None) -> Opened:
     members: list[Member] = []
     parts: dict[str, Image] = {}
     for s in found:

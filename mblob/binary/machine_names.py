@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Machine(NamedTuple):
+class MachineAlias(NamedTuple):
     """A machine as files name it; `bits` and `endian` are None where the name leaves them open."""
 
     name: str
@@ -15,49 +15,49 @@ class Machine(NamedTuple):
 
 # What each name of a file is also called; letters in either case, "-" and "_" are one.
 _CALLED = {
-    Machine("x86_64"): "x86-64 amd64 x64 intel64",
-    Machine("i386"): "i486 i586 i686 x86 ia32",
-    Machine("aarch64"): "arm64 armv8 armv8a",
-    Machine("aarch64", 64, "big"): "aarch64_be",
-    Machine("arm"): "arm32 armhf armel armv6 armv6l armv7 armv7a armv7l",
-    Machine("ppc"): "powerpc ppc32",
-    Machine("ppc64"): "powerpc64",
-    Machine("ppc64", 64, "little"): "ppc64le ppc64el powerpc64le",
-    Machine("riscv"): "",
-    Machine("riscv", 64): "riscv64 rv64",
-    Machine("riscv", 32): "riscv32 rv32",
-    Machine("s390x"): "s390 systemz",
-    Machine("loongarch"): "",
-    Machine("loongarch", 64): "loongarch64 loong64",
-    Machine("mips"): "",
-    Machine("mips", 32, "little"): "mipsel",
-    Machine("mips", 64): "mips64",
-    Machine("mips", 64, "little"): "mips64el",
-    Machine("sparc"): "",
-    Machine("sparc64"): "sparcv9",
-    Machine("m68k"): "",
-    Machine("parisc"): "hppa",
-    Machine("sh"): "sh4 superh",
-    Machine("alpha"): "",
-    Machine("hexagon"): "qdsp6",
-    Machine("arm64_32"): "",
-    Machine("arm64ec"): "",
+    MachineAlias("x86_64"): "x86-64 amd64 x64 intel64",
+    MachineAlias("i386"): "i486 i586 i686 x86 ia32",
+    MachineAlias("aarch64"): "arm64 armv8 armv8a",
+    MachineAlias("aarch64", 64, "big"): "aarch64_be",
+    MachineAlias("arm"): "arm32 armhf armel armv6 armv6l armv7 armv7a armv7l",
+    MachineAlias("ppc"): "powerpc ppc32",
+    MachineAlias("ppc64"): "powerpc64",
+    MachineAlias("ppc64", 64, "little"): "ppc64le ppc64el powerpc64le",
+    MachineAlias("riscv"): "",
+    MachineAlias("riscv", 64): "riscv64 rv64",
+    MachineAlias("riscv", 32): "riscv32 rv32",
+    MachineAlias("s390x"): "s390 systemz",
+    MachineAlias("loongarch"): "",
+    MachineAlias("loongarch", 64): "loongarch64 loong64",
+    MachineAlias("mips"): "",
+    MachineAlias("mips", 32, "little"): "mipsel",
+    MachineAlias("mips", 64): "mips64",
+    MachineAlias("mips", 64, "little"): "mips64el",
+    MachineAlias("sparc"): "",
+    MachineAlias("sparc64"): "sparcv9",
+    MachineAlias("m68k"): "",
+    MachineAlias("parisc"): "hppa",
+    MachineAlias("sh"): "sh4 superh",
+    MachineAlias("alpha"): "",
+    MachineAlias("hexagon"): "qdsp6",
+    MachineAlias("arm64_32"): "",
+    MachineAlias("arm64ec"): "",
 }
 _BY_NAME = {
     _name: machine
     for machine, names in _CALLED.items()
-    for _name in (*([machine.name] if machine == Machine(machine.name) else []), *names.replace("-", "_").split())
+    for _name in (*([machine.name] if machine == MachineAlias(machine.name) else []), *names.replace("-", "_").split())
 }
 
 
-def machine_of(name: str) -> Machine | None:
+def machine_of(name: str) -> MachineAlias | None:
     """The machine that people call so, None if nobody does."""
     return _BY_NAME.get(name.strip().lower().replace("-", "_"))
 
 
-def fits(wanted: Machine, name: str, bits: int, endian: str) -> bool:
+def fits(wanted: MachineAlias, name: str, bits: int, endian: str) -> bool:
     """Whether a file whose header names `name` is for a machine."""
-    known = machine_of(name) or Machine(name)
+    known = machine_of(name) or MachineAlias(name)
     return wanted.name == known.name and wanted.bits in (None, bits) and wanted.endian in (None, endian)
 
 

@@ -33,6 +33,6 @@ def run(args: argparse.Namespace) -> int:
     from mblob.packager.edit.swap import add_index
     from mblob.packager.write.progress import listening
 
-    with swap.meter(args) as shown, listening(shown.advance):
+    with swap.meter(args) as shown, listening(shown):
         add_index(args.file, args.output, reuse=not args.no_reuse)
     return 0

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.cli.progress import Meter, remarks
+from mblob.cli.progress import progress, remarks
 from mblob.cli.report import UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ def configure(verbs: Any) -> None:
     how.add_argument("--system-lib", action="store_true",
                      help="for static linking: -o names a .o, a .a or a .tar of objects")  # fmt: skip
     how.add_argument("--prefix", metavar="PREFIX", help="of the symbols of a system library, which is found by it")
-    how.add_argument("--no-cache", action="store_true", help="compile everything anew, and keep no objects")
     how.add_argument("--no-reuse", action="store_true",
                      help="share no blocks with the library that is there, where the file system could")  # fmt: skip
     how.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
@@ -83,9 +82,9 @@ def run(args: argparse.Namespace) -> int:
     # The thread that copies a large payload wants the interpreter for an instant after each 256 KiB; by default it
     # would wait 5 ms for it whenever this one is at work.
     sys.setswitchinterval(SWITCH_INTERVAL)
-    meter = Meter(total_size(plan), sys.stderr, quiet=args.quiet)
     try:
-        with remarks(quiet=args.quiet), meter, listening(meter.advance):
+        shown = progress(total_size(plan), sys.stderr, quiet=args.quiet)
+        with remarks(quiet=args.quiet), shown as advance, listening(advance):
             build(plan)
     except ValueError as error:
         if isinstance(error, MblobError):
@@ -122,9 +121,8 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
     changes.update((name, Path(getattr(args, name))) for name in ("graph", "params") if getattr(args, name) is not None)
     if args.no_index:
         changes["index"] = False
-    for name in ("cache", "reuse"):
-        if getattr(args, f"no_{name}"):
-            changes[name] = False
+    if args.no_reuse:
+        changes["reuse"] = False
     if args.system_lib:
         changes["system_lib"] = True
     plan = dataclasses.replace(

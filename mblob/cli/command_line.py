@@ -14,7 +14,7 @@ from importlib import import_module
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
-from mblob.cli.report import PROGRAM, UsageError, exit_code, print_error
+from mblob.cli.report import EXIT_CODES, PROGRAM, UsageError, exit_code, print_error
 
 # Each is a module of this folder, of the same name with _ for -. Each one's example takes what those before it made.
 VERBS = (
@@ -75,10 +75,11 @@ class VersionAction(argparse.Action):
 
 def make_parser(verbs: Sequence[str] = VERBS) -> Parser:
     """The parser of the whole command line, or of that of some verbs: the modules of others are not imported."""
+    codes = ", ".join(f"{code} {meaning.partition(';')[0].partition(',')[0]}" for code, meaning in EXIT_CODES)
     parser = Parser(
         prog=PROGRAM,
         description="Pack kernels, graphs and weights into one shared library, look into it, run it.",
-        epilog=f"{PROGRAM} VERB --help has an example of each verb.",
+        epilog=f"{PROGRAM} VERB --help has an example of each verb. Exit codes: {codes}.",
     )
     parser.add_argument("--version", action=VersionAction, nargs=0, help="print the version and exit")
     parsers = parser.add_subparsers(dest="verb", metavar="VERB", prog=PROGRAM, required=True, parser_class=Parser)
@@ -117,6 +118,10 @@ def execute(argv: Sequence[str]) -> int:
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal without Unicode must not end a listing
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        if "_ARGCOMPLETE" in os.environ:  # of a shell that asks what Tab should offer
+            from mblob.cli.completion import answer
+
+            answer(make_parser())
         words, cflags = split_cflags(argv)
         asked = words[:1]
         try:

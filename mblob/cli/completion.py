@@ -1,42 +1,36 @@
-"""`mblob-pack completion`: what a shell needs to complete the command line, made from its parsers; and what is in a
-library, for the scripts to ask. No code of a library runs, and no name that a shell would expand is given to one.
+"""What Tab offers behind `mblob-pack`, through argcomplete (the extra `cli`), and the verb that prints the script for a
+shell. No code of a library runs, and no name that a shell would expand is offered.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from mblob.cli.described import Argument
     from mblob.inspect.library import Library
+
+    Completer = Callable[..., Iterable[str]]
 
 NAME = "completion"
 SHELLS = ("bash", "zsh", "fish")
-ASKED = ("entries", "functions", "tensors")  # what the scripts ask about a library
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_.+:@-]{1,200}")  # names that mean nothing but themselves to a shell
+INSTALL = "pip install 'mblob[cli]'"
 NAMES_LIMIT = 2000
-HEAD = "# Completion of mblob-pack for {shell}: made by `mblob-pack completion {shell}`.\n"
 
-# What completes a value: "files" with the endings that it may have (none: any), "folders", or one of ASKED. "named" is
-# NAME=FILE: one of ASKED or "" for the name, "alone" where a file without a name is one too, and the endings.
-LIBRARIES = ("files", "so", "so.*", "o", "a", "tar", "tar.gz", "dylib", "dll")
-KINDS: dict[str, tuple[str, ...]] = {
-    "FILE": LIBRARIES, "A": LIBRARIES, "B": LIBRARIES, "OLD": LIBRARIES, "NEW": LIBRARIES, "LIBRARY": LIBRARIES,
-    "OUT": LIBRARIES, "DIR": ("folders",), "N|KEY": ("entries",), "FUNC ARG...": ("functions", "npy", "npz"),
-    "N|KEY=NEW": ("named", "entries", ""), "[NAME=]NEW": ("named", "tensors", "alone", "npy", "safetensors"),
-    "KEY=FILE": ("named", "", ""), "LIB": ("files", "so", "so.*"),
-}  # fmt: skip
-# Options whose FILE is another one than a library, and names.
-KINDS_OF_OPTIONS: dict[str, tuple[str, ...]] = {
-    "kernel": ("files", "c", "cc", "cpp", "cxx", "cu", "cl"), "object": ("files", "o", "a"),
-    "weights": ("files", "safetensors"), "carry": ("files", "c", "o", "a"), "graph": ("files", "json"),
-    "params": ("files", "safetensors", "params"), "tensor": ("tensors",),
+# Endings of the files that a value may name, by the value's metavar, or by "--option metavar" where that decides.
+_LIBRARIES = ("so", "so.*", "o", "a", "tar", "tar.gz", "dylib", "dll")
+_ENDINGS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("FILE", "A", "B", "OLD", "NEW", "LIBRARY", "OUT", "deploy.so"), _LIBRARIES),
+    "LIB": ("so", "so.*"), "model.toml": ("toml",), "OUT.npz": ("npz",), "OUT.html": ("html",),
+    "--kernel FILE": ("c", "cc", "cpp", "cxx", "cu", "cl"), "--object FILE": ("o", "a"),
+    "--weights FILE": ("safetensors",), "--carry FILE": ("c", "o", "a"), "--graph FILE": ("json",),
+    "--params FILE": ("safetensors", "params"),
 }  # fmt: skip
 
 
@@ -46,49 +40,111 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}; {', '.join(ASKED)} are what the scripts ask about a library.",
+        description=f"{summary}; needs argcomplete: {INSTALL}.",
         epilog="example: mblob-pack completion bash > mblob-pack.bash",
     )
-    parser.add_argument("what", metavar="SHELL", choices=(*SHELLS, *ASKED), help="the shell, or what to list of FILE")
-    parser.add_argument("file", metavar="FILE", nargs="?", help=f"library, after {', '.join(ASKED)}")
+    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"the shell: {', '.join(SHELLS)}")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a script, or names.
+    """Print the script.
 
     Raises:
-        UsageError: a file too many or too few.
-        FormatError: the file cannot be read.
+        UsageError: argcomplete is not installed.
     """
-    if (args.what in ASKED) != (args.file is not None):
-        raise UsageError(
-            f"completion {args.what}: expected {'a FILE' if args.what in ASKED else 'no FILE'}",
-            hint="mblob-pack completion bash, or mblob-pack completion entries FILE",
-        )
-    if args.what in ASKED:
-        from mblob.inspect.library import open_library
-
-        with open_library(args.file, verify="off", partial=True) as library:
-            for name in names_in(library, args.what):
-                print(name)
-        return 0
-    from mblob.cli import completion_scripts
-
-    print(completion_scripts.SCRIPTS[args.what](), end="")
+    try:
+        from argcomplete.shell_integration import shellcode
+    except ImportError:
+        raise UsageError("completion: argcomplete is not installed", hint=INSTALL) from None
+    print(shellcode(["mblob-pack"], shell=args.shell), end="")
     return 0
 
 
-def names_in(library: Library, what: str) -> list[str]:
-    """Numbers and type keys of entries, or functions; those that no shell would take for more than names."""
-    if what == "entries":
-        entries = [e for e in library.entries[:NAMES_LIMIT] if e.offset is not None]
-        found = [str(e.index) for e in entries] + sorted({e.type_key for e in entries})
-    elif what == "tensors":
-        found = sorted(set(_tensors(library)))[:NAMES_LIMIT]
-    else:
-        found = library.packed_functions[:NAMES_LIMIT]
-    return [name for name in found if PLAIN_NAME.fullmatch(name) and not name.startswith("-")]
+def answer(parser: argparse.ArgumentParser) -> None:
+    """Answer the shell that asks, and end the process; silently without argcomplete."""
+    try:
+        import argcomplete
+    except ImportError:
+        os._exit(1)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for verb in action.choices.values():
+                for argument in verb._actions:
+                    if argument.choices is None:
+                        vars(argument)["completer"] = _completer(argument)
+    argcomplete.autocomplete(parser, always_complete_options=False)
+
+
+def _completer(action: argparse.Action) -> Completer:
+    """What offers the values of an argument."""
+    from argcomplete.completers import DirectoriesCompleter, FilesCompleter
+
+    metavar = str(action.metavar)
+    by_option = [f"{name} {metavar}" for name in action.option_strings]
+    endings = next((_ENDINGS[name] for name in (*by_option, metavar) if name in _ENDINGS), None)
+    if endings is not None:
+        return FilesCompleter(endings)
+    if metavar == "DIR":
+        return DirectoriesCompleter()
+    arrays = FilesCompleter(("npy", "npz"))
+    offered: dict[str, Completer] = {
+        "KEY=FILE": _Pairs(None, FilesCompleter()),
+        "N|KEY": _names_of(_entries),
+        "N|KEY=NEW": _Pairs(_entries, FilesCompleter()),
+        "[NAME=]NEW": _Pairs(_tensors, FilesCompleter(("npy", "safetensors")), alone=True),
+        "NAME": _names_of(_tensors) if "--tensor" in action.option_strings else _nothing,
+        "FUNC ARG...": lambda prefix, parsed_args, **more: (
+            arrays(prefix) if parsed_args.words else _names_of(_functions)(prefix, parsed_args)
+        ),
+    }
+    return offered.get(metavar, _nothing)
+
+
+def _nothing(**_: object) -> tuple[str, ...]:
+    return ()
+
+
+class _Pairs:
+    """Offers `NAME=FILE`, and `FILE` too if it may stand `alone`."""
+
+    def __init__(
+        self, names: Callable[[Library], Iterable[str]] | None, files: Completer, *, alone: bool = False
+    ) -> None:
+        self._names, self._files, self._alone = names, files, alone
+
+    def __call__(self, prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+        name, equals, file = prefix.partition("=")
+        if equals:
+            return [f"{name}={path}" for path in self._files(file)]
+        found = [] if self._names is None else [f"{n}=" for n in _names_of(self._names)(prefix, parsed_args)]
+        return [*found, *(self._files(prefix) if self._alone else ())]
+
+
+def _names_of(names: Callable[[Library], Iterable[str]]) -> Completer:
+    """Offers names in the library of the command line: those that mean nothing but themselves to every shell."""
+
+    def offer(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+        import re
+
+        from mblob.errors import MblobError
+        from mblob.inspect.library import open_library
+
+        try:
+            file = Path(parsed_args.file or "").expanduser()
+            with open_library(file, verify="off", partial=True) as library:
+                found = sorted(set(names(library)))[:NAMES_LIMIT]
+        except (MblobError, OSError, RuntimeError):  # no library: nothing to offer
+            return []
+        return [name for name in found if re.fullmatch(r"[A-Za-z0-9_.+:@][A-Za-z0-9_.+:@-]{0,199}", name)]
+
+    return offer
+
+
+def _entries(library: Library) -> Iterator[str]:
+    for entry in library.entries[:NAMES_LIMIT]:
+        if entry.offset is not None:
+            yield from (str(entry.index), entry.type_key)
 
 
 def _tensors(library: Library) -> Iterator[str]:
@@ -96,15 +152,5 @@ def _tensors(library: Library) -> Iterator[str]:
         yield from (tensor.name for tensor in entry.content.tensors)
 
 
-def kind_of(argument: Argument) -> tuple[str, ...]:
-    """What completes the value of an argument: a kind and its endings, "words" and choices, () if nothing does."""
-    if argument.choices:
-        return ("words", *argument.choices)
-    if argument.names and argument.metavar.endswith(("FILE", "NAME")) and argument.dest in KINDS_OF_OPTIONS:
-        return KINDS_OF_OPTIONS[argument.dest]
-    if argument.metavar in KINDS:
-        return KINDS[argument.metavar]
-    ending = re.fullmatch(r"[A-Za-z]+\.([a-z0-9]+)", argument.metavar)
-    if ending:  # a file by its usual name: deploy.so, OUT.npz
-        return LIBRARIES if ending[1] == "so" else ("files", ending[1])
-    return ("files",) if "FILE" in argument.metavar else ()
+def _functions(library: Library) -> Iterable[str]:
+    return library.packed_functions

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "-":
         raise UsageError("convert: -o -: a library is written to a file, not to stdout", hint="-o converted.so")
     try:
-        with remarks(quiet=args.quiet), meter(args) as shown, listening(shown.advance):
+        with remarks(quiet=args.quiet), meter(args) as shown, listening(shown):
             convert(
                 args.file, args.output, dialect=args.dialect, objects=args.object, index=not args.no_index, cc=args.cc,
                 target=args.target,

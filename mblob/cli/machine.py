@@ -65,25 +65,6 @@ def build_findings() -> Iterator[Finding]:
     yield tool("build", "C++ compiler", os.environ.get("CXX") or "c++")
     for name in CROSS_COMPILERS:
         yield tool("build", name, name)
-    yield attempt("build", "kept objects", kept_objects)
-
-
-def kept_objects() -> tuple[str, str]:
-    """How many objects the cache has, and where it is.
-
-    Raises:
-        OSError: it cannot be written; packing does without it then.
-    """
-    from mblob.packager.compile.object_cache import object_cache
-
-    cache = object_cache()
-    if cache is None:
-        return "none: MBLOB_CACHE=0, or no home", ""
-    there = next(folder for folder in (cache.folder, *cache.folder.parents) if folder.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise OSError(f"{cache.folder} cannot be written: everything is compiled anew")
-    count, size = cache.size()
-    return f"{count} objects, {size / 2**20:.1f} MiB of at most {cache.limit / 2**20:.0f}", str(cache.folder)
 
 
 def tool(section: str, name: str, command: str, *, needed: bool = False) -> Finding:
@@ -243,7 +224,7 @@ def trial(options: list[str], embed: str = "auto") -> tuple[str, str]:
         path = folder / "trial.so"
         module = mblob.csource_module(TRIAL_SOURCE, functions=[TRIAL_PROTOTYPE])
         module.import_module(mblob.blob_module("mblob.doctor", b"payload"))
-        mblob.export_library(module, path, options=options, embed=embed, cache=False)
+        mblob.export_library(module, path, options=options, embed=embed)
         loaded = mblob.load_module(path)
         values = array.array("f", [1, 2, 3])
         loaded["twice"](values, len(values))
@@ -260,7 +241,7 @@ def registered_loaders() -> tuple[str, str]:
         path = folder / "unknown.so"
         module = mblob.csource_module(TRIAL_SOURCE)
         module.import_module(mblob.json_module("mblob.doctor.unknown", "x", '{"nodes": []}', []))
-        mblob.export_library(module, path, cache=False)
+        mblob.export_library(module, path)
         try:
             mblob.load_module(path)
         except mblob.LoaderMissingError as error:

@@ -1,4 +1,4 @@
-"""How far a long write is: one line on a terminal, with rate and time left; nothing anywhere else."""
+"""How far a long write is, drawn by tqdm (the extra `cli`) on a terminal, and what packing warns of."""
 
 from __future__ import annotations
 
@@ -7,85 +7,65 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO
 
-from mblob.cli.report import human_size, print_warning
+from mblob.cli.report import print_warning
 
-DELAY = 0.5  # seconds before anything is shown; what is done by then needs no progress
-INTERVAL = 0.1  # seconds between two lines
+_ROOM = {"ncols": 80, "nrows": 24}  # of a terminal that tells no size, such as a serial line
+DELAY = 0.5  # seconds from the first byte on before anything is shown, or tqdm imported
 
 
-class Meter:
-    """Counts bytes and draws them.
+@contextmanager
+def progress(total: int, stream: TextIO, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """Draw how much is written while the block runs; it calls what it is given with each number of bytes.
 
     Args:
         total: bytes expected.
-        stream: where to draw; silent unless it is a terminal.
-        quiet: silent in any case.
-        clock: seconds, monotonic.
+        stream: where to draw; nothing is drawn unless it is a terminal.
+        quiet: draw nothing in any case.
     """
+    if quiet or not stream.isatty():
+        yield lambda size: None
+        return
+    done, start, bar = 0, None, None
 
-    def __init__(
-        self, total: int, stream: TextIO, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._total = total
-        self._stream = stream
-        self._shown = not quiet and stream.isatty()
-        self._clock = clock
-        self._done = 0
-        self._start: float | None = None  # of the first byte: compiling is no part of the rate
-        self._next = 0.0
-        self._width = 0
+    def advance(size: int) -> None:
+        nonlocal done, start, bar
+        done += size
+        if bar is not None:
+            bar.update(size)
+        elif start is None:
+            start = time.monotonic()
+        elif time.monotonic() - start >= DELAY:
+            start = float("inf")  # one try
+            bar = _bar(total, done, stream)
 
-    def advance(self, size: int) -> None:
-        """Count `size` more bytes."""
-        self._done += size
-        if not self._shown:
-            return
-        now = self._clock()
-        if self._start is None:
-            self._start = now
-            self._next = now + DELAY
-        elif now >= self._next:
-            self._next = now + INTERVAL
-            self._draw(self.line(now - self._start))
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.close()
 
-    def line(self, seconds: float) -> str:
-        """The line to show after `seconds` of writing."""
-        rate = self._done / seconds
-        text = f"{human_size(self._done)} of {human_size(self._total)}, {human_size(int(rate))}/s"
-        if 0 < self._done < self._total:
-            text += f", {(self._total - self._done) / rate:.0f} s left"
-        return text
 
-    def _draw(self, text: str) -> None:
-        text = text[: self._columns() - 1]  # one more, and each drawing would take a line of its own
-        self._write("\r" + text.ljust(self._width))
-        self._width = len(text)
+def _bar(total: int, done: int, stream: TextIO) -> Any:
+    """A bar of tqdm; None where it is not installed."""
+    from mblob.interrupts import Held
 
-    def _columns(self) -> int:
-        """Of the terminal now: its window may be made narrower meanwhile."""
-        try:
-            return os.get_terminal_size(self._stream.fileno()).columns or 80
-        except (OSError, ValueError):
-            return 80
-
-    def _write(self, text: str) -> None:
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except OSError:  # the terminal is gone; the work goes on
-            self._shown = False
-
-    def __enter__(self) -> Meter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._width:
-            self._write("\r" + " " * self._width + "\r")
+    try:
+        with Held():
+            from tqdm import tqdm
+    except ImportError:
+        return None
+    tqdm.monitor_interval = 0  # no thread of its own
+    try:
+        size = os.get_terminal_size(stream.fileno())
+        room: dict[str, Any] = {"dynamic_ncols": True} if size.columns and size.lines else _ROOM
+    except (OSError, ValueError):
+        room = _ROOM
+    return tqdm(
+        total=total or None, initial=done, file=stream, unit="B", unit_scale=True, unit_divisor=1024, leave=False,
+        **room,
+    )  # fmt: skip
 
 
 @contextmanager

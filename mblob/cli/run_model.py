@@ -115,7 +115,7 @@ class Ahead(Executor):
         return [Row(i, r.function, r.function, r.count, r.seconds) for i, r in enumerate(rows)]
 
 
-class Machine:
+class RelayProgram:
     """A function of a program of the Relay virtual machine."""
 
     def __init__(self, module: Module, function: str, devices: list[Device]) -> None:
@@ -164,7 +164,7 @@ def open_model(module: Module, file: str, name: str, profiled: bool, devices: li
 
     if module.type_key == RELAY_EXECUTABLE:
         try:
-            return Machine(module, "main" if name == DEFAULT else name, devices)
+            return RelayProgram(module, "main" if name == DEFAULT else name, devices)
         except ValueError as error:
             raise UsageError(f"{file}: {error}", hint="--name FUNCTION names another one than main") from None
     if module.type_key not in (*GRAPHS, AOT_FACTORY):

@@ -37,6 +37,6 @@ def run(args: argparse.Namespace) -> int:
     from mblob.packager.edit.swap import strip_index
     from mblob.packager.write.progress import listening
 
-    with swap.meter(args) as shown, listening(shown.advance):
+    with swap.meter(args) as shown, listening(shown):
         strip_index(args.file, args.output, force=args.force, reuse=not args.no_reuse)
     return 0

@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mblob.cli.progress import Meter, remarks
+from mblob.cli.progress import progress, remarks
 from mblob.cli.report import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 NAME = "swap"
 
@@ -50,10 +54,10 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal, no warnings")
 
 
-def meter(args: argparse.Namespace) -> Meter:
+def meter(args: argparse.Namespace) -> AbstractContextManager[Callable[[int], None]]:
     """Draws how far the write is."""
     path = Path(args.file)
-    return Meter(path.stat().st_size if path.is_file() else 0, sys.stderr, quiet=args.quiet)
+    return progress(path.stat().st_size if path.is_file() else 0, sys.stderr, quiet=args.quiet)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"--entry: {key!r} is named twice")
         changes[key] = file
     weights = weights_of(args.weights)
-    with remarks(quiet=args.quiet), meter(args) as shown, listening(shown.advance):
+    with remarks(quiet=args.quiet), meter(args) as shown, listening(shown):
         swap(args.file, changes, args.output, weights=weights, reuse=not args.no_reuse)
     return 0
 

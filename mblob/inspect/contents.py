@@ -34,7 +34,7 @@ class Tensor(NamedTuple):
     size: int
 
 
-class Content(NamedTuple):
+class DecodedPayload(NamedTuple):
     """What a payload says.
 
     Attributes:
@@ -50,10 +50,10 @@ class Content(NamedTuple):
     problem: FormatError | None = None
 
 
-NOTHING = Content()  # of bytes that nothing describes: one for all of them
+NOTHING = DecodedPayload()  # of bytes that nothing describes: one for all of them
 
 
-def read_content(key: str, payload: memoryview, grammars: Grammars) -> Content:
+def read_content(key: str, payload: memoryview, grammars: Grammars) -> DecodedPayload:
     """Describe a payload. A damaged one has a `problem`; nothing is raised.
 
     Args:
@@ -63,7 +63,7 @@ def read_content(key: str, payload: memoryview, grammars: Grammars) -> Content:
     try:
         if key == SAFETENSORS or key not in grammars:  # a parameter dictionary is known by its magic
             described = _described(tensors_of(key, payload, grammars))
-            return Content(tensors=described) if described else NOTHING
+            return DecodedPayload(tensors=described) if described else NOTHING
         fields = decode_payload(key, payload, grammars)
         if key in DEVICE_KEYS:
             return _device(fields)
@@ -72,7 +72,7 @@ def read_content(key: str, payload: memoryview, grammars: Grammars) -> Content:
         tensors = tensors_of(key, payload, grammars) if "params" in fields or "constants" in fields else []
         return _general(key, fields, _described(tensors))
     except FormatError as error:
-        return Content(problem=error)
+        return DecodedPayload(problem=error)
 
 
 def check(key: str, payload: memoryview, grammars: Grammars) -> bool:
@@ -97,7 +97,7 @@ def _described(tensors: Iterable[StoredTensor]) -> tuple[Tensor, ...]:
     return tuple(Tensor(t.name, str(t.dtype), t.shape, t.offset, len(t.data)) for t in tensors)
 
 
-def _device(fields: dict[str, Any]) -> Content:
+def _device(fields: dict[str, Any]) -> DecodedPayload:
     kernels = tuple(fields.get("functions", {}).values())
     facts: dict[str, Any] = {}
     if "fmt" in fields:
@@ -109,7 +109,7 @@ def _device(fields: dict[str, Any]) -> Content:
     for name in ("sources", "shaders"):
         if isinstance(fields.get(name), dict):
             facts["shaders"] = [{"name": n, "size": len(code)} for n, code in fields[name].items()]
-    return Content(facts, kernels)
+    return DecodedPayload(facts, kernels)
 
 
 def kernel_json(k: FunctionInfo) -> dict[str, Any]:
@@ -144,16 +144,16 @@ def _told_by_code(code: memoryview) -> dict[str, str]:
     return {"kind": "text" if b"\0" not in head.rstrip(b"\0") else "binary"}
 
 
-def _executable(key: str, payload: memoryview, code: memoryview, grammars: Grammars) -> Content:
+def _executable(key: str, payload: memoryview, code: memoryview, grammars: Grammars) -> DecodedPayload:
     base = len(payload) - len(code)
     if key == RELAY_EXECUTABLE:
         facts, arrays = vm_summary.relay(code, base)
     else:
         facts, arrays = vm_summary.relax(code, base, constant_tags(grammars))
-    return Content({"executable": facts}, tensors=_described(stored_tensors(arrays, grammars)))
+    return DecodedPayload({"executable": facts}, tensors=_described(stored_tensors(arrays, grammars)))
 
 
-def _general(key: str, fields: dict[str, Any], tensors: tuple[Tensor, ...]) -> Content:
+def _general(key: str, fields: dict[str, Any], tensors: tuple[Tensor, ...]) -> DecodedPayload:
     """Modules of named fields: strings, lists of names, arrays, a graph."""
     facts: dict[str, Any] = {}
     problem = None
@@ -172,7 +172,7 @@ def _general(key: str, fields: dict[str, Any], tensors: tuple[Tensor, ...]) -> C
             facts[name] = _READERS[name](value)
         elif name == "symbols":
             facts["symbols"] = value
-    return Content(facts, (), tensors, problem)
+    return DecodedPayload(facts, (), tensors, problem)
 
 
 def _short(value: memoryview) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mblob.bytes.digest import ALGORITHMS
 from mblob.format.grammar import FunctionInfo, decode_payload
 from mblob.format.type_keys import DEVICE_KEYS
-from mblob.inspect.contents import Content
+from mblob.inspect.contents import DecodedPayload
 from mblob.inspect.source_text import source_of
 from mblob.inspect.tensors import StoredTensor, tensors_of
 
@@ -59,7 +59,7 @@ class EntryView:
         return decode_payload(self.type_key, self.view(), self._library.grammars)
 
     @property
-    def content(self) -> Content:
+    def content(self) -> DecodedPayload:
         """What the payload says, described: facts, kernels, tensors, or the problem that keeps it from being read."""
         return self._library.content_of(self)
 

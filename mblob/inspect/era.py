@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mblob.format import classic, ffi_dialect
 from mblob.format.model import Blob
 from mblob.format.type_keys import FIRST, LAST, METAL, ROWS
-from mblob.inspect.contents import Content
+from mblob.inspect.contents import DecodedPayload
 from mblob.module import ENTRY_NAME
 
 RELEASES = tuple(f"0.{n}" for n in range(5, 28))
@@ -72,7 +72,7 @@ class Era(NamedTuple):
 
 
 def era_of(
-    blob: Blob | None, contents: Sequence[tuple[str, Content]], exports: Mapping[str, bool], undefined: Set[str],
+    blob: Blob | None, contents: Sequence[tuple[str, DecodedPayload]], exports: Mapping[str, bool], undefined: Set[str],
     prefixes: Sequence[str] = (),
 ) -> Era:  # fmt: skip
     """Judge a library.
@@ -128,7 +128,7 @@ def _of_blob(blob: Blob | None) -> Iterator[Fact]:
         yield Fact("no module stands for the library", 14, LAST)
 
 
-def _of_entry(key: str, content: Content, blob: Blob | None) -> Iterator[Fact]:
+def _of_entry(key: str, content: DecodedPayload, blob: Blob | None) -> Iterator[Fact]:
     row = ROWS.get(key)
     if row is not None and (row.first, row.last) != (FIRST, LAST):
         yield Fact(f"has a module {key}", row.first, row.last)

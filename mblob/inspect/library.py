@@ -27,7 +27,7 @@ from mblob.format.grammar import GRAMMARS, Grammars
 from mblob.format.index import place_of
 from mblob.format.model import Blob, Entry
 from mblob.format.plugin_table import Plugin
-from mblob.inspect.contents import Content, read_content
+from mblob.inspect.contents import DecodedPayload, read_content
 from mblob.inspect.entry_view import EntryView as EntryView
 from mblob.inspect.era import Era, era_of
 from mblob.module import ENTRY_NAME, LIBRARY
@@ -81,7 +81,7 @@ class Library:
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"mblob.open: expected a path, found {type(path).__name__} (load_module takes more)")
         self.problem: FormatError | None = None
-        self._contents: dict[tuple[str, int | None, int], Content] = {}
+        self._contents: dict[tuple[str, int | None, int], DecodedPayload] = {}
         if not os.fspath(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.path = Path(path)
@@ -225,12 +225,12 @@ class Library:
         found: Sequence[Entry] = self.blob.entries if self.blob else (Entry(0, LIBRARY, None, 0, ()),)
         return [EntryView(self, entry) for entry in found]
 
-    def content_of(self, entry: EntryView) -> Content:
+    def content_of(self, entry: EntryView) -> DecodedPayload:
         """What the payload of an entry says; read once."""
         place = entry.type_key, entry.offset, entry.size  # an index may name one payload many times
         if place not in self._contents:
             self._contents[place] = (
-                Content() if entry.offset is None else read_content(entry.type_key, entry.view(), self.grammars)
+                DecodedPayload() if entry.offset is None else read_content(entry.type_key, entry.view(), self.grammars)
             )
         return self._contents[place]
 

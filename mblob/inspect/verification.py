@@ -60,7 +60,7 @@ class Verification(NamedTuple):
         path: of the file.
         level: "header" or "full".
         dialect: "classic", "ffi", or None if nothing tells.
-        has_index: the blob has a trailer. Without one nothing tells damaged bytes of payloads from sound ones.
+        has_index: the blob has an index. Without one nothing tells damaged bytes of payloads from sound ones.
         entries: what was held against what.
         linkage: who provides its undefined symbols, None if nobody asked.
         warnings: code and text of what keeps nobody from loading the library: damage, and ("full") graphs that TVM's

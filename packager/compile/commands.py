@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,22 +19,6 @@ def language(node: SourceNode) -> str:
     if node.fmt == "cu":
         return "cuda"
     return "c++" if node.fmt in ("cc", "cpp") else "c"
-
-
-_ARCHITECTURES = ("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code")
-
-
-def compile_job(
-    tools: Toolchain, node: SourceNode, label: str, command: Command, options: Sequence[str],
-    words: Callable[[str], str] = str,
-) -> Job:  # fmt: skip
-    """The job of a command that compiles a source; what of it may be kept depends on its compiler."""
-    kind = language(node)
-    if kind != "cuda":
-        return Job(label, command, words, tools.cxx if kind == "c++" else tools.cc)
-    # nvcc preprocesses for the device and for the host; for more than one device it does so more often.
-    one = not any(o.startswith(_ARCHITECTURES) for o in (*options, *node.options))
-    return Job(label, command, words, tools.nvcc if one else (), ((), ("-U__CUDA_ARCH__",)))
 
 
 _OWN_CONTEXT = re.compile(r"\bvoid\s*\*\s*__tvm_module_ctx\s*(?:=|;)")

@@ -15,21 +15,19 @@ from mblob.errors import ToolchainError
 from mblob.packager.compile.commands import (
     LTO,
     compile_command,
-    compile_job,
     compile_preprocessed_command,
     describing,
     keeps_debug,
     language,
 )
 from mblob.packager.compile.processes import Job, run_all
-from mblob.packager.compile.programs import Answers
-from mblob.packager.compile.toolchain import Toolchain
+from mblob.packager.compile.toolchain import Answers, Toolchain
 from mblob.packager.compile.vector_sources import in_words_of_the_source, without_vectors
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import objects
 from mblob.packager.objects.given_functions import MANGLED, functions_of
-from mblob.packager.objects.objects import Contents, Machine, machine_of
+from mblob.packager.objects.objects import ElfTarget, ObjectSymbols, machine_of
 from mblob.packager.objects.rename import exclude_debug_sections, unshare
 
 if TYPE_CHECKING:
@@ -94,12 +92,16 @@ def compile_all(
                 words = partial(_of_rewritten, words)
             else:
                 command = compile_command(tools, node, source, output.name, options, work)
-            job = compile_job(tools, node, label, command, options, words)
-            if language(node) != "cuda" and not keeps_debug(command):
-                job = describing(job)
-                described.add(output)
-            elif language(node) != "cuda":
-                kept[output] = job
+            kind = language(node)
+            if kind == "cuda":
+                job = Job(label, command, words)
+            else:
+                job = Job(label, command, words, tools.cxx if kind == "c++" else tools.cc)
+                if keeps_debug(command):
+                    kept[output] = job
+                else:
+                    job = describing(job)
+                    described.add(output)
             jobs.append(job)
             files.append(HostFile(output, label, node.fmt != "c", node.fmt == "cu"))
         elif isinstance(node, ObjectNode):
@@ -109,9 +111,9 @@ def compile_all(
         jobs.append(job)
         files.append(file)
     if described:  # the reader of debug information takes as long to import as a small file to compile
-        run_all(jobs, work, lambda: import_module("mblob.packager.objects.debug_info"), tools.runner)
+        run_all(jobs, work, lambda: import_module("mblob.packager.objects.debug_info"))
     else:
-        run_all(jobs, work, runner=tools.runner)
+        run_all(jobs, work)
     files = [_described(f, ours=f.path in described) for f in files]
     return _described_apart(tools, files, kept, work)
 
@@ -154,23 +156,23 @@ def _described_apart(
     silent = {f.path: jobs[f.path] for f in files if f.path in jobs and _is_silent(f)}
     apart = {path: describing(job, f"{path.stem}.types.o") for path, job in silent.items()}
     try:
-        run_all(list(apart.values()), work, runner=tools.runner)
+        run_all(list(apart.values()), work)
     except ToolchainError:  # some options are for link-time optimization alone
         apart = {path: job for path, job in apart.items() if _succeeds(job, tools, work)}
-    told = {path: work / job.output for path, job in apart.items()}
-    return [replace(f, functions=_exported(told[f.path], f.label)) if f.path in told else f for f in files]
+    described = {path: work / job.output for path, job in apart.items()}
+    return [replace(f, functions=_exported(described[f.path], f.label)) if f.path in described else f for f in files]
 
 
 def _is_silent(file: HostFile) -> bool:
     """Whether debug information does not tell all functions that C code can call."""
     contents = objects.read(file.path, file.label)
-    told = {function.name for function in file.functions}
-    return not contents.complete or any(not name.startswith(MANGLED) for name in contents.functions - told)
+    known = {function.name for function in file.functions}
+    return not contents.complete or any(not name.startswith(MANGLED) for name in contents.functions - known)
 
 
 def _succeeds(job: Job, tools: Toolchain, work: Path) -> bool:
     try:
-        run_all([job], work, runner=tools.runner)
+        run_all([job], work)
     except ToolchainError:
         return False
     return True
@@ -210,7 +212,7 @@ def compile_generated(
         ToolchainError: the compiler refuses one.
     """
     made = [_generated(tools, source, options, work) for source in sources]
-    run_all([job for job, _ in made], work, runner=tools.runner)
+    run_all([job for job, _ in made], work)
     return [file for _, file in made]
 
 
@@ -244,7 +246,7 @@ def object_file(node: ObjectNode, path: Path) -> HostFile:
     return HostFile(path, node.label)
 
 
-def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, Contents]]:
+def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, ObjectSymbols]]:
     """What is in each file; none has statics that other libraries of the process would share (`rename.unshare`).
 
     Args:
@@ -264,7 +266,7 @@ def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, Co
     return made
 
 
-def probe(tools: Toolchain, options: Sequence[str], work: Path) -> Machine:
+def probe(tools: Toolchain, options: Sequence[str], work: Path) -> ElfTarget:
     """The machine the compiler compiles for, seen from what it makes of an empty file; asked once in a process.
 
     Raises:
@@ -274,10 +276,10 @@ def probe(tools: Toolchain, options: Sequence[str], work: Path) -> Machine:
     return _probed.of(command, lambda: _probe(command, work))
 
 
-_probed: Answers[Machine] = Answers()
+_probed: Answers[ElfTarget] = Answers()
 
 
-def _probe(compiler: Sequence[str], work: Path) -> Machine:
+def _probe(compiler: Sequence[str], work: Path) -> ElfTarget:
     (work / "empty.c").write_text("")
     run_all([Job("an empty C file", (*compiler, "-fPIC", "-c", "empty.c", "-o", "empty.o"))], work)
     data = (work / "empty.o").read_bytes()

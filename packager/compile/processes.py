@@ -127,16 +127,13 @@ class Job:
         culprit: what messages call the source.
         command: the command line.
         words: makes what the compiler prints of it that of the source as its author knows it.
-        compiler: the words that the command starts with, of a compiler that follows gcc's command line: what it makes
-            may be kept for the next time; () of others.
-        passes: further options of each preprocessor run that the compiler makes of the source.
+        compiler: the words that the command starts with, of a compiler that follows gcc's command line; () of others.
     """
 
     culprit: str
     command: Command
     words: Callable[[str], str] = str
     compiler: Command = ()
-    passes: tuple[Command, ...] = ((),)
 
     @property
     def output(self) -> str:
@@ -146,22 +143,11 @@ class Job:
         return words[places[-1] + 1] if places else ""
 
 
-Runner = Callable[[Processes, Job, Path], "tuple[int, str]"]
-
-
-def plainly(processes: Processes, job: Job, cwd: Path) -> tuple[int, str]:
-    """Run a job: its exit status and everything printed."""
-    return processes.run(job.command, cwd)
-
-
-def run_all(
-    jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | None = None, runner: Runner = plainly
-) -> None:
+def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | None = None) -> None:
     """Run compilations in parallel, as many at a time as there are processors.
 
     Args:
         meanwhile: called while they run.
-        runner: runs one of them.
 
     Raises:
         ToolchainError: one failed; the others are ended.
@@ -169,7 +155,7 @@ def run_all(
     if not jobs:
         return
     processes = Processes()
-    results = _in_parallel([partial(runner, processes, job, cwd) for job in jobs], processes.stop, meanwhile)
+    results = _in_parallel([partial(processes.run, job.command, cwd) for job in jobs], processes.stop, meanwhile)
     for job, (status, output) in zip(jobs, results):
         if status:
             check_space(job.command, output, cwd)

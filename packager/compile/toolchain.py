@@ -6,21 +6,51 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import IncompatibleError, ToolchainError
-from mblob.packager.compile.processes import Command, Processes, Runner, check_space, check_written, failure, plainly
-from mblob.packager.compile.programs import Answers
+from mblob.packager.compile.processes import Command, Processes, check_space, check_written, failure
 from mblob.packager.errors import BuildError
 from mblob.packager.output import workspace
 
 C_COMPILERS = ("cc", "gcc", "clang")
 CXX_COMPILERS = ("c++", "g++", "clang++")
 _LAUNCHERS = ("ccache", "distcc", "sccache", "icecc", "env", "nice")  # words that may stand before a compiler
+
+
+# Variables that compilers and the dynamic linker heed, by their beginnings.
+_HEEDED = ("LD_", "GLIBC_", "GCC_", "COMPILER_PATH", "CCC_", "CLANG_", "LLVM_")
+
+Answer = TypeVar("Answer")
+
+
+class Answers(Generic[Answer]):
+    """What compilers said, kept in this process as long as the compiler and its environment stay the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], Answer] = {}
+
+    def of(self, command: Sequence[str], ask: Callable[[], Answer]) -> Answer:
+        """The answer of a command, asked now if it was not before; what `ask` raises is not kept."""
+        variables = sorted(item for item in os.environ.items() if item[0].startswith(_HEEDED))
+        state = (tuple(command), *_programs_of(command), os.environ.get("PATH"), *variables)
+        if state not in self._known:
+            self._known[state] = ask()
+        return self._known[state]
+
+
+def _programs_of(command: Sequence[str]) -> Iterator[tuple[object, ...]]:
+    """What tells one program from another of the same name: for the compiler, and for what stands in front of it."""
+    for word in command:
+        if not word.startswith("-") and (found := shutil.which(word)):
+            path = Path(found).resolve()
+            s = path.stat()
+            yield path, s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns
 
 
 @dataclass(frozen=True)
@@ -30,12 +60,10 @@ class Toolchain:
     Attributes:
         cc: the command of the C compiler, with the words a caller put behind its name.
         triple: the target it compiles for, as it says itself.
-        runner: runs its compilations.
     """
 
     cc: Command
     triple: str
-    runner: Runner = plainly
 
     @cached_property
     def cxx(self) -> Command:

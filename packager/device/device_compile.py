@@ -17,8 +17,6 @@ from typing import Any
 
 from mblob.errors import ToolchainError
 from mblob.interrupts import DeferredSignals
-from mblob.packager.compile.cached import runner_with
-from mblob.packager.compile.object_cache import ObjectCache
 from mblob.packager.compile.processes import Command, Job, run_all
 from mblob.packager.compile.toolchain import command_words
 from mblob.packager.errors import BuildError
@@ -177,8 +175,7 @@ LANGUAGES = {
 
 
 def compile_device(
-    kind: str, source: Path | str, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None,
-    cache: ObjectCache | None = None,
+    kind: str, source: Path | str, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None
 ) -> tuple[bytes, str]:  # fmt: skip
     """Compile a source for a device.
 
@@ -188,7 +185,6 @@ def compile_device(
         how: True (the first compiler that is there) or a compiler.
         fmt: what to make, None for the kind's usual.
         arch: one architecture, or several where `fmt` takes them.
-        cache: where code that was compiled before is found.
 
     Returns:
         The code, and its format.
@@ -217,23 +213,8 @@ def compile_device(
             path = source.absolute()
         task = Task(path, label, wanted, archs, words, f"code.{wanted}")
         for step in lines(command, task):
-            passes = _passes(command, task)
-            own = command if passes and step[: len(command)] == command else ()
-            run_all([Job(label, step, compiler=own, passes=passes)], work, runner=runner_with(cache))
+            run_all([Job(label, step)], work)
         return (work / task.output).read_bytes(), wanted
-
-
-def _passes(command: Command, task: Task) -> tuple[Command, ...]:
-    """Options of each preprocessor run, as of `mblob.packager.compile.processes.Job.passes`; () where that is not known: hipcc
-    preprocesses as it likes, and so do options of the caller for more architectures."""
-    more = any(o.startswith(("-gencode", "--generate-code", "-arch", "-code")) for o in task.options)
-    if more or any("hipcc" in Path(word).name for word in command):
-        return ()
-    if task.fmt != "fatbin":
-        return ((),)
-    if not all(arch.isdigit() for arch in task.archs):  # others have macros of their own
-        return ()
-    return tuple(("-U__CUDA_ARCH__", f"-D__CUDA_ARCH__={arch}0") for arch in task.archs) or ((),)
 
 
 def _archs(language: Language, kind: str, fmt: str, arch: Arch) -> tuple[str, ...]:

@@ -87,10 +87,10 @@ def _certain(seen: Seen) -> list[str]:
     names = list(seen.kernels) if seen.names is None else seen.names
     doubts = {name: _doubt(name, seen) for name in names}
     certain = [name for name in names if not doubts[name]]
-    told = [f"{name}: {doubt}" for name, doubt in doubts.items() if doubt]
-    if told and not certain:
-        raise BuildError(f"device_module: {'; '.join(told)}")
-    for text in told:
+    doubtful = [f"{name}: {doubt}" for name, doubt in doubts.items() if doubt]
+    if doubtful and not certain:
+        raise BuildError(f"device_module: {'; '.join(doubtful)}")
+    for text in doubtful:
         warn(f"device_module: a kernel is left out: {text}")
     return certain
 

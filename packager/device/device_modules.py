@@ -12,7 +12,6 @@ from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_string, encode_u64
 from mblob.format.grammar import FunctionInfo, encode_function_map
 from mblob.module import Module
-from mblob.packager.compile.object_cache import ObjectCache, Setting, object_cache
 from mblob.packager.device.device_compile import LANGUAGES, Arch, Compile, compile_device
 from mblob.packager.device.device_functions import Seen, complete
 from mblob.packager.device.device_kernels import (
@@ -53,7 +52,6 @@ def device_module(
     arch: Arch = None,
     options: str | Sequence[str] | None = None,
     launch: Sequence[str] = (),
-    cache: Setting = True,
 ) -> Module:
     """Kernels for a device, in the layout that TVM's runtime of that device reads.
 
@@ -74,7 +72,6 @@ def device_module(
         arch: architecture to compile for ("sm_90", "gfx90a"); a fatbin takes several.
         options: for the compiler, a text or a list.
         launch: launch tags of the kernels that give none.
-        cache: of code that was compiled, as of `export_library`. What hipcc makes is always compiled.
 
     Raises:
         OSError: no file at the path.
@@ -89,7 +86,7 @@ def device_module(
             raise BuildError("device_module: arch= and options= are for a compiler: pass compile=True, too")
         seen = _seen_in(kind, source)
     else:
-        source, fmt, seen = _compiled(kind, source, compile, fmt, arch, options, object_cache(cache))
+        source, fmt, seen = _compiled(kind, source, compile, fmt, arch, options)
     # Sorted by name, so that the same content gives the same bytes.
     infos = sorted(complete(functions, seen, launch), key=lambda f: f.name)
     payload, text = _ENCODERS[kind](source, infos, fmt)
@@ -110,17 +107,16 @@ def _seen_in(kind: str, source: Sources) -> Seen:
     return Seen(ptx or kernels_of_source(text, kind), tuple(ptx) or None, exact=bool(ptx))
 
 
-def _seen_in_cubin(code: bytes, label: str, told: Mapping[str, Kernel]) -> Seen:
-    """`told`: by its source."""
+def _seen_in_cubin(code: bytes, label: str, by_source: Mapping[str, Kernel]) -> Seen:
+    """`by_source`: by its source."""
     found = kernels_of_cubin(code, label)
     sized = {name: kernel for name, kernel in found.items() if kernel is not None}
-    kernels = {**told, **merged(dict(told), sized)} if sized else told
+    kernels = {**by_source, **merged(dict(by_source), sized)} if sized else by_source
     return Seen(kernels, tuple(found), exact=bool(sized), opaque=True)
 
 
 def _compiled(
-    kind: str, source: Sources, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None,
-    cache: ObjectCache | None,
+    kind: str, source: Sources, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None
 ) -> tuple[bytes, str, Seen]:  # fmt: skip
     """The compiled code, its format, and what it and its source tell."""
     if isinstance(source, (str, os.PathLike)):
@@ -129,23 +125,23 @@ def _compiled(
         raise BuildError("device_module: compile= takes one source, a text or a path, with all kernels in it")
     else:
         given = _read(source).decode(errors="surrogateescape")
-    code, fmt = compile_device(kind, given, how, fmt, arch, options, cache)
+    code, fmt = compile_device(kind, given, how, fmt, arch, options)
     text = given.read_text(errors="replace") if isinstance(given, Path) else given
-    told = kernels_of_source(text, kind)
+    by_source = kernels_of_source(text, kind)
     if kind == "hip":
         names = names_in_hsaco(code, "device_module: the code object that was compiled")
-        return code, fmt, Seen(told, names, opaque=True)
+        return code, fmt, Seen(by_source, names, opaque=True)
     if kind != "cuda":
-        return code, fmt, Seen(told, opaque=True)
+        return code, fmt, Seen(by_source, opaque=True)
     if fmt == "cubin":
-        return code, fmt, _seen_in_cubin(code, "device_module: the cubin that was compiled", told)
+        return code, fmt, _seen_in_cubin(code, "device_module: the cubin that was compiled", by_source)
     if fmt == "fatbin":  # a container that NVIDIA does not describe: what is in it is seen in PTX of the same source
         one = arch[-1] if isinstance(arch, (list, tuple)) else arch
-        ptx, _ = compile_device(kind, given, how, "ptx", one, _without_gencode(as_options(options)), cache)
+        ptx, _ = compile_device(kind, given, how, "ptx", one, _without_gencode(as_options(options)))
     else:
         ptx = code
     compiled = kernels_of_ptx(ptx.decode(errors="replace"))
-    return code, fmt, Seen(merged(told, compiled), tuple(compiled), exact=True, opaque=True)
+    return code, fmt, Seen(merged(by_source, compiled), tuple(compiled), exact=True, opaque=True)
 
 
 def _without_gencode(options: Sequence[str]) -> list[str]:

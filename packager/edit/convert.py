@@ -162,7 +162,7 @@ class _Found:
     blob: Blob | None = None
     data: memoryview = field(default_factory=lambda: memoryview(b""))
     label: str = ""
-    machine: object_files.Machine | None = None
+    machine: object_files.ElfTarget | None = None
 
     # -- reading ----------------------------------------------------------------------------------------
 
@@ -333,7 +333,7 @@ def _compile(source: Path, made: Path, work: Path) -> None:
     run_all([Job(source.name, (*tools.cc, "-fPIC", "-x", "c", "-c", str(source), "-o", str(made)))], work)
 
 
-def _check_machine(machine: object_files.Machine, label: str, work: Path, how: dict[str, Any]) -> None:
+def _check_machine(machine: object_files.ElfTarget, label: str, work: Path, how: dict[str, Any]) -> None:
     from mblob.packager.options import as_options
 
     tools = find(how.get("cc"), how.get("target"))

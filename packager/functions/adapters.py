@@ -20,7 +20,7 @@ from mblob.packager.compile.compile import Generated, HostFile
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.objects import objects
-from mblob.packager.objects.objects import Contents
+from mblob.packager.objects.objects import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.write.dialects import CLASSIC, FFI, Dialect
 
@@ -28,7 +28,7 @@ ALIGNMENT = 64  # bytes: what kernels assume of which nothing is known
 MARK = "__mblob_adapters"  # begins a hidden symbol of the object that has them
 _MARK_OF_0_21 = "__tvm_ffi_library_ctx"
 
-Known = Sequence[tuple[HostFile, Contents]]
+Known = Sequence[tuple[HostFile, ObjectSymbols]]
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class Adapter:
 
 
 def needed(
-    dialect: Dialect, wrapped: Sequence[Wrapped], plain: Sequence[Row], files: Known, told: Sequence[Row] = ()
+    dialect: Dialect, wrapped: Sequence[Wrapped], plain: Sequence[Row], files: Known, table_rows: Sequence[Row] = ()
 ) -> list[Adapter]:
     """The adapters that a library of `dialect` needs, sorted by name.
 
     Args:
         plain: rows of the functions that are known to be plain C.
-        told: rows of a table that came with the objects.
+        table_rows: rows of a table that came with the objects.
 
     Warns:
         UserWarning: objects whose functions cannot be seen.
@@ -82,7 +82,7 @@ def needed(
             " no adapters, and hosts of the ffi dialect do not find them; compile it without, or give functions=",
         )
     defined = {name for _, c in files for name in c.defined | c.weak}
-    packed = {row.symbol: row for row in _found(told, defined)}
+    packed = {row.symbol: row for row in _found(table_rows, defined)}
     if dialect.is_ffi:
         taken = {w.prototype.name for w in wrapped} | {row.symbol for row in plain}
         found = _to_ffi(files, taken, defined)
@@ -91,19 +91,19 @@ def needed(
     return [_as_told(a, packed.get(a.symbol), dialect, defined) for a in found]
 
 
-def _found(told: Iterable[Row], defined: set[str]) -> Iterator[Row]:
+def _found(table_rows: Iterable[Row], defined: set[str]) -> Iterator[Row]:
     """The packed rows of a table with the symbols that there are: adapters that it listed were left behind."""
-    for row in told:
+    for row in table_rows:
         places = (row.symbol, *forms_of(row.name))
         symbol = next((place for place in places if place in defined), None)
         if row.abi == "packed" and symbol is not None:
             yield row._replace(symbol=symbol)
 
 
-def kept_rows(dialect: Dialect, told: Sequence[Row], files: Known) -> list[Row]:
+def kept_rows(dialect: Dialect, table_rows: Sequence[Row], files: Known) -> list[Row]:
     """Packed rows of a table that came with the objects, of functions that need no adapter."""
     defined = {name for _, c in files for name in c.defined | c.weak}
-    return [row for row in _found(told, defined) if (ffi_name(row.symbol) is not None) == dialect.is_ffi]
+    return [row for row in _found(table_rows, defined) if (ffi_name(row.symbol) is not None) == dialect.is_ffi]
 
 
 def forms_of(name: str) -> tuple[str, str]:
@@ -112,11 +112,11 @@ def forms_of(name: str) -> tuple[str, str]:
 
 
 def hide_adapted(
-    found: Sequence[Adapter], told: Sequence[Row], files: Sequence[HostFile], work: Path
+    found: Sequence[Adapter], table_rows: Sequence[Row], files: Sequence[HostFile], work: Path
 ) -> list[HostFile]:
     """The files with the packed forms hidden that mblob made for the other dialect: nobody else looks for them."""
     forms = {a.symbol: a.symbol for a in found if a.symbol in forms_of(a.name)}
-    if not told or not forms:
+    if not table_rows or not forms:
         return list(files)
     made = []
     for i, f in enumerate(files):

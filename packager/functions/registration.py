@@ -15,7 +15,7 @@ from mblob.format.functions_table import Row
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.functions.wrappers import HIDDEN_SUFFIX, Wrapped, table
-from mblob.packager.objects.objects import Contents
+from mblob.packager.objects.objects import ObjectSymbols
 from mblob.packager.write.dialects import CLASSIC, Dialect
 
 RECORD = "__mblob_system_lib"
@@ -150,7 +150,7 @@ def _declarations(announced: Sequence[Announced], anchors: Sequence[str]) -> lis
 
 
 def functions_of(
-    wrapped: Sequence[Wrapped], plain: Sequence[Row], objects: Sequence[Contents], dialect: Dialect = CLASSIC
+    wrapped: Sequence[Wrapped], plain: Sequence[Row], objects: Sequence[ObjectSymbols], dialect: Dialect = CLASSIC
 ) -> tuple[list[Announced], list[Row]]:
     """The functions of a library, and their rows in its table.
 

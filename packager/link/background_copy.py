@@ -22,7 +22,7 @@ OFFSET = 2 << 20  # of the blob in the file: also the size of a large page; code
 WORTH = 64 << 20  # bytes of payloads from which it pays
 
 
-class EarlyBlob:
+class BackgroundCopy:
     """A blob that a thread of its own writes to a file.
 
     Args:
@@ -41,7 +41,7 @@ class EarlyBlob:
         self._cancelled = False
         self._result: tuple[int, bytes] | BaseException = Cancelled()
         self._listener = current_listener()
-        self._told = 0
+        self._copied = 0
         context = copy_context()  # the file is made first, so that its errors are the caller's
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
         self._thread = threading.Thread(target=context.run, args=(self._work,), name="mblob-copy", daemon=True)
@@ -58,17 +58,17 @@ class EarlyBlob:
     def _work(self) -> None:
         try:
             os.lseek(self._fd, self.offset, os.SEEK_SET)
-            with listening(self._told_of):
+            with listening(self._count):
                 self._result = write_blob(self._plan, self._fd, None, "", old=self._old)
         except BaseException as error:  # belongs to whoever asks for the result
             self._result = error
         finally:
             os.close(self._fd)
 
-    def _told_of(self, count: int) -> None:
+    def _count(self, count: int) -> None:
         if self._cancelled:
             raise Cancelled
-        self._told += count
+        self._copied += count
         if self._listener is not None:
             self._listener(count)
 
@@ -91,22 +91,22 @@ class EarlyBlob:
         self._triple.give_up()
         self._thread.join()
         if self._listener is not None:
-            self._listener(-self._told)
+            self._listener(-self._copied)
         with suppress(FileNotFoundError):
             self._path.unlink()
 
 
 @contextmanager
-def started(path: Path, request: Request) -> Iterator[EarlyBlob | None]:
+def started(path: Path, request: Request) -> Iterator[BackgroundCopy | None]:
     """The blob on its way to `path`, None if it is better written later. When the block fails, nothing is left."""
-    early = None
+    copy = None
     try:
         if _may_start(request) and _is_worth(request.plan):
-            early = EarlyBlob(path, request.plan, request.triple, request.old)
-        yield early
+            copy = BackgroundCopy(path, request.plan, request.triple, request.old)
+        yield copy
     except BaseException:
-        if early is not None:
-            early.cancel()
+        if copy is not None:
+            copy.cancel()
         raise
 
 

@@ -34,7 +34,7 @@ class BuildPlan:
         params: the graph's parameters: a safetensors file, or one of `save_param_dict`.
         name: of the factory's function.
         options: of all compilations and the link.
-        cc, target, dialect, embed, index, digest, system_lib, prefix, cache, reuse: as of `export_library`.
+        cc, target, dialect, embed, index, digest, system_lib, prefix, reuse: as of `export_library`.
         manifest: the file that all this stands in, None without one.
         imports: (module, what it imports), by name: "library", keys of blobs, "weights" (or, of several, the
             stems of their files). What nobody imports, the library imports.
@@ -60,7 +60,6 @@ class BuildPlan:
     digest: str = "crc32"
     system_lib: bool = False
     prefix: str = ""
-    cache: bool = True
     reuse: bool = True
     imports: Sequence[tuple[str, Sequence[str]]] = ()
     manifest: Path | None = None
@@ -79,7 +78,7 @@ def build(plan: BuildPlan) -> None:
     export_library(
         module_of(plan), plan.output, dialect=plan.dialect, embed=plan.embed, index=plan.index, digest=plan.digest,
         cc=plan.cc, target=plan.target, options=list(plan.options), system_lib=plan.system_lib, prefix=plan.prefix,
-        carry=plan.carry, cache=plan.cache, reuse=plan.reuse,
+        carry=plan.carry, reuse=plan.reuse,
     )  # fmt: skip
 
 

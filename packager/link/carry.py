@@ -24,14 +24,14 @@ from mblob.packager.link import shipped
 from mblob.packager.modules.host_modules import csource_module, static_library
 from mblob.packager.modules.nodes import SUFFIXES, HostNode, SourceNode, node_of
 from mblob.packager.objects import objects
-from mblob.packager.objects.objects import Contents
+from mblob.packager.objects.objects import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.path_arguments import existing_file
 
 _OBJECTS = (".o", ".a")
 _RUNTIME = "mblob_"  # functions of libmblob begin so, and a library must not need them
 
-Known = tuple[HostFile, Contents]
+Known = tuple[HostFile, ObjectSymbols]
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class _Unit:
         self.undefined = {symbol for _, c in files for symbol in c.undefined} - self.defined
 
 
-def _own_names(unit: _Unit, units: Sequence[_Unit], others: Sequence[Contents]) -> dict[str, str]:
+def _own_names(unit: _Unit, units: Sequence[_Unit], others: Sequence[ObjectSymbols]) -> dict[str, str]:
     """What each symbol of a plug-in is called in the library, where all of them are hidden.
 
     Inline functions, their statics, templates: two plug-ins that have them mean their own, of their own version. So
@@ -226,7 +226,7 @@ def _own_names(unit: _Unit, units: Sequence[_Unit], others: Sequence[Contents]) 
     return names
 
 
-def _copies(parts: Sequence[Known], folder: Path) -> Iterator[tuple[HostFile, Contents, bool]]:
+def _copies(parts: Sequence[Known], folder: Path) -> Iterator[tuple[HostFile, ObjectSymbols, bool]]:
     """Each object, and each member of each archive, as a file of ours; whether it is linked in any case."""
     folder.mkdir(exist_ok=True)
     number = 0
@@ -243,7 +243,7 @@ def _copies(parts: Sequence[Known], folder: Path) -> Iterator[tuple[HostFile, Co
             yield made, objects.read(path, label), not contents.is_archive
 
 
-def _needed(copies: Sequence[tuple[HostFile, Contents, bool]]) -> list[Known]:
+def _needed(copies: Sequence[tuple[HostFile, ObjectSymbols, bool]]) -> list[Known]:
     """Objects, members of archives that define a table, and members that those need, as linkers take them."""
     providers: dict[str, int] = {}
     for i, (_, contents, _) in enumerate(copies):

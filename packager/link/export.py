@@ -15,7 +15,6 @@ from mblob.format.type_keys import GRAPHS
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module
 from mblob.packager import output
-from mblob.packager.compile.object_cache import Setting, object_cache
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.link.background_copy import started
 from mblob.packager.link.output_collision import check_output, files_in, files_of
@@ -45,7 +44,6 @@ def export_library(
     system_lib: bool = False,
     prefix: str = "",
     carry: Sequence[str | os.PathLike[str] | Module] | None = None,
-    cache: Setting = True,
     reuse: bool = True,
     **kwargs: Any,
 ) -> Any:
@@ -72,7 +70,7 @@ def export_library(
         index: write the index behind the modules; False leaves TVM's own bytes, in which nothing tells where a payload
             of a type key that mblob does not know ends: TVM opens such a library if it has a loader, mblob does not.
         digest: of each payload, in the index: "crc32", "sha256" or "none".
-        cc: the compiler command; by default $CC, cc, gcc or clang.
+        cc: the compiler command; by default $CC, cc, gcc or clang. A launcher may stand before it: "ccache gcc".
         target: a triple to build for.
         options: options of every compilation and of the link.
         system_lib: make what is linked into a program, and found there by `mblob_system_lib`, `mblob.system_lib`
@@ -83,9 +81,6 @@ def export_library(
             sources, objects, archives (of which the members that a plug-in needs are taken), modules of host code, each
             with what it imports, or names of plug-ins that come with mblob. Of their symbols only the plug-ins' tables
             are exported. With `fcompile` their sources are compiled by us, with `cc`, `target` and `options`.
-        cache: keep objects that were compiled, and take those that are there of the same text, compiler and options:
-            True for the folder of the environment (`$MBLOB_CACHE_DIR`, else `$XDG_CACHE_HOME/mblob`, else
-            `~/.cache/mblob`; none with `MBLOB_CACHE=0`), a folder, or False.
         reuse: where the file system shares blocks between files, share those that stay the same with the library that
             `file_name` is so far, which is compared byte for byte.
         kwargs: for `fcompile`.
@@ -124,7 +119,7 @@ def export_library(
     plan, host = plan_blob(mod, DIALECTS[dialect], index=index, digest=digest, target=triple)
     request = Request(
         mod, plan, host, DIALECTS[dialect], triple, fpack_imports, _addons(addons), embed, cc, target,
-        as_options(options), system_lib, prefix, _plugins(carry), object_cache(cache),
+        as_options(options), system_lib, prefix, _plugins(carry),
     )  # fmt: skip
     check_options(request.options)
     carried = (node for nodes in request.carry for node in nodes)
@@ -155,10 +150,10 @@ def _write(
 
             tar_of_objects.export_tar(request, temporary, work)
         else:
-            with started(temporary, request) as early:
+            with started(temporary, request) as copy:
                 from mblob.packager.link import link
 
-                link.export_shared(request, temporary, work, early)
+                link.export_shared(request, temporary, work, copy)
     return None
 
 

@@ -29,7 +29,7 @@ from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import objects
 from mblob.packager.objects.given_functions import functions_of
-from mblob.packager.objects.objects import Machine
+from mblob.packager.objects.objects import ElfTarget
 from mblob.packager.objects.rename import unshare
 from mblob.packager.write.devc_c import write_c
 from mblob.packager.write.elf_writer import section_for, write_object
@@ -104,13 +104,13 @@ def _files(
     table of functions."""
     host, known = _host_files(request, object_format, work)
     files = [*request.addons, *host, *_plugin_files(request, object_format, work)]
-    wrapped, told = request.wrapped(), request.told_rows()
-    plain = plain_functions(wrapped, known, told)
-    adapted = adapters.needed(request.dialect, wrapped, plain, known, told)
+    wrapped, table_rows = request.wrapped(), request.table_rows()
+    plain = plain_functions(wrapped, known, table_rows)
+    adapted = adapters.needed(request.dialect, wrapped, plain, known, table_rows)
     if adapted:
         made = adapters.generate(request.dialect, adapted)
         files.append(write_source(made.text, work / f"{made.stem}.c"))
-    kept = adapters.kept_rows(request.dialect, told, known)
+    kept = adapters.kept_rows(request.dialect, table_rows, known)
     if rows := [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]:
         source = (request.packed_forms() or "") + table(rows) + announcement(rows)
         files.append(write_source(source, work / "mblob_functions.c"))
@@ -212,7 +212,7 @@ def _triple(request: Request, fcompile: FCompile) -> str | None:
     return str(triple) if triple else None
 
 
-def _machine(request: Request, triple: str | None, work: Path) -> Machine | None:
+def _machine(request: Request, triple: str | None, work: Path) -> ElfTarget | None:
     """What the library is for: what its objects say, else the triple, else the compiler of this machine."""
     for node in request.host:
         if isinstance(node, ObjectNode):
@@ -226,5 +226,5 @@ def _machine(request: Request, triple: str | None, work: Path) -> Machine | None
         e_machine, bits, byte_order, e_flags, name = known
         if e_machine == 40 and triple.endswith("hf"):
             e_flags |= 0x400  # EF_ARM_ABI_FLOAT_HARD
-        return Machine(bits, byte_order, e_machine, e_flags, 0, b"", name)
+        return ElfTarget(bits, byte_order, e_machine, e_flags, 0, b"", name)
     return probe(find(request.cc), request.options, work)

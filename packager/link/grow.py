@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mblob.binary.elf_records import PF_R, PF_W, PT_LOAD, SHF_ALLOC, SHF_X86_64_LARGE
 from mblob.errors import ToolchainError
-from mblob.packager.link.background_copy import EarlyBlob
+from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.write.blob import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
 from mblob.packager.write.elf_writer import PAYLOAD_ALIGN, BlobSection
@@ -57,24 +57,24 @@ def check(stub: Stub) -> int:
     )
 
 
-def grow(stub_path: Path, output: Path, symbol: str, write: WriteBlob, early: EarlyBlob | None = None) -> int:
+def grow(stub_path: Path, output: Path, symbol: str, write: WriteBlob, copy: BackgroundCopy | None = None) -> int:
     """Write `output`: the stub with the blob in place of its placeholder. Returns the blob's size.
 
     Args:
         stub_path: what the linker made.
         write: writes the blob.
-        early: the blob, if it is being written to `output` already. It stays where it is if the stub fits in front of
+        copy: the blob, if it is being written to `output` already. It stays where it is if the stub fits in front of
             it, and is written anew if not.
 
     Raises:
         ToolchainError: the stub does not have the shape this needs.
         IncompatibleError: the blob does not fit a 32-bit library.
     """
-    return grow_stub(read_stub(stub_path, symbol), stub_path, output, write, early)
+    return grow_stub(read_stub(stub_path, symbol), stub_path, output, write, copy)
 
 
 def grow_stub(
-    stub: Stub, stub_path: Path, output: Path, write: WriteBlob, early: EarlyBlob | None = None,
+    stub: Stub, stub_path: Path, output: Path, write: WriteBlob, copy: BackgroundCopy | None = None,
     edit: Callable[[Patch], None] | None = None, old_fingerprint: bytes | None = None,
 ) -> int:  # fmt: skip
     """The same for a stub that was read, or for a finished library whose blob ends its last segment.
@@ -87,18 +87,18 @@ def grow_stub(
     segment = check(stub)
     old_size = stub.symbol.st_size
     start = elf.offset_of(stub.symbol.st_value, old_size, stub.symbol.name)
-    if early is not None and not _fits(stub, segment, start, early.offset):
-        early.cancel()
-        early = None
+    if copy is not None and not _fits(stub, segment, start, copy.offset):
+        copy.cancel()
+        copy = None
     old_end = start + old_size
     limit = None
     if elf.bits == 32:
         limit = 0xFFFFFFFF - max(stub.symbol.st_value, len(stub.data)) - PAYLOAD_ALIGN
-    with new_library(output, stub_path, has_blob=early is not None) as fd:
+    with new_library(output, stub_path, has_blob=copy is not None) as fd:
         write_all(fd, memoryview(stub.data)[:start])
-        if early is not None:
-            place = early.offset
-            size, fingerprint = early.result()
+        if copy is not None:
+            place = copy.offset
+            size, fingerprint = copy.result()
         else:
             place = start
             size, fingerprint = write(fd, limit, elf.machine)

@@ -33,7 +33,7 @@ from mblob.packager.functions import signatures
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import SUFFIXES, HostNode, PayloadNode, node_of
-from mblob.packager.objects.objects import Contents
+from mblob.packager.objects.objects import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.options import may_define
 from mblob.packager.write.dialects import Dialect
@@ -50,7 +50,7 @@ def warn_of_graphs(module: Module, dialect: Dialect) -> None:
 
 
 def warn_of_operators(
-    request: Request, rows: Sequence[Row], files: Sequence[tuple[HostFile, Contents]] | None,
+    request: Request, rows: Sequence[Row], files: Sequence[tuple[HostFile, ObjectSymbols]] | None,
     library: Path | None = None,
 ) -> None:  # fmt: skip
     """Warn of executors of a tree that call plain C functions, which crashes TVM's, or functions that no module has.
@@ -101,7 +101,7 @@ _SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|c\+\+)|ld-[\w-]+|li
 
 
 def _known_functions(
-    request: Request, files: Sequence[tuple[HostFile, Contents]] | None, linked: _Linked | None
+    request: Request, files: Sequence[tuple[HostFile, ObjectSymbols]] | None, linked: _Linked | None
 ) -> set[str] | None:
     """Names under which modules of a tree may have functions; None if more may come from what nobody can look into."""
     known: set[str] = set()
@@ -147,7 +147,7 @@ def _facts(node: PayloadNode) -> Mapping[str, Any]:
 _WITHOUT_FUNCTIONS = (*EXECUTORS, CONST_LOADER, METADATA, METADATA_MODULE, SAFETENSORS)
 
 
-def check_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]]) -> None:
+def check_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, ObjectSymbols]]) -> None:
     """Refuse a prototype of a function that nobody defines.
 
     Raises:
@@ -185,25 +185,25 @@ def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[HostFile]) -> N
 
 
 def plain_functions(
-    wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]], told: Sequence[Row] = ()
+    wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, ObjectSymbols]], table_rows: Sequence[Row] = ()
 ) -> list[Row]:
     """Rows of the function table for exported C functions without a prototype, sorted by name.
 
     Without them a loader would have to take such a function for a packed one.
 
     Args:
-        told: rows of a table that came with the files.
+        table_rows: rows of a table that came with the files.
     """
     listed = {w.prototype.name for w in wrapped}
     hidden = {name for _, c in files for name in c.hidden}
     defined = {name for _, c in files for name in c.defined | c.weak}
-    rows = {r.name: r for r in told if r.abi == "plain" and r.symbol in defined and r.name not in listed}
-    packed = {r.symbol for r in told if r.abi == "packed"}
+    rows = {r.name: r for r in table_rows if r.abi == "plain" and r.symbol in defined and r.name not in listed}
+    packed = {r.symbol for r in table_rows if r.abi == "packed"}
     for f, contents in files:
         for function in f.functions:
             if function.is_guess and function.name in packed:
                 continue
-            # Of what is compiled with -flto only those are told that the compiler exports.
+            # Of what is compiled with -flto only those are table_rows that the compiler exports.
             defined_here = not contents.complete or function.name in contents.defined | contents.weak
             exported = defined_here and function.name not in hidden
             if exported and function.name not in listed and (row := signatures.plain_row(function)) is not None:
@@ -231,7 +231,7 @@ def check_exports(wrapped: Sequence[Wrapped], library: Path) -> None:
 
 
 def hide_plain_functions(
-    wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, Contents]], work: Path
+    wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, ObjectSymbols]], work: Path
 ) -> list[HostFile]:
     """Give functions whose packed form takes the bare name another, hidden one; in every object that uses them.
 
@@ -262,7 +262,7 @@ def hide_plain_functions(
     return renamed
 
 
-def missing_slots(files: Sequence[tuple[HostFile, Contents]]) -> list[str]:
+def missing_slots(files: Sequence[tuple[HostFile, ObjectSymbols]]) -> list[str]:
     """Runtime functions that objects call directly and nobody defines."""
     defined = {name for _, c in files for name in c.defined | c.weak}
     undefined = {name for _, c in files for name in c.undefined}

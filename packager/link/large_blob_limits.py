@@ -9,14 +9,14 @@ from mblob.binary.elf_records import EM_X86_64, PF_X, PT_GNU_EH_FRAME, PT_LOAD
 from mblob.bytes.mapping import map_file
 from mblob.errors import ToolchainError
 from mblob.packager.compile.toolchain import Linker
-from mblob.packager.objects.objects import Machine
+from mblob.packager.objects.objects import ElfTarget
 
 LIMIT = (1 << 31) - (1 << 26)  # bytes of blob; below it everything is within 31 bits, with room for the code
 LLD_SMALL = 16  # the last lld seen to put large sections among the others; 19 is seen not to
 _REMEDY = "leave embed='object' out, or link with -fuse-ld=bfd or gold"
 
 
-def check_linker(size: int, machine: Machine, linker: Linker) -> None:
+def check_linker(size: int, machine: ElfTarget, linker: Linker) -> None:
     """Refuse a blob of more than LIMIT bytes for a linker that is known to get it wrong.
 
     Raises:

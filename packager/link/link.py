@@ -30,7 +30,7 @@ from mblob.packager.functions.slot_shims import generate as generate_shims
 from mblob.packager.functions.slot_shims import generate_defaults, slots_to_fill
 from mblob.packager.functions.wrappers import announcement, rows_of, table
 from mblob.packager.link import append, carry, grow, large_blob_limits
-from mblob.packager.link.background_copy import EarlyBlob
+from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.link.carry import Carried
 from mblob.packager.link.host_checks import (
     check_exports,
@@ -46,7 +46,7 @@ from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import SUFFIXES, SourceNode
 from mblob.packager.objects import objects
 from mblob.packager.objects.given_functions import functions_of
-from mblob.packager.objects.objects import Contents, Machine
+from mblob.packager.objects.objects import ElfTarget, ObjectSymbols
 from mblob.packager.options import linkers_named
 from mblob.packager.write.blob import write_blob
 from mblob.packager.write.devc_c import write_c
@@ -74,12 +74,12 @@ class Inputs:
     tools: Toolchain
     addons: list[Path]
     files: list[HostFile]
-    machine: Machine
+    machine: ElfTarget
     cxx: bool
     refers_to_blob: bool
     plugins: list[Plugin]
     rows: list[Row]
-    known: list[tuple[HostFile, Contents]]
+    known: list[tuple[HostFile, ObjectSymbols]]
     looks_up: bool = False
     joins: bool = False
 
@@ -99,10 +99,10 @@ class Gathered:
 
     tools: Toolchain
     addons: list[Path]
-    known: list[tuple[HostFile, Contents]]
-    extra: list[tuple[HostFile, Contents]]
+    known: list[tuple[HostFile, ObjectSymbols]]
+    extra: list[tuple[HostFile, ObjectSymbols]]
     carried: Carried
-    machine: Machine
+    machine: ElfTarget
 
 
 def gather(request: Request, work: Path) -> Gathered:
@@ -141,20 +141,20 @@ def prepare(request: Request, work: Path) -> Inputs:
     gathered = gather(request, work)
     wrapped = request.wrapped()
     everything = [*gathered.known, *gathered.extra, *gathered.carried.files]
-    told = request.told_rows()
-    plain = plain_functions(wrapped, everything, told)
-    adapted = adapters.needed(request.dialect, wrapped, plain, everything, told)
-    kept = adapters.kept_rows(request.dialect, told, everything)
+    table_rows = request.table_rows()
+    plain = plain_functions(wrapped, everything, table_rows)
+    adapted = adapters.needed(request.dialect, wrapped, plain, everything, table_rows)
+    kept = adapters.kept_rows(request.dialect, table_rows, everything)
     rows = [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]
     helpers = _helpers(request, gathered.tools, rows, adapted, everything, work)
     everything += [(f, objects.read(f.path, f.label)) for f in helpers]
     hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
     definitions = [(f.label, _renamed(f, c, hidden)) for f, c in everything]
     if request.plan.is_needed:
-        definitions.append(("the packed modules", Contents(defined={request.dialect.symbol})))
+        definitions.append(("the packed modules", ObjectSymbols(defined={request.dialect.symbol})))
     objects.check_duplicates(definitions)
     files = hide_plain_functions(wrapped, [*gathered.known, *gathered.carried.files], work)
-    files = adapters.hide_adapted(adapted, told, files, work)
+    files = adapters.hide_adapted(adapted, table_rows, files, work)
     refers_to_blob = any(request.dialect.symbol in c.undefined for _, c in everything)
     linked = [*everything, *gathered.extra]
     cxx = any(f.cxx for f, _ in linked) or objects.needs_cxx([c for _, c in linked], request.options)
@@ -166,11 +166,11 @@ def prepare(request: Request, work: Path) -> Inputs:
     )  # fmt: skip
 
 
-def _renamed(file: HostFile, contents: Contents, names: dict[str, str]) -> Contents:
+def _renamed(file: HostFile, contents: ObjectSymbols, names: dict[str, str]) -> ObjectSymbols:
     """Definitions as they will be when plain functions have made room for packed forms of their names."""
     if file.generated:
         return contents
-    return Contents(defined={names.get(name, name) for name in contents.defined})
+    return ObjectSymbols(defined={names.get(name, name) for name in contents.defined})
 
 
 def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path], list[HostFile]]:
@@ -193,14 +193,14 @@ def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path],
             addon.stat()  # a missing file is an OSError that names it
             line.append(addon.absolute())
             if addon.suffix in (".o", ".a"):
-                told = functions_of(addon.absolute(), str(addon))
-                look.append(HostFile(addon.absolute(), str(addon), own=False, functions=told))
+                functions = functions_of(addon.absolute(), str(addon))
+                look.append(HostFile(addon.absolute(), str(addon), own=False, functions=functions))
     return line, look
 
 
 def _helpers(
     request: Request, tools: Toolchain, rows: Sequence[Row], adapted: Sequence[Adapter],
-    everything: Sequence[tuple[HostFile, Contents]], work: Path,
+    everything: Sequence[tuple[HostFile, ObjectSymbols]], work: Path,
 ) -> list[HostFile]:  # fmt: skip
     """What the objects turn out to need: the function table, functions of the other dialect in the convention of this
     one, and the runtime functions that foreign ones call."""
@@ -255,11 +255,11 @@ def link_command(inputs: Inputs, output: Path, more: Sequence[str], options: Seq
     return [*line, "-Wl,--as-needed", *late, "-Wl,--no-as-needed"]
 
 
-def export_shared(request: Request, output: Path, work: Path, early: EarlyBlob | None = None) -> None:
+def export_shared(request: Request, output: Path, work: Path, copy: BackgroundCopy | None = None) -> None:
     """Write the shared library `output`.
 
     Args:
-        early: its blob, if that is being written to it already.
+        copy: its blob, if that is being written to it already.
 
     Raises:
         As of `export_library`.
@@ -271,13 +271,13 @@ def export_shared(request: Request, output: Path, work: Path, early: EarlyBlob |
         more = [str(packed)] if packed is not None else []
         inputs.tools.link(link_command(inputs, output, more, request.options), work)
     else:
-        verify(output, request.plan, _embed(request, inputs, output, work, early))
+        verify(output, request.plan, _embed(request, inputs, output, work, copy))
     check_exports(request.wrapped(), output)
     warn_of_operators(request, inputs.rows, inputs.known, None if inputs.joins else output)
     carry.check_exported(inputs.plugins, output)
 
 
-def _embed(request: Request, inputs: Inputs, output: Path, work: Path, early: EarlyBlob | None) -> int:
+def _embed(request: Request, inputs: Inputs, output: Path, work: Path, copy: BackgroundCopy | None) -> int:
     """Link with the blob, and return its size."""
     symbol = request.dialect.symbol
     write = partial(write_blob, request.plan, old=request.old)
@@ -304,10 +304,10 @@ def _embed(request: Request, inputs: Inputs, output: Path, work: Path, early: Ea
     except _CannotGrow as exc:
         if request.embed == "grow":
             raise ToolchainError(f"embed='grow': {exc}") from None
-        if early is not None:
-            early.cancel()
+        if copy is not None:
+            copy.cancel()
         return _link_object(request, inputs, output, work)
-    return grow.grow(stub, output, symbol, write, early)
+    return grow.grow(stub, output, symbol, write, copy)
 
 
 class _CannotGrow(Exception):

@@ -19,7 +19,6 @@
     digest = "crc32"
     system_lib = true                          # for static linking: output .o, .a or .tar
     prefix = "vadd_"                           # of its symbols
-    cache = false                              # compile everything anew
     reuse = false                              # share no blocks with the library that is there
 
     [blobs]
@@ -46,7 +45,7 @@ from mblob.packager.link.build import BuildPlan
 from mblob.packager.options import as_options
 
 _TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix", "name")
-_FLAGS = ("index", "system_lib", "cache", "reuse")
+_FLAGS = ("index", "system_lib", "reuse")
 _PATHS = ("kernels", "objects", "weights")
 _FILES = ("graph", "params")
 _KEYS = ("output", *_PATHS, "carry", *_FILES, "functions", "packed", "blobs", "imports", "options", *_FLAGS, *_TEXTS)

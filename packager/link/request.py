@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from mblob.bytes.sink import Sink
     from mblob.format.functions_table import Row
     from mblob.module import Module
-    from mblob.packager.compile.object_cache import ObjectCache
     from mblob.packager.compile.toolchain import Toolchain
     from mblob.packager.functions.wrappers import Wrapped
     from mblob.packager.modules.nodes import HostNode
@@ -60,7 +59,7 @@ class Triple:
 @dataclass(frozen=True)
 class Request:
     """The arguments of `export_library`, of which see the meaning there; `options` is split, `carry` as of
-    `mblob.packager.link.carry.given_plugins`, `cache` as of `mblob.packager.compile.object_cache.object_cache`.
+    `mblob.packager.link.carry.given_plugins`.
 
     Attributes:
         plan: of the blob; its target is `triple`.
@@ -82,7 +81,6 @@ class Request:
     system_lib: bool = False
     prefix: str = ""
     carry: tuple[tuple[HostNode, ...], ...] = ()
-    cache: ObjectCache | None = None
     old: OldLibrary | None = None
 
     def tools(self) -> Toolchain:
@@ -91,10 +89,9 @@ class Request:
         Raises:
             ToolchainError, IncompatibleError: as of `mblob.packager.compile.toolchain.find`.
         """
-        from mblob.packager.compile.cached import runner_with
         from mblob.packager.compile.toolchain import find
 
-        return replace(find(self.cc, self.target), runner=runner_with(self.cache))
+        return find(self.cc, self.target)
 
     def write(self, sink: Sink) -> int:
         """Write the blob, and return its size in bytes."""
@@ -120,7 +117,7 @@ class Request:
                     raise BuildError(f"functions: {prototype.name} is declared by two modules, and differently")
         return list(found.values())
 
-    def told_rows(self) -> list[Row]:
+    def table_rows(self) -> list[Row]:
         """Rows of tables of functions that came with the host modules."""
         return list(dict.fromkeys(row for node in self.host for row in node.rows))
 

@@ -25,12 +25,12 @@ from mblob.packager.link.tar_of_objects import write_tar
 from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.objects import archive_writer, objects
 from mblob.packager.objects.archive_writer import Member
-from mblob.packager.objects.objects import Contents
+from mblob.packager.objects.objects import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols, require_symbols
 from mblob.packager.write.devc_c import write_c
 from mblob.packager.write.elf_writer import section_for, write_object
 
-Known = tuple[HostFile, Contents]
+Known = tuple[HostFile, ObjectSymbols]
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     _check_taken(taken, request)
     blob = _blob(request, gathered, work)
     wrapped = request.wrapped()
-    told = request.told_rows()
-    plain = plain_functions(wrapped, known, told)
+    table_rows = request.table_rows()
+    plain = plain_functions(wrapped, known, table_rows)
     mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined}
-    if adapted := adapters.needed(request.dialect, wrapped, plain, known, told):
+    if adapted := adapters.needed(request.dialect, wrapped, plain, known, table_rows):
         made = compile_generated(gathered.tools, [adapters.generate(request.dialect, adapted)], request.options, work)
         known += [(f, objects.read(f.path, f.label)) for f in made]
         ours = {name for _, c in known[-len(made) :] for name in c.defined}
@@ -135,7 +135,7 @@ def _own_objects(request: Request, gathered: Gathered, work: Path) -> list[Known
     return [(f, objects.read(f.path, f.label)) for f in files]
 
 
-def _copies(file: HostFile, contents: Contents, folder: Path) -> list[HostFile]:
+def _copies(file: HostFile, contents: ObjectSymbols, folder: Path) -> list[HostFile]:
     """The object, or the members of the archive, in a folder of ours. Each has a name that no other member has."""
     folder.mkdir(exist_ok=True)
     made: list[HostFile] = []

@@ -30,7 +30,7 @@ from mblob.packager.errors import BuildError
 
 
 @dataclass(frozen=True)
-class Machine:
+class ElfTarget:
     """What an object is for; everything a new object needs to be linked with it.
 
     Attributes:
@@ -60,7 +60,7 @@ class Machine:
 
 
 @dataclass
-class Contents:
+class ObjectSymbols:
     """Symbols of one object file, or of all members of an archive.
 
     Attributes:
@@ -76,7 +76,7 @@ class Contents:
         is_archive: an archive, of which a linker takes what it needs.
     """
 
-    machine: Machine | None = None
+    machine: ElfTarget | None = None
     defined: set[str] = field(default_factory=set)
     weak: set[str] = field(default_factory=set)
     undefined: set[str] = field(default_factory=set)
@@ -88,7 +88,7 @@ class Contents:
     is_archive: bool = False
 
 
-def read(path: Path, label: str) -> Contents:
+def read(path: Path, label: str) -> ObjectSymbols:
     """Look into an object file or archive.
 
     Args:
@@ -100,7 +100,7 @@ def read(path: Path, label: str) -> Contents:
         FormatError: it is damaged, or a shared library.
         IncompatibleError: members of an archive are for different machines.
     """
-    contents = Contents()
+    contents = ObjectSymbols()
     for name, data in objects_in(path, label):
         elf = ElfFile(data, name)
         if elf.e_type != ET_REL:
@@ -120,14 +120,14 @@ def read(path: Path, label: str) -> Contents:
     return contents
 
 
-def machine_of(elf: ElfFile) -> Machine:
+def machine_of(elf: ElfFile) -> ElfTarget:
     """The machine of an ELF file."""
     note = elf.section(".note.gnu.property") if elf.e_type == ET_REL else None
     properties = bytes(elf.contents(note)) if note and note.sh_size <= 4096 else b""
-    return Machine(elf.bits, elf.byte_order, elf.e_machine, elf.e_flags, elf.data[7], properties, elf.machine)
+    return ElfTarget(elf.bits, elf.byte_order, elf.e_machine, elf.e_flags, elf.data[7], properties, elf.machine)
 
 
-def _add_symbols(elf: ElfFile, contents: Contents) -> None:
+def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
     merged, groups = _comdat_groups(elf)
     for i, s in enumerate(elf.symtab, 1):
         if i in groups and s.name:
@@ -210,7 +210,7 @@ _CXX_LIBRARY = ("_ZTVN10__cxxabiv1", "_ZNSt", "_ZNKSt", "_ZSt", "_ZTISt", "_ZTVS
 _OF_C_LIBRARY = ("__cxa_finalize", "__cxa_atexit", "__cxa_at_quick_exit")
 
 
-def needs_cxx(contents: Sequence[Contents], options: Sequence[str]) -> bool:
+def needs_cxx(contents: Sequence[ObjectSymbols], options: Sequence[str]) -> bool:
     """Whether objects need the C++ library, and no option of the link names one."""
     if any(o.startswith("-lc++") or ("stdc++" in o and not o.startswith("-static")) for o in options):
         return False
@@ -256,7 +256,7 @@ def objects_of(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]
 # -- checks before the link -----------------------------------------------------------------------------
 
 
-def check_machine(contents: Contents, label: str, expected: Machine, compiler: str) -> None:
+def check_machine(contents: ObjectSymbols, label: str, expected: ElfTarget, compiler: str) -> None:
     """Refuse an object for another machine than the compiler's.
 
     Raises:
@@ -270,7 +270,7 @@ def check_machine(contents: Contents, label: str, expected: Machine, compiler: s
         )
 
 
-def check_duplicates(files: Sequence[tuple[str, Contents]]) -> None:
+def check_duplicates(files: Sequence[tuple[str, ObjectSymbols]]) -> None:
     """Refuse two strong definitions of one name.
 
     Raises:

@@ -30,7 +30,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.format import note
-from mblob.packager.objects.objects import Machine
+from mblob.packager.objects.objects import ElfTarget
 from mblob.packager.write.file_sink import FileSink
 
 PAYLOAD_ALIGN = 1 << 16  # also the largest page of any Linux machine
@@ -56,7 +56,7 @@ class BlobSection:
     kind: int = SHT_PROGBITS
 
 
-def section_for(machine: Machine) -> BlobSection:
+def section_for(machine: ElfTarget) -> BlobSection:
     """The section for a blob that a linker places itself.
 
     On x86-64 `.lrodata` with the large flag: bfd, gold and lld put it where code does not have to reach across,
@@ -68,7 +68,7 @@ def section_for(machine: Machine) -> BlobSection:
 
 
 def write_object(
-    path: Path, machine: Machine, symbol: str, section: BlobSection, write_blob: WriteBlob, *, has_index: bool,
+    path: Path, machine: ElfTarget, symbol: str, section: BlobSection, write_blob: WriteBlob, *, has_index: bool,
     hidden: bool = False,
 ) -> int:  # fmt: skip
     """Write an object file whose `symbol` is the blob, and return the blob's size.
@@ -95,7 +95,7 @@ def write_object(
         os.close(fd)
 
 
-def placeholder(path: Path, machine: Machine, symbol: str, section: BlobSection, *, has_index: bool) -> None:
+def placeholder(path: Path, machine: ElfTarget, symbol: str, section: BlobSection, *, has_index: bool) -> None:
     """Write an object with a blob of PLACEHOLDER_SIZE zero bytes, for `grow` and `append` to replace."""
 
     def zeros(sink: FileSink) -> int:
@@ -108,7 +108,7 @@ def placeholder(path: Path, machine: Machine, symbol: str, section: BlobSection,
 class _Layout:
     """The file in front of the payload: header, section headers, symbols, names, notes."""
 
-    def __init__(self, machine: Machine, symbol: str, section: BlobSection, has_index: bool, hidden: bool) -> None:
+    def __init__(self, machine: ElfTarget, symbol: str, section: BlobSection, has_index: bool, hidden: bool) -> None:
         self.machine = machine
         self.symbol = symbol
         self.order = machine.byte_order

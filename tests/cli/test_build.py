@@ -245,18 +245,13 @@ def test_json_tells_what_was_written(pack, kernel: Path, tmp_path: Path) -> None
     assert json.loads(done.stdout) == {"schema": "mblob/build/1", "file": "deploy.so", "size": size}
 
 
-@pytest.mark.parametrize("how", ["flag", "manifest", "environment"])
-def test_nothing_is_kept_where_that_is_asked_for(pack, kernel: Path, tmp_path: Path, how: str) -> None:
-    cache = {"MBLOB_CACHE_DIR": str(tmp_path / "cache")}
-    if how == "manifest":
-        (tmp_path / "m.toml").write_text('output = "o.so"\nkernels = ["vadd.c"]\ncache = false\nreuse = false\n')
-        assert pack("build", "m.toml", env=cache).returncode == 0
-    else:
-        off = {"MBLOB_CACHE": "0"} if how == "environment" else {}
-        flags = ["--no-cache", "--no-reuse"] if how == "flag" else []
-        assert pack("build", "--kernel", "vadd.c", "-o", "o.so", *flags, env={**cache, **off}).returncode == 0
-    first = (tmp_path / "o.so").read_bytes()
-    assert not (tmp_path / "cache").exists()
-    assert pack("build", "--kernel", "vadd.c", "-o", "o.so", env=cache).returncode == 0
-    assert (tmp_path / "cache" / "objects").is_dir()
-    assert (tmp_path / "o.so").read_bytes() == first
+@pytest.mark.parametrize("how", ["nothing", "flag", "manifest"])
+def test_sharing_blocks_is_declined_by_flag_or_manifest(tmp_path: Path, how: str) -> None:
+    from mblob.cli.build import make_plan
+    from mblob.cli.command_line import make_parser
+
+    (tmp_path / "m.toml").write_text('output = "o.so"\nkernels = ["vadd.c"]\nreuse = false\n')
+    words = {"nothing": ["-o", "o.so"], "flag": ["-o", "o.so", "--no-reuse"], "manifest": [str(tmp_path / "m.toml")]}
+    args = make_parser(["build"]).parse_args(["build", *words[how]])
+    args.cflags = []
+    assert make_plan(args).reuse == (how == "nothing")

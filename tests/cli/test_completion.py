@@ -1,7 +1,9 @@
-"""Completion of the command line in real shells: what they offer is what the parsers have."""
+"""Completion of the command line: what argcomplete answers, and that bash, zsh and fish ask it."""
 
 from __future__ import annotations
 
+import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -11,9 +13,21 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.cli.described import program
+from mblob.cli.command_line import make_parser
+from mblob.cli.completion import SHELLS
 
-FILES = ("a.npy", "b.npz", "k.c", "m.toml", "w.safetensors", "notes.txt", "it's here.so")
+FILES = ("a.npy", "b.npz", "k.c", "m.toml", "w.safetensors", "notes.txt", "it's here.so", "sub/y.npy")
+WORDBREAKS = " \t\n\"'><=;|&(:"  # bash's own
+VERBS: dict[str, argparse.ArgumentParser] = next(
+    dict(a.choices) for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction)
+)
+
+Offered = Callable[[str], "list[str]"]
+
+
+@pytest.fixture(autouse=True)
+def installed() -> None:
+    pytest.importorskip("argcomplete")
 
 
 @pytest.fixture
@@ -26,191 +40,152 @@ def command() -> Path:
 
 @pytest.fixture
 def place(tmp_path: Path, deploy: Path) -> Path:
-    """A folder with one file of each kind, a folder, and deploy.so."""
+    """A folder with a file of each kind, a folder, libraries, one of them with tensors."""
     folder = tmp_path / "place"
     (folder / "sub").mkdir(parents=True)
     for name in FILES:
         (folder / name).touch()
+    tensors = b'{"layer.0":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"n:1":{"dtype":"U8","shape":[1],'
+    tensors += b'"data_offsets":[3,4]}}'
+    (tmp_path / "w.safetensors").write_bytes(len(tensors).to_bytes(8, "little") + tensors + b"abcd")
+    mblob.safetensors_module(tmp_path / "w.safetensors").export_library(folder / "w.so")
+    shutil.copy(deploy, folder / "a b.so")
     shutil.copy(deploy, folder)
     return folder
 
 
+def ask(command: Path, folder: Path, line: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Ask the program what Tab offers behind a line, as argcomplete's scripts do; the answer is its stdout."""
+    text = f"mblob-pack {line}"
+    environment = {
+        **os.environ, "HOME": str(folder), "COMP_LINE": text, "COMP_POINT": str(len(text)), "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_SHELL": "bash", "_ARGCOMPLETE_COMP_WORDBREAKS": WORDBREAKS, "_ARGCOMPLETE_SUPPRESS_SPACE": "1",
+        **more,
+    }  # fmt: skip
+    return subprocess.run(
+        ["sh", "-c", '"$0" 8>&1 9>/dev/null 1>/dev/null', str(command)], cwd=folder, env=environment,
+        capture_output=True, text=True,
+    )  # fmt: skip
+
+
 @pytest.fixture
-def script(pack, tmp_path: Path) -> Callable[[str], Path]:
-    """`script(shell)`: its completion script, as a file."""
-
-    def write(shell: str) -> Path:
-        done = pack("completion", shell)
+def offered(command: Path, place: Path) -> Offered:
+    def answer(line: str) -> list[str]:
+        done = ask(command, place, line)
         assert (done.returncode, done.stderr) == (0, "")
-        path = tmp_path / f"completion.{shell}"
-        path.write_text(done.stdout)
-        return path
+        return sorted(done.stdout.split("\013")) if done.stdout else []
 
-    return write
+    return answer
 
 
-@pytest.fixture
-def bash(require, script, place: Path, command: Path) -> Callable[..., list[str]]:
-    """`bash(word, ...)`: what bash offers for the last of these words behind mblob-pack."""
-    shell, path = require("bash"), script("bash")
-
-    def offered(*words: str, folder: Path = place) -> list[str]:
-        text = f'set -u; source "{path}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _mblob_pack mblob-pack; '
-        text += 'for w in ${COMPREPLY[@]+"${COMPREPLY[@]}"}; do printf "%s\\n" "$w"; done'
-        done = subprocess.run(
-            [shell, "-c", text, "bash", str(command), *words], cwd=folder, capture_output=True, text=True
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout.splitlines()
-
-    return offered
+def test_every_verb_is_offered(offered: Offered) -> None:
+    assert set(offered("")) == set(VERBS)
+    assert offered("ins") == ["inspect"]
 
 
-def test_bash_knows_every_verb_and_every_option(bash) -> None:
-    whole, verbs = program()
-    assert set(bash("")) == {v.name for v in verbs} | {n for a in whole.options for n in a.names}
-    for verb in verbs:
-        assert set(bash(verb.name, "-")) == {n for a in verb.options for n in a.names}
-    assert bash("ins") == ["inspect"]
+@pytest.mark.parametrize("verb", ["build", pytest.param("run", marks=pytest.mark.slow)])
+def test_every_option_of_a_verb_is_offered(offered: Offered, verb: str) -> None:
+    options = {name for action in VERBS[verb]._actions for name in action.option_strings}
+    assert set(offered(f"{verb} -")) == options
 
 
-def test_bash_offers_the_values_of_each_option_with_choices(bash) -> None:
-    _, verbs = program()
-    seen = 0
-    for verb in verbs:
-        for option in verb.options:
-            if option.choices:
-                seen += 1
-                for name in option.names:
-                    assert tuple(bash(verb.name, name, "")) == option.choices
-    assert seen >= 4
-    assert bash("build", "--digest", "s") == ["sha256"]
-    assert set(bash("completion", "")) >= {"bash", "zsh", "fish"}
-
-
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
-    ("words", "offered"),
+    ("line", "words"),
     [
-        (["inspect", ""], ["deploy.so", "it's here.so", "sub"]),
-        (["inspect", "--tree", ""], ["deploy.so", "it's here.so", "sub"]),
-        (["inspect", "deploy.so", "--html", ""], ["sub"]),
-        (["build", ""], ["m.toml", "sub"]),
-        (["build", "--kernel", ""], ["k.c", "sub"]),
-        (["build", "--weights", ""], ["sub", "w.safetensors"]),
-        (["build", "--blob", "key", "=", "no"], ["notes.txt"]),
-        (["build", "--kernel", "k.c", "--", "k"], ["k.c"]),
-        (["build", "--prefix", ""], []),
-        (["run", "-o", ""], ["b.npz", "sub"]),
-        (["run", ""], ["deploy.so", "it's here.so", "sub"]),
-        (["run", "deploy.so", ""], ["vadd"]),
-        (["run", "-o", "out.npz", "deploy.so", "v"], ["vadd"]),
-        (["run", "deploy.so", "vadd", ""], ["a.npy", "b.npz", "sub"]),
-        (["extract", "deploy.so", "--entry", ""], ["1", "about"]),
-        (["extract", "no.so", "--entry", ""], []),
-        (["extract", "notes.txt", "--entry", ""], []),
-        (["doctor", ""], []),
-        (["nothing", ""], []),
+        ("build --digest s", ["sha256"]),
+        ("build --embed=g", ["grow"]),
+        ("completion ", sorted(SHELLS)),
+        ("inspect ", ["a\\ b.so", "deploy.so", "it\\'s\\ here.so", "sub/", "w.so"]),
+        ("inspect --tree d", ["deploy.so"]),
+        ("inspect 'a b", ["a b.so"]),
+        ("inspect deploy.so --html ", ["sub/"]),
+        ("build ", ["m.toml", "sub/"]),
+        ("build --kernel ", ["k.c", "sub/"]),
+        ("build --kernel=k", ["k.c"]),
+        ("build --weights ", ["sub/", "w.safetensors"]),
+        ("build --blob key=no", ["notes.txt"]),
+        ("build --prefix ", []),
+        ("run -o ", ["b.npz", "sub/"]),
+        ("run deploy.so ", ["vadd"]),
+        ("run -o out.npz a\\ b.so v", ["vadd"]),
+        ("run deploy.so vadd ", ["a.npy", "b.npz", "sub/"]),
+        ("extract deploy.so --entry ", ["1", "about"]),
+        ("extract w.so --tensor lay", ["layer.0"]),
+        ("extract ~/w.so --tensor lay", ["layer.0"]),
+        ("extract no.so --entry ", []),
+        ("extract notes.txt --entry ", []),
+        ("extract --entry ", []),
+        ("swap w.so --weights ", ["a.npy", "layer.0=", "n:1=", "sub/", "w.safetensors"]),
+        ("swap w.so --weights layer.0=sub/", ["sub/y.npy"]),
+        ("swap deploy.so --entry ", ["1=", "about="]),
+        ("swap deploy.so --entry about=no", ["notes.txt"]),
+        ("verify deploy.so --against ", ["a\\ b.so", "deploy.so", "it\\'s\\ here.so", "sub/", "w.so"]),
+        ("doctor ", []),
     ],
 )
-def test_bash_offers_files_by_kind_and_names_of_the_library(bash, words: list[str], offered: list[str]) -> None:
-    assert sorted(bash(*words)) == offered
+def test_files_are_offered_by_kind_and_names_of_the_library(offered: Offered, line: str, words: list[str]) -> None:
+    assert offered(line) == words
 
 
-def test_no_shell_is_given_a_name_that_it_would_expand(bash, pack, tmp_path: Path) -> None:
+def test_no_shell_is_given_a_name_that_it_would_expand(offered: Offered, place: Path) -> None:
     root = mblob.csource_module("int f(int x) { return x; }", functions=["int f(int x)"])
-    for key in ("$(touch pwned)", "`touch pwned`", "a;touch pwned", "-rf", "a b", "fine.key", "\x1b[2J"):
+    for key in ("$(touch pwned)", "`touch pwned`", "a;touch pwned", "-rf", "a b", "*", "fine.key", "\x1b[2J"):
         root.import_module(mblob.blob_module(key, b"1"))
-    folder = tmp_path / "hostile"
-    folder.mkdir()
-    root.export_library(folder / "evil.so")
-    for shell_words in (["extract", "evil.so", "--entry", ""], ["extract", "evil.so", "--entry", "$"]):
-        bash(*shell_words, folder=folder)
-    assert [p.name for p in folder.iterdir()] == ["evil.so"]
-    listed = pack("completion", "entries", folder / "evil.so").stdout.split()
-    assert listed == [*map(str, range(1, 8)), "fine.key"]
+    root.export_library(place / "evil.so")
+    assert offered("extract evil.so --entry ") == [*map(str, range(1, 9)), "fine.key"]
 
 
-def test_names_in_a_library_are_listed(pack, deploy: Path, tmp_path: Path) -> None:
-    assert pack("completion", "functions", deploy).stdout == "vadd\n"
-    assert pack("completion", "entries", deploy).stdout == "1\nabout\n"
-    weights = b'{"w.0":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}'
-    (tmp_path / "w.safetensors").write_bytes(len(weights).to_bytes(8, "little") + weights + b"abc")
-    mblob.safetensors_module(tmp_path / "w.safetensors").export_library(tmp_path / "w.so")
-    assert pack("completion", "tensors", tmp_path / "w.so").stdout == "w.0\n"
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_that_has_the_script_completes_from_the_program(
+    require: Callable[[str], str], pack, command: Path, place: Path, tmp_path: Path, shell: str
+) -> None:
+    script = tmp_path / f"completion.{shell}"
+    script.write_text(pack("completion", shell).stdout)
+    # Each prints what is offered for `mblob-pack extract deploy.so --entry a`; zsh has no way but a terminal.
+    text = {
+        "bash": f"source {script}; COMP_LINE='mblob-pack extract deploy.so --entry a'; COMP_POINT=${{#COMP_LINE}};"
+        " COMP_WORDS=($COMP_LINE); COMP_CWORD=4; COMP_TYPE=9; _python_argcomplete mblob-pack; echo ${COMPREPLY[@]}",
+        "fish": f"source {script}; complete -C 'mblob-pack extract deploy.so --entry a'",
+        "zsh": "zmodload zsh/zpty; zpty -b z zsh -f -i; zpty -w z 'PROMPT=; autoload -U compinit; compinit -u -D;"
+        f' source {script}; say () {{ print -r -- $BUFFER > {tmp_path}/said }}; zle -N say; bindkey "^X^X" say;'
+        f" print > {tmp_path}/ready'; until [[ -s {tmp_path}/ready ]]; do sleep 0.02; done;"
+        " zpty -w -n z 'mblob-pack extract deploy.so --entry a'$'\\t'$'\\x18\\x18';"
+        f" until [[ -s {tmp_path}/said ]]; do sleep 0.02; done; zpty -d z; cat {tmp_path}/said",
+    }[shell]
+    plain = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
+    done = subprocess.run(
+        [require(shell), *plain, "-c", text], cwd=place, capture_output=True, text=True, timeout=60,
+        env={"HOME": str(place), "PATH": f"{command.parent}:/usr/bin:/bin", "TERM": "dumb"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    line = "mblob-pack extract deploy.so --entry " if shell == "zsh" else ""
+    assert done.stdout.strip() == f"{line}about"
 
 
-@pytest.mark.parametrize("words", ["bash x.so", "entries", "functions", "csh"])
-def test_a_file_too_many_or_too_few_is_a_usage_error(pack, error_line, words: str) -> None:
-    done = pack("completion", *words.split())
+@pytest.fixture
+def bare(command: Path, tmp_path: Path) -> dict[str, str]:
+    """An environment in which argcomplete is not installed."""
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "argcomplete.py").write_text("raise ImportError\n")
+    return {"PYTHONPATH": str(tmp_path / "none")}
+
+
+def test_without_argcomplete_the_verb_says_what_to_install(command: Path, bare: dict[str, str], error_line) -> None:
+    done = subprocess.run(
+        [command, "completion", "zsh"], capture_output=True, text=True, env={**os.environ, **bare}
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "argcomplete is not installed" in done.stderr
+    assert "pip install 'mblob[cli]'" in done.stderr
+
+
+def test_without_argcomplete_tab_offers_nothing(command: Path, bare: dict[str, str], place: Path) -> None:
+    done = ask(command, place, "ins", **bare)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+
+
+def test_an_unknown_shell_is_a_usage_error(pack, error_line) -> None:
+    done = pack("completion", "csh")
     assert done.returncode == 2
     assert error_line(done)
-
-
-def test_a_file_that_is_no_library_is_an_error_on_stderr_alone(pack, place: Path) -> None:
-    done = pack("completion", "entries", place / "notes.txt")
-    assert (done.returncode, done.stdout) == (3, "")
-
-
-def test_fish_offers_the_same(require, script, place: Path, command: Path) -> None:
-    shell, path = require("fish"), script("fish")
-
-    def offered(line: str) -> list[str]:
-        text = f"set -gx PATH {command.parent} $PATH; source {path}; complete -C '{line}'"
-        done = subprocess.run(
-            [shell, "--no-config", "-c", text], cwd=place, capture_output=True, text=True,
-            env={"HOME": str(place), "PATH": "/usr/bin:/bin"},
-        )  # fmt: skip
-        assert (done.returncode, done.stderr) == (0, "")
-        return [row.partition("\t")[0] for row in done.stdout.splitlines()]
-
-    _, verbs = program()
-    assert set(offered("mblob-pack ")) == {v.name for v in verbs}
-    for verb in verbs:
-        # fish may offer the short and the long name of an option, or the long one alone
-        found = set(offered(f"mblob-pack {verb.name} -"))
-        assert found <= {n for a in verb.options for n in a.names}
-        assert {n for a in verb.options for n in a.names if n.startswith("--")} <= found
-    assert sorted(offered("mblob-pack build --dialect ")) == ["classic", "ffi"]
-    assert sorted(offered("mblob-pack extract deploy.so --entry ")) == ["1", "about"]
-    assert offered("mblob-pack run deploy.so ") == ["vadd"]
-    assert offered("mblob-pack run deploy.so vadd ")[0] == "a.npy"
-    assert offered("mblob-pack inspect ")[0] == "deploy.so"
-
-
-ZSH = """
-zmodload zsh/zpty
-zpty -b z zsh -f -i
-zpty -w z 'PROMPT=; PATH={bin}:$PATH; autoload -U compinit; compinit -u -D; LISTMAX=10000; source {script}'
-zpty -w z 'say () {{ print -r -- $BUFFER >> {out}; BUFFER=; }}; zle -N say; bindkey "^X^X" say; print ready > {out}'
-until [[ -s {out} ]]; do sleep 0.05; done
-integer lines=1
-for line in "$@"; do
-  zpty -w -n z "$line"$'\\t'$'\\x18\\x18'
-  (( lines++ ))
-  while (( $(wc -l < {out}) < lines )); do sleep 0.05; done
-done
-zpty -d z
-"""
-
-
-def test_zsh_completes_the_same(require, script, place: Path, command: Path, tmp_path: Path) -> None:
-    shell, path, out = require("zsh"), script("zsh"), tmp_path / "said"
-    expected = {
-        "mblob-pack insp": "mblob-pack inspect ",
-        "mblob-pack inspect --functio": "mblob-pack inspect --functions ",
-        "mblob-pack inspect dep": "mblob-pack inspect deploy.so ",
-        "mblob-pack inspect --tree dep": "mblob-pack inspect --tree deploy.so ",
-        "mblob-pack build --dialect cl": "mblob-pack build --dialect classic ",
-        "mblob-pack build --kernel k": "mblob-pack build --kernel k.c ",
-        "mblob-pack build -o x.so -- no": "mblob-pack build -o x.so -- notes.txt ",
-        "mblob-pack extract deploy.so --entry a": "mblob-pack extract deploy.so --entry about ",
-        "mblob-pack run deploy.so v": "mblob-pack run deploy.so vadd ",
-        "mblob-pack run deploy.so vadd a": "mblob-pack run deploy.so vadd a.npy ",
-        "mblob-pack completion fi": "mblob-pack completion fish ",
-    }
-    text = ZSH.format(bin=command.parent, script=path, out=out)
-    done = subprocess.run(
-        [shell, "-f", "-c", text, "zsh", *expected], cwd=place, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert dict(zip(expected, out.read_text().splitlines()[1:])) == expected

@@ -90,28 +90,3 @@ def test_two_plug_ins_for_one_key_are_told(pack, root: Path, cc, tmp_path: Path)
     assert "comes first" not in found["toy"]["version"]
     for name in ("twin", "later"):
         assert f"not used for toy_key: toy ({files[0]}) comes first" in found[name]["version"]
-
-
-def kept(pack, **env: str) -> dict:
-    report = json.loads(pack("doctor", "--json", env=env).stdout)
-    return next(f for f in report["findings"] if f["name"] == "kept objects")
-
-
-def test_objects_that_are_kept_are_told_with_their_place(pack, tmp_path: Path) -> None:
-    folder = {"MBLOB_CACHE_DIR": str(tmp_path / "cache"), "MBLOB_CACHE_SIZE": "7M"}
-    assert kept(pack, **folder)["version"] == "0 objects, 0.0 MiB of at most 7"
-    assert not (tmp_path / "cache").exists()  # looking leaves nothing
-    (tmp_path / "k.c").write_text("int f(void) { return 1; }\n")
-    assert pack("build", "--kernel", "k.c", "-o", "o.so", env=folder).returncode == 0
-    found = kept(pack, **folder)
-    assert found["ok"]
-    assert not found["needed"]
-    assert found["version"].startswith("2 objects, ")
-    assert found["place"] == str(tmp_path / "cache" / "objects")
-    assert kept(pack, MBLOB_CACHE="0")["version"].startswith("none")
-
-
-def test_a_folder_for_objects_that_cannot_be_is_told(pack) -> None:
-    found = kept(pack, MBLOB_CACHE_DIR="/dev/null/x")
-    assert not found["ok"]
-    assert "cannot be written: everything is compiled anew" in found["version"]

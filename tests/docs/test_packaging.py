@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,6 @@ import pytest
 
 import mblob
 from mblob.binary.elf import ElfFile
-from mblob.cli import shell_files
 from tests.docs.test_one_package import check_program
 
 # What make and tools leave in a checkout, as .gitignore has it.
@@ -71,12 +71,10 @@ def test_a_wheel_of_the_source_archive_packs_and_loads(unpacked: Path, tmp_path:
     with zipfile.ZipFile(call_backend("build_wheel", Path(source), tmp_path / "dist")) as wheel:
         wheel.extractall(tmp_path / "site")
     tops = {p.name for p in (tmp_path / "site").iterdir()}
-    data = f"mblob-{mblob.__version__}.data"
-    assert tops == {"mblob", data, f"mblob-{mblob.__version__}.dist-info"}
-    assert files_of(tmp_path / "site" / data / "data" / "share") == set(shell_files.FILES)
-    compiled = [p for p in (tmp_path / "site" / "mblob" / "loader").rglob("*") if ".so" in p.name]
+    assert tops == {"mblob", f"mblob-{mblob.__version__}.dist-info"}
+    compiled = [p for p in (tmp_path / "site" / "mblob").rglob("*") if ".so" in p.name]
     plugins = [p for p in (unpacked / "csrc" / "plugins").iterdir() if p.is_dir() and p.name != "common"]
-    assert len(compiled) == 3 + len(plugins)
+    assert len(compiled) == 4 + len(plugins)
     for path in compiled:
         names = [s.name for s in ElfFile(memoryview(path.read_bytes())).sections]
         assert [name for name in names if name.startswith(".debug")] == []
@@ -99,3 +97,40 @@ assert list(x) == [2, 4]
     program = tmp_path / "program"
     program.mkdir()
     check_program(program, [tmp_path / "site"])
+
+
+def test_an_installation_has_the_manual_page_where_argparse_manpage_is(
+    root: Path, installed: Path, tmp_path: Path
+) -> None:
+    """`installed` built what `make install` installs."""
+    words = ["make", "-s", "-j2", "install", f"PREFIX={tmp_path}/usr", f"PYTHON={sys.executable}"]
+    page = tmp_path / "usr" / "share" / "man" / "man1" / "mblob-pack.1"
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "argparse_manpage.py").write_text("raise ImportError\n")
+    bare = {**os.environ, "PYTHONPATH": str(tmp_path / "none")}
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, env=bare)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "argparse-manpage is not installed: the manual page of mblob-pack is left out" in done.stdout
+    assert not page.exists()
+    pytest.importorskip("argparse_manpage")
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    text = page.read_text().replace("\\-", "-")
+    for word in ("mblob-pack swap", "--weights", "7 digest mismatch"):
+        assert word in text
+
+
+def test_every_requirement_is_imported_by_the_product(root: Path) -> None:
+    names = {"pyelftools": "elftools", "cffi": "cffi", "apache-tvm-ffi": "tvm_ffi"}
+    toml = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    project = toml.loads((root / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["cli"], *extras["numpy"], *extras["tvm"]]
+    folders = [root / name for name in ("mblob", "packager", "loader")]
+    text = "\n".join(p.read_text() for folder in folders for p in folder.rglob("*.py"))
+    unused = set()
+    for requirement in wanted:
+        name = re.split(r"[^\w-]", requirement)[0]
+        if not re.search(rf"\b(import|from) {names.get(name, name)}\b", text):
+            unused.add(name)
+    assert unused <= {"lief"}  # which Mach-O and PE are to be read by

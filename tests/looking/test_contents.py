@@ -15,13 +15,13 @@ import mblob
 from mblob.errors import FormatError
 from mblob.format import ffi_grammar, grammar
 from mblob.inspect import graph_summary
-from mblob.inspect.contents import Content, read_content
+from mblob.inspect.contents import DecodedPayload, read_content
 from mblob.inspect.vm_summary import CONSTANTS_OF_0_21, CONSTANTS_OF_FFI
 from tests.loader.executors import vm_programs
 from tests.looking.conftest import CUDA, string, u64
 
 
-def content(key: str, payload: bytes, ffi: bool = False, of_0_21: bool = False) -> Content:
+def content(key: str, payload: bytes, ffi: bool = False, of_0_21: bool = False) -> DecodedPayload:
     grammars = ffi_grammar.GRAMMARS_OF_0_21 if of_0_21 else ffi_grammar.GRAMMARS if ffi else grammar.GRAMMARS
     return read_content(key, memoryview(payload), grammars)
 
@@ -40,7 +40,7 @@ def strings(*values: str) -> bytes:
 W, B = np.arange(6, dtype="float32").reshape(2, 3), np.int64(7)
 
 
-def check_tensor(found: Content, payload: bytes, name: str, value: Any) -> None:
+def check_tensor(found: DecodedPayload, payload: bytes, name: str, value: Any) -> None:
     t = next(t for t in found.tensors if t.name == name)
     expected = np.asarray(value)
     assert (t.dtype, t.shape, t.size) == (str(expected.dtype), expected.shape, expected.nbytes)
@@ -216,7 +216,7 @@ def test_parameters_under_any_key_are_known_by_their_magic() -> None:
     payload = mblob.save_param_dict({"w": W})
     check_tensor(content("my_weights", payload), payload, "w", W)
     assert content("my_weights", payload[:-1]).problem is not None
-    assert content("my_key", b"anything") == Content()
+    assert content("my_key", b"anything") == DecodedPayload()
 
 
 def test_weights_are_listed_without_being_read() -> None:

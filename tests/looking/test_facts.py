@@ -14,7 +14,7 @@ import mblob
 from mblob.errors import FormatError
 from mblob.format.grammar import FunctionInfo
 from mblob.format.model import Blob, Entry
-from mblob.inspect.contents import Content
+from mblob.inspect.contents import DecodedPayload
 from mblob.inspect.era import era_of
 from mblob.inspect.library import Library
 from mblob.inspect.providers import provider_of
@@ -120,9 +120,9 @@ def era(key: str = "cuda", *, facts: dict[str, Any] | None = None, tags: tuple[s
         rows: tuple[tuple[int, ...], ...] = ((1,), ()), has_tree: bool = True) -> str | None:  # fmt: skip
     entries = (Entry(0, "library", None, 0, rows[0]), Entry(1, key, 20, 5, rows[1]))
     blob = Blob(dialect, 100, entries, 100, symbol=symbol, has_tree=has_tree)
-    content = Content(facts or {}, (FunctionInfo("k", (), tags),))
+    content = DecodedPayload(facts or {}, (FunctionInfo("k", (), tags),))
     names = dict.fromkeys((symbol, *exports), False)
-    return era_of(blob, [("library", Content()), (key, content)], names, set(undefined)).range
+    return era_of(blob, [("library", DecodedPayload()), (key, content)], names, set(undefined)).range
 
 
 FFI: dict[str, Any] = {"dialect": "ffi", "symbol": "__tvm_ffi__library_bin"}

@@ -104,5 +104,5 @@ def test_a_name_that_a_header_declares_is_its_own_and_other_vectors_are_rewritte
 def test_sources_without_vectors_are_compiled_once(tmp_path: Path, text: str) -> None:
     (tmp_path / "cc").write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/log\nexec gcc "$@"\n')
     (tmp_path / "cc").chmod(0o755)
-    mblob.csource_module(text).export_library(tmp_path / "x.so", cc=str(tmp_path / "cc"), cache=False)
+    mblob.csource_module(text).export_library(tmp_path / "x.so", cc=str(tmp_path / "cc"))
     assert " -E " not in (tmp_path / "log").read_text()

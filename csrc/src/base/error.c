@@ -40,6 +40,25 @@ __attribute__((destructor)) static void process_exit(void) { free_texts(&state);
 
 static const char *or_empty(const char *text) { return text ? text : ""; }
 
+/* What argument checks of compiled kernels say, whose ABI has a text alone: TVM's MakePackedAPI and ArgBinder, the packed
+ * functions that mblob generates. */
+static const char argument_texts[] =
+    "num_args should be\0"
+    "Expect arg[\0"
+    "is expected to equal\0"
+    "is expected to be\0"
+    "has an unsatisfied constraint\0"
+    "expected to be compact array\0"
+    ": expected \0"
+    ": argument \0"
+    " when calling:\n\0"; /* the ffi dialect */
+
+static const char *code_of_kernel_text(const char *text) {
+  for (const char *part = argument_texts; *part; part += strlen(part) + 1)
+    if (strstr(text, part)) return MB_CODE_ARGUMENTS;
+  return "";
+}
+
 /* Forget the last failure and take `message` (heap, may be NULL for "out of memory"). */
 static void record(int status, char *message) {
   mb_thread_end_set(&at_end, &state);
@@ -48,7 +67,7 @@ static void record(int status, char *message) {
   state.serial++;
   state.info = (mblob_error_info){.status = status,
                                   .message = message ? message : out_of_memory,
-                                  .code = "",
+                                  .code = status == MBLOB_E_KERNEL && message ? code_of_kernel_text(message) : "",
                                   .offset = MB_UNKNOWN,
                                   .entry = MB_UNKNOWN,
                                   .type_key = "",
@@ -211,6 +230,15 @@ int mb_fail_loader(const char *type_key, int64_t entry, const char *available, c
   return MBLOB_E_LOADER;
 }
 
+int mb_fail_plain_function(const char *name) {
+  int status = mb_fail(MBLOB_E_NOT_FOUND,
+                       "'%s' is a plain C function, without a packed form: get its address with mblob_module_symbol "
+                       "(Python: Module.symbol)",
+                       name);
+  state.info.code = MB_CODE_PLAIN_FUNCTION;
+  return status;
+}
+
 void mb_set_kernel_error(const char *text) { record(MBLOB_E_KERNEL, strdup(text ? text : "")); }
 
 void mb_error_prefix(const char *context) {
@@ -268,7 +296,7 @@ const mblob_error_info *mblob_last_error_info(void) {
 
 const char *mblob_last_error(void) {
   const mblob_error_info *info = mblob_last_error_info();
-  if (!*info->code) return info->message;
+  if (!*info->code || info->status == MBLOB_E_KERNEL || info->status == MBLOB_E_NOT_FOUND) return info->message;
   if (!state.full) {
     int n = info->offset >= 0 ? asprintf(&state.full, "%s (at byte %lld) [%s]", info->message,
                                          (long long)info->offset, info->code)

@@ -8,6 +8,10 @@
 #define MB_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define MB_UNKNOWN (-1) /* offset or entry of an error that has none */
 
+/* Codes of errors that are no broken rule of a file; mblob.h tells callers of them. */
+#define MB_CODE_ARGUMENTS "kernel_arguments"    /* with MBLOB_E_KERNEL */
+#define MB_CODE_PLAIN_FUNCTION "plain_function" /* with MBLOB_E_NOT_FOUND */
+
 /* Each records a failure on this thread and returns its status, so that callers write `return
  * mb_fail(...)`. */
 int mb_fail(int status, const char *format, ...) MB_PRINTF(2, 3);
@@ -18,6 +22,8 @@ int mb_fail_memory(size_t size);
 int mb_fail_errno(int number, const char *format, ...) MB_PRINTF(2, 3);
 int mb_fail_loader(const char *type_key, int64_t entry, const char *available, const char *hint,
                    const char *format, ...) MB_PRINTF(5, 6);
+/* The function is there, and not one that can be called through the packed ABI. */
+int mb_fail_plain_function(const char *name);
 /* The text exactly as a kernel set it. */
 void mb_set_kernel_error(const char *text);
 

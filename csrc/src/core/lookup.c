@@ -249,11 +249,7 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
               : is_plain(module, (void *)(uintptr_t)name)) {
     (void)fclose(l.text);
     free(text);
-    return mb_fail(
-        MBLOB_E_NOT_FOUND,
-        "'%s' is a plain C function, without a packed form: get its address with mblob_module_symbol "
-        "(Python: Module.symbol)",
-        name);
+    return mb_fail_plain_function(name);
   }
   if (imports)
     (void)mb_module_walk(module, only, list_module, &l);

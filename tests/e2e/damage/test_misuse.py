@@ -201,7 +201,6 @@ def of_paths(wrong: str, good: Path, folder: Path) -> dict[str, Callable[[], obj
         "fcompile": lambda: kernels().export_library(so, fcompile=lambda *_, **__: None),
         "addons": lambda: export(addons=[wrong % "o"]),
         "workspace_dir": lambda: export(workspace_dir=so),
-        "cache": lambda: export(cache=so),
         "carry": lambda: export(carry=[wrong % "c"]),
         "cc": lambda: export(cc=wrong % "cc"),
         "target": lambda: export(target=wrong % "none"),

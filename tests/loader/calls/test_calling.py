@@ -427,3 +427,19 @@ def test_elements_that_are_padded_to_bytes_are_refused(lib: mblob.Module, take: 
     with pytest.raises(BufferError, match=r"each element is padded to whole bytes \(flag 4\), expected packed"):
         mblob.from_dlpack(tensor.capsule) if take == "imported" else lib["describe"](Producer(tensor.capsule))
     assert tensor.deleted == [tensor.managed]
+
+
+def test_failures_that_decide_what_python_does_have_a_code_and_the_text_alone_is_shown(lib: mblob.Module) -> None:
+    from mblob.loader.runtime import ffi
+    from mblob.loader.runtime import lib as runtime
+    from mblob.loader.status import last_error_code
+
+    def code_and_text(name: str, *arguments: object) -> tuple[str, str]:
+        with pytest.raises(mblob.KernelError):
+            lib[name](*arguments)
+        return last_error_code(), ffi.string(runtime.mblob_last_error()).decode()
+
+    code, text = code_and_text("vadd", *floats()[:2])
+    assert code == "kernel_arguments"
+    assert code not in text
+    assert code_and_text("broken") == ("", "it is broken: 100 % s")

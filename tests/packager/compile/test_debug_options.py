@@ -26,7 +26,7 @@ def check(folder: Path, options: str, cc: str, has_debug: bool) -> None:
     """Pack a kernel: its types are known, and debug information is there if it was asked for."""
     module = mblob.csource_module(KERNEL)
     module.import_module(mblob.blob_module("raw", b"x"))
-    module.export_library(folder / "k.so", options=options, cc=cc, cache=False)
+    module.export_library(folder / "k.so", options=options, cc=cc)
     with mblob.open(folder / "k.so") as library:
         assert {f.name: f.types for f in library.host_functions if f.abi == "plain"} == TYPES
         assert any(s.name in (".debug_info", ".ctf") for s in library.elf.sections) == has_debug

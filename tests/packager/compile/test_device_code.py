@@ -140,7 +140,6 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
     monkeypatch.setitem(LANGUAGES, "cuda", LANGUAGES["cuda"].__class__(**{**vars(LANGUAGES["cuda"]), "places": ()}))
     for variable in ("NVCC", "HIPCC", "CLANG"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("MBLOB_CACHE", "0")  # which would call them more often
 
     def make(name: str, made: bytes = b"", fails: str = "") -> Path:
         (folder / f"{name}.made").write_bytes(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -132,3 +133,46 @@ def test_the_language_of_a_file_is_its_suffix(tmp_path: Path) -> None:
         assert language(node) == kind
     with pytest.raises(mblob.MblobError, match="fmt 'rs', expected one of c, cc, cpp, cu"):
         mblob.csource_module(";", fmt="rs")
+
+
+KERNEL = "#include <stdint.h>\nint f(int x) { return x + 1; }\n"
+
+
+@pytest.mark.parametrize("how", ["cc=", "$CC"])
+def test_a_launcher_before_the_compiler_runs_every_compilation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    launcher = tmp_path / "ccache"
+    launcher.write_text(f'#!/bin/sh\necho "$CCACHE_BASEDIR $PWD $CCACHE_NOHASHDIR $*" >> {tmp_path}/log\nexec "$@"\n')
+    launcher.chmod(0o755)
+    monkeypatch.setenv("CC", f"{launcher} cc" if how == "$CC" else "no-such-compiler")
+    module = mblob.csource_module(KERNEL, functions=["int f(int x)"])
+    module.export_library(tmp_path / "o.so", cc=f"{launcher} cc" if how == "cc=" else None)
+    compiled = [line.split() for line in (tmp_path / "log").read_text().splitlines() if " -c " in line]
+    sources = {Path(word).name for words in compiled for word in words if word.endswith(".c")}
+    assert {"lib0.c", "mblob_functions.c"} <= sources
+    # For ccache our temporary folder, which has another name each time, is no part of what is compiled.
+    assert all(base == folder and flag == "1" for base, folder, flag, *_ in compiled)
+
+
+@pytest.mark.parametrize(("compiler", "fmt"), [("gcc", "c"), ("g++", "cc"), ("clang", "c")])
+def test_ccache_finds_every_object_the_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, require: Callable[[str], str], compiler: str, fmt: str
+) -> None:
+    require(compiler)
+    ccache = require("ccache")
+    for name, value in {"DIR": tmp_path / "kept", "LOGFILE": tmp_path / "log", "CONFIGPATH": os.devnull}.items():
+        monkeypatch.setenv(f"CCACHE_{name}", str(value))
+    text = 'extern "C" ' + KERNEL.splitlines()[1] if fmt == "cc" else KERNEL
+    results = []
+    for output in (tmp_path / "first.so", tmp_path / "again.so"):
+        (tmp_path / "log").write_text("")
+        mblob.csource_module(text, fmt, functions=["int f(int x)"]).export_library(output, cc=f"{ccache} {compiler}")
+        found = re.findall(r"Result: (.*)", (tmp_path / "log").read_text())
+        results.append({word for word in found if word.endswith("hit") or word.endswith("miss")} & MAIN_RESULTS)
+    assert results[0] == {"cache_miss"}
+    assert results[1] == {"direct_cache_hit"}
+    assert (tmp_path / "first.so").read_bytes() == (tmp_path / "again.so").read_bytes()
+
+
+MAIN_RESULTS = {"cache_miss", "direct_cache_hit", "preprocessed_cache_hit"}

@@ -101,8 +101,8 @@ def test_the_same_size_changes_nothing_outside_the_blob(tmp_path: Path) -> None:
 
 def test_what_is_swapped_is_what_would_have_been_packed(tmp_path: Path) -> None:
     """But for the build-id, whose history differs: the same file."""
-    fresh = packed(tmp_path / "fresh.so", {"one": b"n" * 9000, "two": b"y" * 777}, cache=False)
-    library = packed(tmp_path / "a.so", {"one": b"o" * 100, "two": b"y" * 777}, cache=False)
+    fresh = packed(tmp_path / "fresh.so", {"one": b"n" * 9000, "two": b"y" * 777})
+    library = packed(tmp_path / "a.so", {"one": b"o" * 100, "two": b"y" * 777})
     mblob.swap(library, {"one": b"n" * 9000}, tmp_path / "b.so")
     with mblob.open(fresh) as a, mblob.open(tmp_path / "b.so") as b:
         assert a.blob is not None and b.blob is not None

@@ -14,7 +14,7 @@ from mblob.format import note
 from mblob.format.functions_table import Row, checksum, encode
 from mblob.packager.functions.wrappers import announcement
 from mblob.packager.objects import objects
-from mblob.packager.objects.objects import Machine
+from mblob.packager.objects.objects import ElfTarget
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.write.devc_c import to_c
 from mblob.packager.write.elf_writer import PAYLOAD_ALIGN, section_for, write_object
@@ -24,17 +24,17 @@ SYMBOL = "__tvm_dev_mblob"
 PAYLOAD = b"blob" * 1000 + b"!"
 
 MACHINES = {
-    "x86_64": Machine(64, "<", 62, 0, 0, b"", "x86_64"),
-    "aarch64": Machine(64, "<", 183, 0, 0, b"", "aarch64"),
-    "riscv64": Machine(64, "<", 243, 5, 0, b"", "riscv"),
-    "s390x": Machine(64, ">", 22, 0, 0, b"", "s390x"),
-    "i386": Machine(32, "<", 3, 0, 0, b"", "i386"),
-    "arm": Machine(32, "<", 40, 0x5000400, 0, b"", "arm"),
-    "ppc": Machine(32, ">", 20, 0, 0, b"", "ppc"),
+    "x86_64": ElfTarget(64, "<", 62, 0, 0, b"", "x86_64"),
+    "aarch64": ElfTarget(64, "<", 183, 0, 0, b"", "aarch64"),
+    "riscv64": ElfTarget(64, "<", 243, 5, 0, b"", "riscv"),
+    "s390x": ElfTarget(64, ">", 22, 0, 0, b"", "s390x"),
+    "i386": ElfTarget(32, "<", 3, 0, 0, b"", "i386"),
+    "arm": ElfTarget(32, "<", 40, 0x5000400, 0, b"", "arm"),
+    "ppc": ElfTarget(32, ">", 20, 0, 0, b"", "ppc"),
 }
 
 
-def write(path: Path, machine: Machine, payload: bytes = PAYLOAD) -> Path:
+def write(path: Path, machine: ElfTarget, payload: bytes = PAYLOAD) -> Path:
     def blob(sink: FileSink) -> int:
         sink.write(b"????" + payload[4:])
         sink.patch(0, payload[:4])

@@ -17,11 +17,11 @@ from mblob.binary.elf_records import Segment
 from mblob.errors import ToolchainError
 from mblob.packager.compile.toolchain import Linker, find
 from mblob.packager.link import large_blob_limits, link
-from mblob.packager.objects.objects import Machine
+from mblob.packager.objects.objects import ElfTarget
 
 SIZES = [(2 << 30) - 1, 2 << 30, (2 << 30) + 1, (4 << 30) + 1, 5 << 30]
-X86_64 = Machine(64, "<", 62, 0, 0, b"", "x86_64")
-AARCH64 = Machine(64, "<", 183, 0, 0, b"", "aarch64")
+X86_64 = ElfTarget(64, "<", 62, 0, 0, b"", "x86_64")
+AARCH64 = ElfTarget(64, "<", 183, 0, 0, b"", "aarch64")
 # Code that reaches its constants, data and other functions as compilers let it: within 2 GiB.
 KERNEL = """
 #include <string.h>
@@ -121,7 +121,9 @@ def test_other_digests_past_4_gib(tmp_path: Path, kernel: Path, digest: str) -> 
         (Linker("bfd", "2.40"), AARCH64, r"^bfd 2.40 cannot link .*has no section for them on aarch64.*leave embed"),
     ],
 )
-def test_a_linker_that_cannot_place_the_blob_is_refused_by_name(linker: Linker, machine: Machine, message: str) -> None:
+def test_a_linker_that_cannot_place_the_blob_is_refused_by_name(
+    linker: Linker, machine: ElfTarget, message: str
+) -> None:
     with pytest.raises(ToolchainError, match=message):
         large_blob_limits.check_linker(3 << 30, machine, linker)
 
