@@ -58,8 +58,8 @@ class Held:
     """A block of the main thread in which no signal raises: what is half done in it would be lost, or break Python.
 
     That is the start of threads, since Python's end does not wait for one that has not begun, and crashes in it; and
-    imports, since classes turn what is raised while they are made into a RuntimeError (before Python 3.12). Such a block
-    is short. Signals that came meanwhile raise at its end. In other threads it does nothing.
+    imports, since classes turn what is raised while they are made into a RuntimeError (before Python 3.12). Such a
+    block is short. Signals that came meanwhile raise at its end. In other threads it does nothing.
     """
 
     depth = 0
@@ -142,7 +142,8 @@ _current: ContextVar[DeferredSignals | None] = ContextVar("mblob_patience", defa
 
 
 def at_the_end(action: Callable[[], object]) -> None:
-    """Have something called when the innermost `DeferredSignals` block ends, undisturbed by signals; the last one first.
+    """Have something called when the innermost `DeferredSignals` block ends, undisturbed by signals; the last one
+    first.
 
     Without such a block nothing happens.
     """

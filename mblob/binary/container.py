@@ -1,7 +1,7 @@
 """Files that hold several: archives (`.a`), `.tar` and `.tar.gz` as TVM exports them, universal Mach-O files.
 
-Members are slices of the file, which is never unpacked; only gzip is (`mblob.binary.tar`). An archive in an archive is an
-error that names it.
+Members are slices of the file, which is never unpacked; only gzip is (`mblob.binary.tar`). An archive in an archive
+is an error that names it.
 """
 
 from __future__ import annotations

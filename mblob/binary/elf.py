@@ -36,7 +36,8 @@ NEEDED_LIMIT = 1 << 12  # libraries
 
 
 class ElfFile(ElfTables):
-    """An ELF file in memory (usually a mapping); an `mblob.binary.image.Image`. Arguments and errors as of `ElfTables`."""
+    """An ELF file in memory (usually a mapping); an `mblob.binary.image.Image`. Arguments and errors as of
+    `ElfTables`."""
 
     # -- dynamic section ----------------------------------------------------------------------------------
 

@@ -156,7 +156,8 @@ class _NoSink(PlainSink):
 
 
 def check_ffi(entries: Sequence[OutEntry]) -> None:
-    """Refuse what TVM's loader of the ffi dialect refuses, misreads or crashes on, as far as it is known before writing.
+    """Refuse what TVM's loader of the ffi dialect refuses, misreads or crashes on, as far as it is known before
+    writing.
 
     Raises:
         ValueError: naming the module and the reason.
@@ -304,9 +305,9 @@ class _Writer:
         else:
             self._sink.begin(e.type_key, payload.size)
             size, value = (self._copying if e.digest else self._hashing).copy(payload)
-        if self._promised and size != self._promised.entries[i].size:
+        if self._promised and size != (first := self._promised.entries[i].size):
             raise ChangedError(
-                f"the new payload of entry {i} ({e.type_key}) has {size} bytes, {self._promised.entries[i].size} at first;"
+                f"the new payload of entry {i} ({e.type_key}) has {size} bytes, {first} at first;"
                 " swap again when nobody writes to it"
             )
         self.pos += size

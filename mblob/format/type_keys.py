@@ -1,7 +1,7 @@
 """The one table of type keys: who wrote each, what its payload looks like in either dialect, who runs it.
 
-`csrc/src/base/type_keys.h` is made from it: `python -m mblob.format.type_keys > csrc/src/base/type_keys.h`. No other file of
-the product spells a key. Keys are those of TVM's sources (`type_key()`, `kind()`), and `safetensors` is ours.
+`csrc/src/base/type_keys.h` is made from it: `python -m mblob.format.type_keys > csrc/src/base/type_keys.h`. No other
+file of the product spells a key. Keys are those of TVM's sources (`type_key()`, `kind()`), and `safetensors` is ours.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class TypeKey(NamedTuple):
 
     Attributes:
         key: the type key.
-        classic, ffi: fields of the payload in each dialect, `name:letter` (docs/format.md, section 3; letters are those of
-            `mblob.format.grammar.FIELDS`); NONE where the dialect does not have the key. `texts ? fields | fields`: the first
-            if the payload's first string is one of the texts.
+        classic, ffi: fields of the payload in each dialect, `name:letter` (docs/format.md, section 3; letters are
+        those of `mblob.format.grammar.FIELDS`); NONE where the dialect does not have the key. `texts ? fields |
+        fields`: the first if the payload's first string is one of the texts.
         first, last: the releases that write it, 0.`first` to 0.`last`; None for a user's own.
         needs: what its loader stands on, for remarks and errors; "" of what mblob runs by itself.
         where: follows `needs` in remarks; "" of what a plug-in of mblob runs.
@@ -41,6 +41,7 @@ NONE = "none"
 _SOURCE = "fmt:s functions:f data:s"
 _METAL = "version:s sources:m functions:f fmt:s"
 _SHADERS = "fmt:s functions:f sources:m"
+_WGSL = f"wgsl,webgpu ? {_SOURCE} | functions:f sources:m"
 _JSON = "symbol:s graph_json:s const_names:v"
 _CONSTANTS = "constants:c symbols:y"
 _GRAPH = "graph_json:s params:n module_name:s"
@@ -64,9 +65,9 @@ _DEVICES = (
             needs="Metal", where=", in a TVM on Apple's systems"),
     TypeKey(VULKAN, f"vulkan ? fmt:s functions:f shaders:h | {_SOURCE}", _SHADERS, needs="Vulkan"),
     # A compiler without the WebGPU runtime writes the generic source form.
-    TypeKey(WEBGPU, f"wgsl,webgpu ? {_SOURCE} | functions:f sources:m", f"wgsl,webgpu ? {_SOURCE} | functions:f sources:m",
-            first=12, needs="WebGPU", where=", in TVM's runtime for browsers"),
-    TypeKey(OPENGL, _SOURCE, NONE, last=6, needs="OpenGL", where=", in TVM 0.5 or 0.6", no_ffi="OpenGL ended with TVM 0.6"),
+    TypeKey(WEBGPU, _WGSL, _WGSL, first=12, needs="WebGPU", where=", in TVM's runtime for browsers"),
+    TypeKey(OPENGL, _SOURCE, NONE, last=6, needs="OpenGL", where=", in TVM 0.5 or 0.6",
+            no_ffi="OpenGL ended with TVM 0.6"),
     TypeKey(HEXAGON, _SOURCE, _SOURCE, needs="Hexagon's SDK"),
 )  # fmt: skip
 
@@ -136,7 +137,7 @@ EXECUTORS = (*GRAPHS, AOT_FACTORY, *EXECUTABLES)
 
 
 def letters(fields: str) -> str:
-    """A grammar as C has it: the letters of its fields; with two forms `letters texts letters`, the first's in front."""
+    """A grammar as C has it: the letters of its fields; of two forms `letters texts letters`, the first's in front."""
     texts, _, forms = fields.rpartition(" ? ")
     made = ["".join(field.partition(":")[2] for field in form.split()) for form in forms.split("|")]
     return f"{made[0]} {texts} {made[1]}" if texts else made[0]
@@ -151,25 +152,27 @@ def _grammars(rows: list[tuple[str, str]]) -> Iterator[str]:
 def header() -> str:
     """The text of `csrc/src/base/type_keys.h`."""
     named = {n: v for n, v in globals().items() if n.isupper() and isinstance(v, str) and v in (*ROWS, SAFETENSORS)}
-    both = [(r.key, letters(r.classic)) for r in TABLE if r.ffi != NONE and letters(r.classic) == letters(r.ffi).replace("r", "s")]
+    both = [(r.key, letters(r.classic)) for r in TABLE if r.ffi != NONE]
+    both = [row for row in both if row[1] == letters(ROWS[row[0]].ffi).replace("r", "s")]
     shared = {key for key, _ in both}
     own = {
         "CLASSIC": [(r.key, letters(r.classic)) for r in TABLE if r.key not in shared],
         "FFI": [(r.key, letters(r.ffi)) for r in TABLE if r.key not in shared and r.ffi != NONE],
     }
     lines = [
-        "/* type_keys.h - type keys, and what their payloads look like (mblob/format/type_keys.py, which makes this file). */",
+        "/* type_keys.h - type keys, and what their payloads look like. mblob/format/type_keys.py makes this file. */",
         "#ifndef MB_TYPE_KEYS_H",
         "#define MB_TYPE_KEYS_H",
         "",
         *(f'#define MB_KEY_{name} "{key}"' for name, key in named.items()),
         "",
-        "/* Strings `keys grammar`: a letter for each field, and texts between two forms (format/payload_grammar.c). */",
+        "/* Strings `keys grammar`: a letter for each field; texts between two forms (format/payload_grammar.c). */",
     ]
     for name, rows in {"BOTH_DIALECTS": both, **own}.items():
         lines += [f"#define MB_GRAMMARS_OF_{name} \\", *(f"  {text} \\" for text in _grammars(rows)), '  ""', ""]
     needed = sorted(((r.needs, r.key) for r in TABLE if r.needs), key=lambda pair: pair[0])
-    hints = [(needs, ",".join(key for _, key in group)) for needs, group in groupby(needed, key=lambda pair: pair[0])]
+    groups = groupby(needed, key=lambda pair: pair[0])
+    hints = [(needs, ",".join(key for _, key in group)) for needs, group in groups]
     lines += ["/* Keys, and what a loader of them needs, in turn. */", "#define MB_KEY_NEEDS \\"]
     lines += [*(f'  "{keys}\\0" "{needs}\\0" \\' for needs, keys in hints), '  ""', ""]
     return "\n".join([*lines, "#endif", ""])

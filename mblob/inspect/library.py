@@ -1,7 +1,8 @@
 """`mblob.open`: look into a library without running it. Nothing here maps a file for execution.
 
-What a file is tells `mblob.binary.container`; what is in its blob, the dialects; what that means, `mblob.inspect.contents`,
-`mblob.inspect.era` and `mblob.inspect.diagnostics`; how it is written down, `mblob.inspect.inspect_json`.
+What a file is tells `mblob.binary.container`; what is in its blob, the dialects; what that means,
+`mblob.inspect.contents`, `mblob.inspect.era` and `mblob.inspect.diagnostics`; how it is written down,
+`mblob.inspect.inspect_json`.
 """
 
 from __future__ import annotations
@@ -364,8 +365,8 @@ class Library:
         return library_json(self)
 
     def to_html(self) -> str:
-        """One self-contained page that shows the library in a browser; see `mblob.inspect.html`. It holds no payloads, and its
-        size is bounded: 10,000 entries make about one megabyte."""
+        """One self-contained page that shows the library in a browser; see `mblob.inspect.html`. It holds no
+        payloads, and its size is bounded: 10,000 entries make about one megabyte."""
         from mblob.inspect.html import page
 
         return page(self)

@@ -16,7 +16,8 @@ from mblob.inspect.library_search import open_shared
 SYMBOL = "mblob_runtime_names"
 ALL, FFI, FFI_OF_0_21 = "all", "ffi", "ffi-0.21"  # the libraries that names are for
 PLUGINS = "libmblob-*.so"  # files beside libmblob whose names it binds too
-INSTALLED = (Path(__file__).parent.parent / "loader").resolve() / "_lib" / "libmblob.so.0"  # what `mblob.load_module` uses
+# what `mblob.load_module` uses
+INSTALLED = (Path(__file__).parent.parent / "loader").resolve() / "_lib" / "libmblob.so.0"
 
 Names = Mapping[str, frozenset[str]]
 

@@ -14,7 +14,8 @@ from mblob.packager.errors import BuildError, warn
 
 _SIZES = ("blockIdx", "threadIdx", "clusterCtaIdx", "preferredClusterCtaIdx")
 SHARED = "tir.use_dyn_shared_memory"  # must be the last tag
-# Those from the third of the sizes on are the ffi dialect's; packager/modules/reexpress.py says what the classic one lacks.
+# Those from the third of the sizes on are the ffi dialect's; packager/modules/reexpress.py says what the classic one
+# lacks.
 TAGS = (
     *(f"{kind}.{axis}" for kind in _SIZES for axis in "xyz"),
     "tirx.use_programtic_dependent_launch", "tirx.use_cooperative_launch", "tirx.use_required_block_dimension",

@@ -1,4 +1,5 @@
-"""The file of a library that another one joined: `mblob.packager.edit.graft` says what is in it, here are the places."""
+"""The file of a library that another one joined: `mblob.packager.edit.graft` says what is in it, here are the
+places."""
 
 from __future__ import annotations
 

@@ -200,7 +200,8 @@ def _blob_file(request: Request, fcompile: FCompile, object_format: str, work: P
         write_c(work / "devc.c", request.dialect.symbol, request.write)
         return work / "devc.c"
     path = work / "devc.o"
-    write_object(path, machine, request.dialect.symbol, section_for(machine), request.write, has_index=request.plan.index)
+    symbol, section = request.dialect.symbol, section_for(machine)
+    write_object(path, machine, symbol, section, request.write, has_index=request.plan.index)
     return path
 
 

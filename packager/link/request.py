@@ -35,7 +35,8 @@ class Cancelled(Exception):
 
 
 class Triple:
-    """The triple that the library is for, which only the compiler knows: a blob that is copied meanwhile waits for it."""
+    """The triple that the library is for, which only the compiler knows: a blob that is copied meanwhile waits for
+    it."""
 
     def __init__(self) -> None:
         self._known = threading.Event()

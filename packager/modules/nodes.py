@@ -78,7 +78,8 @@ class ObjectNode(HostNode):
     """An object file or an archive of them: a file, or its bytes.
 
     Attributes:
-        elsewhere: it has names alone; what is linked here joins the library that has the code (`mblob.packager.edit.graft`).
+        elsewhere: it has names alone; what is linked here joins the library that has the code
+        (`mblob.packager.edit.graft`).
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """What an object says about its functions: their parameters, read from DWARF (versions 2 - 5) by pyelftools.
 
-Only `mblob.packager.objects.given_functions` imports this, when there is something to read: pyelftools takes its time to load.
+Only `mblob.packager.objects.given_functions` imports this, when there is something to read: pyelftools takes its
+time to load.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ def plan_blob(
     try:
         groups, imports = order_of(root, is_host)
         entries = [
-            OutEntry(LIBRARY, None, row) if is_host(group[0]) else out_entry(group[0], dialect.name)._replace(imports=row)
-            for group, row in zip(groups, imports)
+            OutEntry(LIBRARY, None, row) if is_host(group[0]) else out_entry(group[0],
+            dialect.name)._replace(imports=row) for group, row in zip(groups, imports)
         ]
         if dialect.is_ffi:
             check_ffi(entries)

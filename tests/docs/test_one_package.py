@@ -60,10 +60,9 @@ source = "void twice(float *x, long n) { for (long i = 0; i < n; ++i) x[i] *= 2;
 root = mblob.csource_module(source, functions=["void twice(float *x, long n)"])
 root.import_module(mblob.blob_module("raw", b"abc"))
 root.export_library("a.so")
-for verb in (["inspect", "a.so"], ["inspect", "a.so", "--json"], ["inspect", "a.so", "--html", "a.html"], ["verify", "a.so"],
-             ["extract", "a.so", "-o", "out/"], ["swap", "a.so", "--entry", "1=a.html", "-o", "b.so"], ["diff", "a.so", "b.so"],
-             ["convert", "a.so", "--dialect", "ffi", "-o", "c.so"], ["doctor"]):
-    assert main(verb) in (0, 1), verb
+for verb in ("inspect a.so", "inspect a.so --json", "inspect a.so --html a.html", "verify a.so", "extract a.so -o out/",
+             "swap a.so --entry 1=a.html -o b.so", "diff a.so b.so", "convert a.so --dialect ffi -o c.so", "doctor"):
+    assert main(verb.split()) in (0, 1), verb
 lib = mblob.load_module("a.so")
 x = array.array("f", [1, 2])
 lib["twice"](x, 2)
@@ -122,7 +121,8 @@ def check_program(folder: Path, paths: list[Path]) -> None:
     """Run a user's program under mypy --strict, then itself, with these folders in front of all others."""
     pytest.importorskip("mypy", reason="mypy is not installed (make lint installs it)")
     (folder / "program.py").write_text(PROGRAM)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "MYPYPATH": os.pathsep.join(map(str, paths))}
+    joined = os.pathsep.join(map(str, paths))
+    environment = {**os.environ, "PYTHONPATH": joined, "MYPYPATH": joined}
     mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), "program.py"]
     for command in (mypy, [sys.executable, "program.py"]):
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

@@ -16,11 +16,11 @@ from mblob.format.type_keys import NONE, ROWS, TABLE
 ROOT = Path(__file__).resolve().parents[2]
 TABLE_FILE, HEADER = ROOT / "mblob/format/type_keys.py", ROOT / "csrc/src/base/type_keys.h"
 KEYS = {*ROWS, type_keys.SAFETENSORS}
-# Words that are other things, too: kinds of devices, formats of code, suffixes, arguments. Where they are a type key is told by
-# what they are compared with, or given to.
+# Words that are other things, too: kinds of devices, formats of code, suffixes, arguments. Where they are a type key
+# is told by what they are compared with, or given to.
 OF_OTHERS = {
-    "cuda", "hip", "hsaco", "opencl", "metal", "vulkan", "webgpu", "opengl", "hexagon", "c", "static_library", "metadata",
-    "torch", "safetensors",
+    "cuda", "hip", "hsaco", "opencl", "metal", "vulkan", "webgpu", "opengl", "hexagon", "c", "static_library",
+    "metadata", "torch", "safetensors",
 }  # fmt: skip
 
 
@@ -63,11 +63,12 @@ def test_no_other_python_file_of_the_product_spells_a_key() -> None:
             if isinstance(node, ast.Constant) and node.value in KEYS - OF_OTHERS:
                 guilty.append(f"{path}:{node.lineno}: {node.value!r}")
             elif isinstance(node, ast.Compare) and _is_of_a_key(node.left):
-                words = [w for c in node.comparators for w in _words(c) if w in KEYS - {type_keys.METADATA}]  # of a graph, too
+                # of a graph, too
+                words = [w for c in node.comparators for w in _words(c) if w in KEYS - {type_keys.METADATA}]
                 guilty += [f"{path}:{node.lineno}: {word!r}" for word in words]
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                if node.func.id in ("OutEntry", "PayloadNode", "Module") and node.args:
-                    guilty += [f"{path}:{node.lineno}: {w!r}" for w in _words(node.args[0]) if w in KEYS]
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+                words = _words(node.args[0]) if node.func.id in ("OutEntry", "PayloadNode", "Module") else []
+                guilty += [f"{path}:{node.lineno}: {w!r}" for w in words if w in KEYS]
     assert guilty == []
 
 

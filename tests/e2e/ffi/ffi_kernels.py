@@ -1,4 +1,5 @@
-"""Kernels of many characters, compiled by TVM 0.27: `python -m tests.e2e.ffi.ffi_kernels FOLDER` writes {c,llvm,more}.so.
+"""Kernels of many characters, compiled by TVM 0.27: `python -m tests.e2e.ffi.ffi_kernels FOLDER` writes
+{c,llvm,more}.so.
 
 The C target knows fewer types and calls than LLVM does; what it cannot write is in more.so, for a cpu that is named.
 """

@@ -1,4 +1,5 @@
-"""Libraries that apache-tvm exports, in the ffi dialect: `python -m tests.loader.calls.ffi_libraries FOLDER` writes them.
+"""Libraries that apache-tvm exports, in the ffi dialect: `python -m tests.loader.calls.ffi_libraries FOLDER` writes
+them.
 
 In a process of its own: tests of mblob run without TVM.
 """
