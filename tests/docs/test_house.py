@@ -17,6 +17,8 @@ import pytest
 import mblob
 from tests import built_once as built_once_module
 
+DOCS = sorted((Path(__file__).resolve().parents[2] / "docs").glob("*.md"))
+
 
 def run_tests(root: Path, folder: Path, text: str, *words: str, **environment: str) -> Any:
     """Run a file of tests in a folder that has our conftest.py: the finished process."""
@@ -301,4 +303,20 @@ def test_nothing_is_left_for_later(root: Path) -> None:
         for mark in marks
         if mark in path.read_text()
     ]
+    assert guilty == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in DOCS)])
+def test_the_files_that_a_page_names_are_there(root: Path, page: str) -> None:
+    """A path in backquotes; in CONTRIBUTING.md also below csrc/src."""
+    made = {"csrc/build", "loader/_lib", "loader/_native", "mblob/plugin.h", "mblob/inspect/1", "mblob/verify/1"}
+    tops = ("mblob", "packager", "loader", "csrc", "tests", "docs", "benchmarks", "examples")
+    rooms = tuple(p.name for p in (root / "csrc" / "src").iterdir()) if page == "CONTRIBUTING.md" else ()
+    found = re.findall(r"`([\w./-]+/[\w./-]*\w|[\w./-]+/)`", (root / page).read_text())
+    guilty = [
+        name
+        for name in found
+        if name.split("/")[0] in (*tops, *rooms) and "NAME" not in name and name.rstrip("/") not in made
+        and not any((folder / name).exists() for folder in (root, root / "csrc" / "src"))
+    ]  # fmt: skip
     assert guilty == []
