@@ -202,11 +202,10 @@ def test_an_interrupted_build_waits_for_threads_that_have_not_begun(tmp_path: Pa
                 super().start()
                 begun.append(self)
         threading.Thread = Late
-        def told(running, job, cwd):
-            return 0, ""
+        processes.Processes.run = lambda running, command, cwd: (0, "")
         try:
             with DeferredSignals():
-                processes.run_all([processes.Job("a", ("true",))], Path(sys.argv[1]), runner=told)
+                processes.run_all([processes.Job("a", ("true",))], Path(sys.argv[1]))
         except KeyboardInterrupt:
             assert len(begun) == 1 and not begun[0].is_alive()
         else:
@@ -264,10 +263,11 @@ def test_a_thread_that_hangs_does_not_keep_a_process_that_is_to_end(tmp_path: Pa
         from mblob.packager.compile import processes
         processes._PATIENCE = 0.01
         signal.signal(signal.SIGTERM, lambda n, f: sys.exit(128 + n))
-        def hangs(running, job, cwd):
+        def hangs(running, command, cwd):
             os.kill(os.getpid(), signal.SIGTERM)
             threading.Event().wait()
-        processes.run_all([processes.Job("a", ("true",))], Path(sys.argv[1]), runner=hangs)
+        processes.Processes.run = hangs
+        processes.run_all([processes.Job("a", ("true",))], Path(sys.argv[1]))
         """
     )
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=120)
