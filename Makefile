@@ -38,7 +38,7 @@ env: $(VENV)/ready ## .venv with mblob as it is in this tree, and what its tests
 # fresh when the compiled part, which lies in the tree, was removed.
 ifneq ($(shell cat $(VENV)/ready 2>/dev/null),$(CURDIR))
 $(VENV)/ready: stale
-else ifeq ($(wildcard loader/_lib/libmblob.so*),)
+else ifeq ($(wildcard mblob/loader/_lib/libmblob.so*),)
 $(VENV)/ready: stale
 endif
 $(VENV)/ready: $(ENV_SOURCES)

@@ -21,6 +21,26 @@ PLUGINS = sorted(p.name for p in (CSRC / "plugins").iterdir() if p.is_dir() and 
 SHIPPED = ("include", "src", "plugins")  # of csrc, as mblob/csrc: the packager compiles against the headers
 
 
+def link_halves() -> None:
+    """Make the links `mblob/packager` and `mblob/loader` where they are lost: in a zip, where git makes no links (then
+    they are files of a few bytes). A source archive has folders in their place."""
+    for name in ("packager", "loader"):
+        link, there = ROOT / "mblob" / name, ROOT / name
+        if (link / "__init__.py").is_file():
+            continue
+        if not (there / "__init__.py").is_file():
+            raise SystemExit(f"mblob cannot be built: {there} is missing: the source tree is not complete")
+        try:
+            if link.is_symlink() or link.is_file():
+                link.unlink()
+            link.symlink_to(Path("..") / name)
+        except OSError as error:
+            raise SystemExit(f"mblob cannot be built: {link} has to be a link to ../{name}: {error.strerror}") from None
+
+
+link_halves()
+
+
 def read_flags(path: Path) -> dict[str, list[str]]:
     """The variables of csrc/flags.mk, each as a list of words."""
     found = dict(re.findall(r"^(\w+) := (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE))
@@ -74,7 +94,7 @@ class BuildExt(build_ext):
     def copy_extensions_to_source(self) -> None:
         """For editable installs: the runtime and its plug-ins go beside the extensions."""
         super().copy_extensions_to_source()
-        built, target = Path(self.build_lib) / "mblob" / "loader" / "_lib", ROOT / "loader" / "_lib"
+        built, target = Path(self.build_lib) / "mblob" / "loader" / "_lib", ROOT / "mblob" / "loader" / "_lib"
         target.mkdir(exist_ok=True)
         for name in (SONAME, *(plugin_file(p) for p in PLUGINS)):
             fresh = target / f"{name}.new"

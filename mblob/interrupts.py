@@ -32,7 +32,7 @@ class DeferringHandler:
     """A signal handler around another one, which raises.
 
     While an exception that it raised is on its way, further signals are noted in `waiting`. Should Python drop the
-    exception, as it does with those in destructors, the next signal raises again. A signal that comes in a `Held` block
+    exception, as it does with those in destructors, the next signal raises again. A signal that comes in `held`
     raises at its end.
     """
 
@@ -44,8 +44,8 @@ class DeferringHandler:
         if _is_on_its_way() or _is_within(frame, _UNDISTURBED):
             self.waiting.append(number)
             return
-        if Held.depth:
-            Held.late.append(number)
+        if _is_within(frame, _HELD):
+            _late.append(number)
             return
         try:
             self._handler(number, frame)
@@ -54,27 +54,25 @@ class DeferringHandler:
             raise
 
 
-class Held:
-    """A block of the main thread in which no signal raises: what is half done in it would be lost, or break Python.
+def held(action: Callable[[], object]) -> None:
+    """Call something short in which no signal raises: what is half done in it would be lost, or break Python.
 
     That is the start of threads, since Python's end does not wait for one that has not begun, and crashes in it; and
-    imports, since classes turn what is raised while they are made into a RuntimeError (before Python 3.12). Such a
-    block is short. Signals that came meanwhile raise at its end. In other threads it does nothing.
+    imports, since classes turn what is raised while they are made into a RuntimeError (before Python 3.12). Signals
+    that come meanwhile, however many, raise once at its end.
     """
+    _call(action)
+    if _late:
+        number = _late[-1]
+        _late.clear()
+        signal.raise_signal(number)  # within another `held` it waits for the end of that
 
-    depth = 0
-    late: list[int] = []  # noqa: RUF012  # signals are the process's
 
-    def __enter__(self) -> None:
-        self._counts = threading.current_thread() is threading.main_thread()
-        Held.depth += self._counts
+def _call(action: Callable[[], object]) -> None:
+    action()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        Held.depth -= self._counts
-        while self._counts and not Held.depth and Held.late:
-            signal.raise_signal(Held.late.pop())
+
+_late: list[int] = []  # signals that came while `_call` ran
 
 
 class DeferredSignals:
@@ -91,6 +89,7 @@ class DeferredSignals:
         self.last: list[Callable[[], object]] = []
 
     def __enter__(self) -> DeferredSignals:
+        _late.clear()
         self._token = _current.set(self)
         if threading.current_thread() is threading.main_thread():
             for number in ENDING:
@@ -162,3 +161,4 @@ def _is_within(frame: FrameType | None, codes: frozenset[object]) -> bool:
 
 # A signal may come before the first statement of these, where no `try` of theirs can catch it.
 _UNDISTURBED: frozenset[object] = frozenset({DeferredSignals.__enter__.__code__, DeferredSignals.__exit__.__code__})
+_HELD: frozenset[object] = frozenset({_call.__code__})

@@ -1,4 +1,4 @@
-"""JSON of a file or of a caller, held to the limits of `csrc/src/json.h` before Python's decoder sees it.
+"""JSON of a file or of a caller, held to the limits of `csrc/src/base/json.h` before Python's decoder sees it.
 
 That decoder recurses, so the text decides how much stack it takes; it reads NaN, UTF-16 and half a surrogate pair; and
 what it makes of a long number depends on the process. Here a text is read, or refused, the same way everywhere.
@@ -14,7 +14,7 @@ DEPTH_LIMIT = 64  # objects and arrays inside each other: MB_JSON_DEPTH
 DIGITS_LIMIT = 512  # digits in a row: MB_JSON_DIGITS; below what Python may be told to read
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
-_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (DIGITS_LIMIT + 1))
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]|(u[dD][89a-fA-F])|.)", re.DOTALL)
 
@@ -39,12 +39,17 @@ def parse(text: str | bytes, pairs_hook: Callable[[list[tuple[str, Any]]], Any] 
             text = text.decode()
         except UnicodeDecodeError as error:
             raise JsonError(f"it is not UTF-8 at byte {error.start} of the text") from None
+    else:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise JsonError(f"half a surrogate pair at {_place(text, error.start)}") from None
     if text.startswith("\ufeff"):
         raise JsonError("it starts with a byte order mark")
     outside = _outside_strings(text)
     if _is_deep(outside):
         raise JsonError(f"nested too deep, over {DEPTH_LIMIT} levels")
-    if b"0" * (DIGITS_LIMIT + 1) in outside.translate(_DIGITS):
+    if _LONG_NUMBER.search(outside):
         raise JsonError(f"a number has too many digits, over {DIGITS_LIMIT}")
     whole = _whole if b"-0" in outside else None
     try:
@@ -56,7 +61,7 @@ def parse(text: str | bytes, pairs_hook: Callable[[list[tuple[str, Any]]], Any] 
 def _outside_strings(text: str) -> bytes:
     """What stands between the strings of a text: brackets, numbers, words."""
     if "\\" in text:
-        if _SURROGATE.search(text):
+        if ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(text):
             half = next((found for found in _ESCAPE.finditer(text) if found[1]), None)
             if half is not None:
                 raise JsonError(f"half a surrogate pair at {_place(text, half.start())}")

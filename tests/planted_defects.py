@@ -157,6 +157,8 @@ def run_tests(tree: Path, words: list[str]) -> tuple[bool, str]:
             os.killpg(tests.pid, signal.SIGKILL)
             return False, f"no end after {LONGEST} s"
     failed = [line for line in out.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if tests.returncode not in (0, 1, 2):  # all pass; some fail; some cannot be collected
+        raise SystemExit(f"pytest ended with {tests.returncode}: {out[-300:]}{err[-300:]}")
     return tests.returncode == 0, failed[0] if failed else out[-300:] + err[-300:]
 
 

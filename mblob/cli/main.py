@@ -47,8 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _ignore_signals()
         from mblob.interrupts import signal_behind
 
-        ended = signal_behind(error) or error
-        if isinstance(ended, KeyboardInterrupt):
+        ended = signal_behind(error)
+        if isinstance(ended or error, KeyboardInterrupt):
             code = INTERRUPTED
             if sys.stderr is not None:  # closed by the caller
                 sys.stderr.write(_LINE)

@@ -116,7 +116,7 @@ class BlobPlan:
             promised: what `measure` said, if the blob has to be that. Its bytes are then written in order.
 
         Raises:
-            ValueError: in the ffi dialect, an empty payload, which TVM does not read.
+            ValueError: in the ffi dialect, a payload that turns out to be empty, which TVM does not read.
             ChangedError: a payload has not the size that was promised.
             OSError, MblobError: a payload cannot be read, or changed while it was read.
         """
@@ -252,7 +252,7 @@ class _Writer:
             record = self._add(i, item)
             if record.bulk:
                 self._places[i] = self._reserve(known and _place(known), PLACE_SIZE)
-            elif not record.size:
+            elif not record.size and e.payload.size is None:
                 raise _empty(i, e.type_key)
             self._fill(size, encode_u64(PLACE_SIZE if record.bulk else record.size))
 
@@ -349,7 +349,7 @@ class _Writer:
         size, value = self._copy(i)
         self.records[i] = self.records[i]._replace(offset=offset, size=size, alignment=e.alignment, digest=value)
         if self._plan.dialect == "ffi":
-            if not size:
+            if not size and e.payload is not None and e.payload.size is None:
                 raise _empty(i, e.type_key)
             self._fill(self._places[i], _place(self.records[i]))
 

@@ -1,4 +1,4 @@
-"""Code of the Relay virtual machine, held to what `csrc/src/vm/code.c` checks before it runs."""
+"""Code of the Relay virtual machine, held to what `csrc/src/exec/relay/code.c` checks before it runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mblob.bytes.wire import Cursor
 from mblob.format.ndarray import NDIM_LIMIT
 
-# By opcode, the forms of an instruction, the latest first. What a letter means: `csrc/src/vm/opcodes.h`.
+# By opcode, the forms of an instruction, the latest first. What a letter means: `csrc/src/exec/relay/opcodes.h`.
 _FORMS = (
     ("rd",), ("r",), ("fndR",), ("rndR",), ("pnxR",), ("rrtndS",), ("rrrtd",), ("indR",), ("fndR",), ("rxd",),
     ("rrjj",), ("kvd", "kd"), ("j",), ("rd",), ("id",), ("",), ("satvndS", "satvd", "satd"), ("rd",), ("rrd",),

@@ -13,7 +13,7 @@ from mblob.inspect import vm_code
 
 MAGIC, MAGIC_V2 = 0xD225DE2F4214151D, 0xD225DE2F4214151E
 _EARLY_0_8 = (0, 7, 5)  # builds before 0.8: without attributes
-_LAYOUTS = ((0, 14), (0, 9), (0, 8), _EARLY_0_8, (0, 7))  # of the Relay machine, csrc/src/vm/reader.c
+_LAYOUTS = ((0, 14), (0, 9), (0, 8), _EARLY_0_8, (0, 7))  # of the Relay machine, csrc/src/exec/relay/reader.c
 _RELAX_KINDS = {0: "packed", 1: "vm", 2: "tir"}
 # Tags of constants in executables of Relax, by dialect: classic, that of TVM 0.21, ffi.
 _CLASSIC = {0: "tensor", 1: "dtype", 2: "shape", 3: "string", 4: "int", 5: "float"}

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from mblob.arguments import path as checked_path
 from mblob.errors import ToolchainError
-from mblob.interrupts import Held
+from mblob.interrupts import held
 from mblob.packager.errors import BuildError
 from mblob.starting import Starting
 from mblob.tool_output import first_error
@@ -194,12 +194,9 @@ def _in_parallel(
     # Daemons: one that hangs, in a file system say, does not keep a process that is to end.
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(len(tasks), os.cpu_count() or 1))]
     try:
-        with Held():
-            for thread in threads:
-                thread.start()
+        held(lambda: [thread.start() for thread in threads])
         if meanwhile is not None:
-            with Held():  # an import
-                meanwhile()
+            held(meanwhile)  # an import
         for thread in threads:
             thread.join()
     finally:

@@ -13,6 +13,7 @@ from mblob.bytes.native_copy import crc32
 from mblob.bytes.payload_source import BytesPayload, Payload
 from mblob.format import ffi_dialect, safetensors
 from mblob.format.blob_plan import BlobPlan, OutEntry
+from mblob.format.index import check_structure, find_footer
 from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import SAFETENSORS
 from mblob.packager.errors import BuildError
@@ -33,8 +34,11 @@ def rewritten(data: memoryview, blob: Blob, changed: Mapping[int, Payload], *, i
 
     Raises:
         BuildError: a payload whose size is not known.
+        DigestError: keys or tree of the old blob are damaged: they would be written anew, and nobody would see it.
     """
     had_index = blob.index_offset is not None
+    if had_index and (footer := find_footer(data, expected=True)) is not None:
+        check_structure(data, blob, footer)
     is_ffi = blob.dialect == "ffi" and not blob.symbol.endswith(ffi_dialect.SYMBOL_OF_0_21)
     return BlobPlan(
         [_entry(data, e, changed.get(e.index)) for e in blob.entries],

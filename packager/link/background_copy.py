@@ -11,7 +11,7 @@ from contextvars import copy_context
 from pathlib import Path
 
 from mblob.format.blob_plan import BlobPlan
-from mblob.interrupts import Held
+from mblob.interrupts import held
 from mblob.packager.link.request import Cancelled, Request, Triple
 from mblob.packager.options import linkers_named
 from mblob.packager.write.blob import write_blob
@@ -46,13 +46,14 @@ class BackgroundCopy:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
         self._thread = threading.Thread(target=context.run, args=(self._work,), name="mblob-copy", daemon=True)
         try:
-            with Held():
-                self._thread.start()
+            held(self._thread.start)
         except RuntimeError:  # there is no thread, which would close it
             os.close(self._fd)
             raise
         except BaseException:
             self._cancelled = True
+            self._triple.give_up()
+            self._thread.join()
             raise
 
     def _work(self) -> None:

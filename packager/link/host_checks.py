@@ -203,7 +203,7 @@ def plain_functions(
         for function in f.functions:
             if function.is_guess and function.name in packed:
                 continue
-            # Of what is compiled with -flto only those are table_rows that the compiler exports.
+            # Of what is compiled with -flto only those are listed that the compiler exports.
             defined_here = not contents.complete or function.name in contents.defined | contents.weak
             exported = defined_here and function.name not in hidden
             if exported and function.name not in listed and (row := signatures.plain_row(function)) is not None:

@@ -40,7 +40,7 @@ def files_of(folder: Path) -> set[str]:
 def checkout(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree without what was made in it."""
     target = tmp_path_factory.mktemp("checkout") / "mblob"
-    return Path(shutil.copytree(root, target, ignore=shutil.ignore_patterns(*MADE)))
+    return Path(shutil.copytree(root, target, symlinks=True, ignore=shutil.ignore_patterns(*MADE)))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,10 @@ def test_the_source_archive_holds_the_whole_tree(unpacked: Path) -> None:
     tracked = set((unpacked.parent / "tracked").read_text().splitlines())
     assert len(tracked) > 300
     made = {"PKG-INFO", "setup.cfg"}  # by setuptools; there already where this tree is such an archive itself
-    found = {f for f in files_of(unpacked) if not f.startswith("mblob.egg-info/")}
+    links = ("mblob/packager/", "mblob/loader/")  # in their place the archive has copies
+    found = {f for f in files_of(unpacked) if not f.startswith(("mblob.egg-info/", *links))}
+    copies = {f for f in files_of(unpacked) if f.startswith(links)}
+    assert copies and all((unpacked / f).read_bytes() == (unpacked / f[6:]).read_bytes() for f in copies)
     assert found - made == tracked - made
     assert os.access(unpacked / ".ci" / "run", os.X_OK)
 
@@ -134,3 +137,31 @@ def test_every_requirement_is_imported_by_the_product(root: Path) -> None:
         if not re.search(rf"\b(import|from) {names.get(name, name)}\b", text):
             unused.add(name)
     assert unused <= {"lief"}  # which Mach-O and PE are to be read by
+
+
+@pytest.mark.parametrize("lost", ["as files", "whole"])
+def test_links_that_an_archive_lost_are_made_again(checkout: Path, tmp_path: Path, lost: str) -> None:
+    source = Path(shutil.copytree(checkout, tmp_path / "source", symlinks=True))
+    for name in ("packager", "loader"):
+        (source / "mblob" / name).unlink()
+        if lost == "as files":
+            (source / "mblob" / name).write_text(f"../{name}")
+    words = [sys.executable, "setup.py", "--quiet", "--version"]
+    done = subprocess.run(words, cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (source / "mblob" / "loader" / "__init__.py").samefile(source / "loader" / "__init__.py")
+    shutil.rmtree(source / "packager")
+    done = subprocess.run(words, cwd=source, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith("packager is missing: the source tree is not complete")
+
+
+@pytest.mark.slow
+def test_an_unpacked_source_archive_can_be_installed_in_place(unpacked: Path, tmp_path: Path) -> None:
+    source = shutil.copytree(unpacked, tmp_path / unpacked.name)
+    words = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+    done = subprocess.run(words, cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    code = "import mblob.loader.runtime as r; print(r.lib.mblob_abi_version(), r.__file__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
+    assert done.stdout.split()[0] == "1" and str(tmp_path) in done.stdout, done.stderr

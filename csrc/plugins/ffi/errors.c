@@ -118,7 +118,7 @@ static struct mb_text kind_in(const char *text) {
   for (; isalnum((unsigned char)text[size]) || text[size] == '_' || text[size] == '.'; size++)
     if (text[size] == '.') last = size + 1;
   bool is_kind = size && isupper((unsigned char)text[last]) && text[size] == ':' && text[size + 1] == ' ' &&
-                 strncmp(text, "TVM", 3) != 0;
+                 (strncmp(text, "TVM", 3) != 0 || (size > 5 && memcmp(text + size - 5, "Error", 5) == 0));
   return (struct mb_text){text, is_kind ? size : 0};
 }
 

@@ -124,28 +124,37 @@ def test_signals_that_waited_are_delivered_behind_the_block() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_a_signal_in_a_held_block_raises_at_its_end() -> None:
+def test_signals_while_something_is_held_raise_once_at_its_end() -> None:
     script = textwrap.dedent(
         """
         import os, signal, threading
-        from mblob.interrupts import DeferredSignals, Held
+        from mblob.interrupts import DeferredSignals, held
         said = []
+        def twice():
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+            held(lambda: os.kill(os.getpid(), signal.SIGINT))
+            said.append("whole")
         for _ in range(2):
             try:
-                with DeferredSignals(), Held():
-                    with Held():
-                        os.kill(os.getpid(), signal.SIGINT)
-                    said.append("whole")
-                said.append("not reached")
+                with DeferredSignals():
+                    held(twice)
+                    said.append("not reached")
             except KeyboardInterrupt:
                 said.append("INT")
-        assert said == ["whole", "INT"] * 2, said
+        with DeferredSignals():
+            held(lambda: said.append("nothing"))
+        assert said == ["whole", "INT", "whole", "INT", "nothing"], said
+        def alarm(number, frame):
+            raise TimeoutError
+        signal.signal(signal.SIGALRM, alarm)
+        try:
+            with DeferredSignals():
+                held(lambda: signal.raise_signal(signal.SIGALRM))
+        except TimeoutError:
+            said.append("ALRM")
         inside, done = threading.Event(), threading.Event()
-        def elsewhere():
-            with Held():
-                inside.set()
-                done.wait()
-        thread = threading.Thread(target=elsewhere)
+        thread = threading.Thread(target=held, args=(lambda: (inside.set(), done.wait()),))
         thread.start()
         inside.wait()
         try:
@@ -155,7 +164,7 @@ def test_a_signal_in_a_held_block_raises_at_its_end() -> None:
         except KeyboardInterrupt:
             said.append("INT")
         done.set()
-        assert said[4:] == ["INT"], said
+        assert said[5:] == ["ALRM", "INT"], said
         """
     )
     subprocess.run([sys.executable, "-c", script], check=True)
