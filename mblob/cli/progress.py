@@ -49,11 +49,13 @@ def progress(total: int, stream: TextIO, *, quiet: bool = False) -> Iterator[Cal
 
 def _bar(total: int, done: int, stream: TextIO) -> Any:
     """A bar of tqdm; None where it is not installed."""
-    from mblob.interrupts import Held
+    from importlib import import_module
+
+    from mblob.interrupts import held
 
     try:
-        with Held():
-            from tqdm import tqdm
+        held(lambda: import_module("tqdm"))
+        from tqdm import tqdm
     except ImportError:
         return None
     tqdm.monitor_interval = 0  # no thread of its own

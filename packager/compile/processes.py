@@ -194,7 +194,7 @@ def _in_parallel(
     # Daemons: one that hangs, in a file system say, does not keep a process that is to end.
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(len(tasks), os.cpu_count() or 1))]
     try:
-        held(lambda: [thread.start() for thread in threads])
+        held(lambda: deque(map(threading.Thread.start, threads), maxlen=0))
         if meanwhile is not None:
             held(meanwhile)  # an import
         for thread in threads:
