@@ -44,12 +44,13 @@ class Tidy:
         self.before = files_of(tree)
         self.folder = Path(tempfile.mkdtemp(prefix="mblob-tests-"))
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-        # What pip has fetched for `make env` it need not fetch again. PoCL's objects go with the run, and so do the
-        # settings that rustup writes when pip asks for Rust's version, as pip does for its User-Agent.
+        # What pip has fetched for `make env` it need not fetch again. PoCL's objects go with the run, and so do
+        # matplotlib's list of fonts and the settings that rustup writes when pip asks for Rust's version, as pip does for its User-Agent.
         # (Path's expanduser fails for a user whom the system does not know.)
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
         os.environ.setdefault("PIP_CACHE_DIR", f"{cache}/pip")
         os.environ.setdefault("POCL_CACHE_DIR", str(self.folder / "pocl"))
+        os.environ.setdefault("MPLCONFIGDIR", str(self.folder / "matplotlib"))
         os.environ.setdefault("RUSTUP_HOME", str(self.folder / "rustup"))
         for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
             os.environ.pop(variable, None)

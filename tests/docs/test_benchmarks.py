@@ -147,7 +147,7 @@ def test_the_report_has_rows_targets_reasons_and_notes() -> None:
     assert text.endswith("* something was not measured.\n")
 
 
-def test_pictures_have_a_line_for_each_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_have_a_line_for_each_series(tmp_path: Path) -> None:
     found = section()
     assert plots.pictures([found]) == []  # of packing, CPU time and memory are drawn, which these rows have not
     found.rows = [
@@ -155,7 +155,6 @@ def test_pictures_have_a_line_for_each_series(tmp_path: Path, monkeypatch: pytes
     ]
     time, memory = plots.pictures([found])
     assert (time.file, memory.file) == ("pack-time.svg", "pack-memory.svg")
-    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))  # not in the home
     pytest.importorskip("matplotlib")
     plots.draw(time, tmp_path / "a.svg")
     plots.draw(time, tmp_path / "b.svg")
