@@ -45,7 +45,8 @@ class Tidy:
         self.folder = Path(tempfile.mkdtemp(prefix="mblob-tests-"))
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         # What pip has fetched for `make env` it need not fetch again. PoCL's objects go with the run, and so do
-        # matplotlib's list of fonts and the settings that rustup writes when pip asks for Rust's version, as pip does for its User-Agent.
+        # matplotlib's list of fonts, and the settings that rustup writes when pip asks for Rust's version, as pip does
+        # for its User-Agent.
         # (Path's expanduser fails for a user whom the system does not know.)
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
         os.environ.setdefault("PIP_CACHE_DIR", f"{cache}/pip")
