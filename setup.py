@@ -56,7 +56,8 @@ def own_flags(source: Path) -> list[str]:
     """What csrc/flags.mk says of a single file; the rule is that of csrc/Makefile."""
     name = source.relative_to(CSRC / "src").as_posix() if source.is_relative_to(CSRC / "src") else None
     small = name is not None and name not in FLAGS["FAST"]
-    return [*(["-Os"] if small else []), *(["-fno-asynchronous-unwind-tables"] if name in FLAGS["READERS"] else [])]
+    without_tables = ["-fno-asynchronous-unwind-tables"] if name in FLAGS["READERS"] else []
+    return [*(FLAGS["SMALL"] if small else []), *without_tables]
 
 
 def plugin_file(name: str) -> str:

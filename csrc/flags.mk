@@ -6,8 +6,11 @@ COMPILE := -std=gnu11 -D_FILE_OFFSET_BITS=64 -fPIC -fvisibility=hidden -pthread 
 # nodelete: threads free their memory through keys whose destructors are here, however late they end.
 # noseparate-code: two pages less of padding.
 LINK := -pthread -Wl,-soname,$(SONAME) -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,-z,noseparate-code
-# Files of src/ in which calls, runs and checksums spend their time; the others are compiled for size (-Os in place of -O2).
+# Files of src/ in which calls, runs and checksums spend their time; the others are compiled for size (SMALL in place of -O2).
 FAST := core/function.c core/threads/thread_pool.c base/crc32.c base/sha256.c core/device/workspace.c host_abi/backend.c core/environment.c core/return_value.c base/map.c exec/graph/run.c exec/graph/parallel.c exec/relay/interpreter.c base/bytes.c base/float16.c
+# Tables of jumps, and a test copied to each way that leads to it, save time in loops that these files do not have; they
+# cost 2 kB. clang knows no -fexpensive-optimizations, and would say so for each file.
+SMALL := -Os -fno-jump-tables -fno-expensive-optimizations -Wno-ignored-optimization-argument
 # Files of src/ that only read: no code of others ever runs below them (no kernel, plug-in, callback or release), so nothing unwinds
 # through them, and they have no tables for that. A C++ exception of a callback passes through all others.
 READERS := base/tensor_check.c base/profile.c base/locks.c core/threads/task_errors.c exec/graph/ends.c core/argument.c base/bytes.c format/stream_classic.c exec/graph/text_place.c exec/relay/locate.c core/link_copy.c core/link_origin.c base/map.c base/source_file.c base/byte_order.c exec/common/names.c core/device/names.c format/blob.c base/crc32.c base/dtype.c elf/dynamic.c elf/elf.c elf/hash.c elf/notes.c elf/relocations.c elf/versions.c base/error.c base/float16.c format/index.c base/json.c format/payload_grammar.c format/safetensors.c base/sha256.c core/threads/thread_settings.c format/tree.c exec/common/parameter_bytes.c exec/graph/checked_graph.c exec/graph/graph_text.c exec/graph/schedule.c exec/relay/code.c exec/relay/listing.c exec/relay/opcodes.c exec/relay/reader.c exec/relay/storage.c format/function_table.c entry/host_symbols.c elf/slots.c format/stream_ffi.c format/ndarray.c base/pages.c base/whole_file.c

@@ -122,8 +122,9 @@ static const struct word {
     {"tensor", AS_POINTER, kTVMDLTensorHandle, 0},
 };
 enum { WORD_COUNT = sizeof(WORDS) / sizeof(*WORDS) };
-#define WORDS_TEXT \
-  "int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, float64, double, str, handle, tensor"
+static const char EXPECTED[] =
+  "int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, float64, double, str, handle, tensor, "
+  "or DTYPE[dimensions]";
 
 /* Element types that are worth a guess, beside the words above. */
 static const char ELEMENTS[][16] = {"int4",          "uint4",           "uint1",       "float16",  "bfloat16", "complex64",
@@ -173,7 +174,7 @@ static int wrong_word(const struct call *c, size_t i, const struct part *part) {
                  part->is_array ? "unknown element type" : "unknown word", size, part->word,
                  near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "",
                  part->is_array ? "one such as float32, float16, bfloat16, int8 to int64, uint8 to uint64, bool, float8_e4m3fn or int8x4"
-                                : WORDS_TEXT ", or DTYPE[dimensions]");
+                                : EXPECTED);
 }
 
 static int read_array(struct call *c, size_t i, const struct part *part, va_list *args) {
@@ -252,7 +253,9 @@ static int read_arguments(struct call *c, va_list *args) {
   const char *text = c->types;
   for (size_t i = 0; i < c->count; ++i) {
     struct part part;
-    if (!next_part(&text, &part)) return wrong(c, i, "cannot be read; expected " WORDS_TEXT ", or DTYPE[dimensions], separated by commas");
+    if (!next_part(&text, &part))
+      return mb_fail(MBLOB_E_ARGUMENT, "%s: argument %zu of \"%s\": cannot be read; expected %s, separated by commas", c->name,
+                     i, c->types, EXPECTED);
     int status = part.is_array ? read_array(c, i, &part, args) : read_scalar(c, i, &part, args);
     if (status != MBLOB_OK) return status;
   }

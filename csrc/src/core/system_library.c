@@ -388,9 +388,6 @@ static int find_or_make(const char *prefix, enum mb_system_names names, mblob_mo
   return MBLOB_OK;
 }
 
-#define ARCHIVES \
-  " with -lmblob (of the ffi dialect: -lmblob-ffi -lmblob), an archive (.a) with MBLOB_SYSTEM_LIB(prefix) or --whole-archive"
-
 /* The root, not counted. */
 static int get(const char *prefix, enum mb_system_names names, mblob_module **out) {
   mb_lock(&libraries_lock);
@@ -404,13 +401,10 @@ int mb_system_library_open(const char *prefix, mblob_module **out) {
   int status = take_announced();
   if (status) return status;
   if (!is_announced(prefix))
-    return *prefix
-               ? mb_fail(MBLOB_E_NOT_FOUND,
-                         "no system library has the prefix '%s': nothing announced itself with it; link it "
-                         "in" ARCHIVES,
-                         prefix)
-               : mb_fail(MBLOB_E_NOT_FOUND,
-                         "no system library without a prefix: nothing announced itself; link one in" ARCHIVES);
+    return mb_fail(MBLOB_E_NOT_FOUND,
+                   "no system library %s%s%s: nothing announced itself; link it in with -lmblob (of the ffi dialect: "
+                   "-lmblob-ffi -lmblob), an archive (.a) with MBLOB_SYSTEM_LIB(prefix) or --whole-archive",
+                   *prefix ? "has the prefix '" : "without a prefix", prefix, *prefix ? "'" : "");
   status = get(prefix, MB_NAMES_OF_PREFIX, out);
   if (!status) (void)mblob_module_retain(*out);
   return status;
